@@ -4,6 +4,7 @@
 //! Only the owner may read a file; whoever is not is told that there is none.
 
 mod collector;
+mod config;
 mod download;
 mod listing;
 mod location;
@@ -26,13 +27,13 @@ use prometheus_client::registry::{Registry, Unit};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use collector::{Collector, earliest_end};
+pub use config::ArtifactConfig;
 pub use listing::{ArtifactPage, ListedArtifact};
 pub use location::{S3Credentials, S3Location};
 pub(crate) use place::ArtifactBackend;
 #[cfg(feature = "s3")]
 pub(crate) use s3::open as open_s3;
 
-use crate::config::ArtifactConfig;
 use crate::scrub;
 
 /// The most bytes of what is known of one file. Ours take under 1 KiB.

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use helmdeck_core::duration::text;
 use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, Result, Timestamp, Version};
 use helmdeck_memory::{Kind, Namespace, Op, Put, Store};
 use memchr::memmem::Finder;
@@ -19,8 +20,27 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::AuditConfig;
 use crate::metrics::{Metrics, PackMetrics};
+
+/// Settings of the audit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditConfig {
+    /// How long a row is kept. Default 30 d.
+    #[serde(with = "text")]
+    pub retention: Duration,
+    /// How many rows may wait to be written; more are dropped and counted. Default 4096.
+    pub queue: usize,
+    /// The longest that a row waits for others to be written with. Default 100 ms.
+    #[serde(with = "text")]
+    pub linger: Duration,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self { retention: Duration::from_secs(30 * 86_400), queue: 4096, linger: Duration::from_millis(100) }
+    }
+}
 
 /// The most rows of one write.
 const BATCH: usize = 1024;

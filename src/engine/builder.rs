@@ -16,15 +16,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
 use crate::audit::Audit;
-use crate::cache::hub::{self, Hub};
+use crate::cache::{self, hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
-use crate::folder;
+use crate::janitor::Janitor;
 use crate::jobs::Jobs;
 use crate::mcp::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
-use crate::registry::{Registry, Snapshot};
+use crate::registry::Registry;
 use crate::sessions::{SessionPlace, Sessions};
 use crate::views::{EngineViews, Holders};
 
@@ -83,11 +83,9 @@ impl std::fmt::Debug for Builder {
     }
 }
 
-impl Engine {
-    /// Starts to put an engine together.
-    #[must_use]
-    pub fn builder(config: Config) -> Builder {
-        Builder {
+impl Builder {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
             config,
             builtins: Vec::new(),
             packs_dir: None,
@@ -106,9 +104,7 @@ impl Engine {
             remembered: None,
         }
     }
-}
 
-impl Builder {
     /// Adds packs that are part of the binary.
     #[must_use]
     pub fn builtins(mut self, builtins: Vec<Builtin>) -> Self {
@@ -261,7 +257,7 @@ impl Builder {
                     changes: self.changes,
                     trouble: self.store_trouble,
                 };
-                let hub = Hub::start(parts, &stop);
+                let hub = cache::start(parts, &stop);
                 let views = EngineViews {
                     hub: Arc::clone(&hub),
                     audit: audit.clone(),
@@ -290,7 +286,7 @@ impl Builder {
         });
         let jobs =
             Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
-        let engine = Engine(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             jobs: Arc::new(jobs),
             registry: Registry::default(),
             config: self.config,
@@ -307,24 +303,14 @@ impl Builder {
             builtins: self.builtins,
             packs_dir: self.packs_dir,
             watch: Mutex::new(None),
-            janitor: Mutex::default(),
+            janitor: Janitor::default(),
             servers,
             loading: Mutex::new(()),
             stop,
-        }));
-        let loading = engine.0.loading.lock();
-        // Before the folder is read: a change while it is read is another reload.
-        if self.watch {
-            start_watching(&engine);
-        }
-        let snapshot = Inner::load(&engine.0, &Snapshot::default());
-        for error in &snapshot.refused {
-            tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
-        }
-        engine.0.registry.replace(snapshot);
-        drop(loading);
-        engine.hear_of_tools();
-        engine
+        });
+        inner.start(self.watch);
+        inner.follow_tools();
+        Engine(inner)
     }
 }
 
@@ -345,16 +331,4 @@ impl Files {
             Self::S3(bucket) => ArtifactBackend::unknown(&bucket.0.shown()),
         }
     }
-}
-
-fn start_watching(engine: &Engine) {
-    let Some(folder) = engine.0.packs_dir.clone() else { return };
-    let inner = Arc::downgrade(&engine.0);
-    let following = folder::follow(folder, move || {
-        if let Some(inner) = inner.upgrade() {
-            // Reading manifests blocks; the watch has a task of its own for it.
-            tokio::task::spawn_blocking(move || Engine(inner).reload());
-        }
-    });
-    *engine.0.watch.lock() = Some(following);
 }

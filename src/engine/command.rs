@@ -12,15 +12,35 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use helmdeck_core::duration::size;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
 use helmdeck_process::{Capture, Failure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use crate::config::CommandConfig;
 use crate::program::Program;
 use crate::quote::{self, Part};
 use crate::scrub;
+
+/// Settings of packs that run a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandConfig {
+    /// The most that a program may write to stdout. Default 16 MiB.
+    #[serde(with = "size")]
+    pub max_output_bytes: u64,
+    /// The search path that programs get, and that names without a `/` are looked up in. Default the usual system folders.
+    pub path: String,
+}
+
+impl Default for CommandConfig {
+    fn default() -> Self {
+        Self {
+            max_output_bytes: 16 << 20,
+            path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        }
+    }
+}
 
 /// How much of stderr is kept for the log and as the cause of an error.
 const STDERR_BYTES: usize = 4 << 10;

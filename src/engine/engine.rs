@@ -1,77 +1,42 @@
-//! The engine: what the transports call. It finds the pack and hands the call to its pipeline; everything else is in the layers.
+//! The engine: what the transports call. Each method delegates to the part that does the work.
 
+mod found;
+mod importing;
+mod inner;
+mod load;
 mod other_packs;
 mod register;
 
-use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use helmdeck_core::manifest::{HandlerSpec, ManifestError};
-use helmdeck_core::memory::NoMemory;
-use helmdeck_core::secrets::Secrets;
-use helmdeck_core::{Builtin, Call, Clock, Code, Handler, Manifest, Outcome, PackName, Result, Version};
-use helmdeck_egress::Egress;
-use helmdeck_events::{Bus, EventKind};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use bytes::Bytes;
+use futures_util::Stream;
+use helmdeck_core::context::ByteStream;
+use helmdeck_core::manifest::ManifestError;
+use helmdeck_core::session::Session;
+use helmdeck_core::{ArtifactRef, Call, Code, Error, Identity, Outcome, PackName, Result, Version};
+use helmdeck_events::Bus;
+use helmdeck_memory::JanitorConfig;
 
-use crate::artifacts::ArtifactStore;
-use crate::audit::Audit;
-use crate::command::CommandHandler;
+pub use found::Found;
+pub(crate) use inner::Inner;
+
+use crate::artifacts::ArtifactPage;
+use crate::builder::Builder;
+use crate::cache::explain::Explanation;
 use crate::config::Config;
-use crate::folder::{self, Follow};
-use crate::http::HttpHandler;
-use crate::jobs::Jobs;
-use crate::mcp::{Fitted, Servers};
-use crate::memory::MemoryControl;
-use crate::metrics::Metrics;
-use crate::program::Program;
-use crate::registry::{PackInfo, Registered, Registry, Snapshot, Source};
-use crate::sessions::Sessions;
+use crate::janitor;
+use crate::jobs::{Job, JobEvent, JobId, JobPage, JobQuery};
+use crate::layers::{credentials, validate_input};
+use crate::mcp::{McpStatus, Servers};
+use crate::memory::{self, MemoryControl};
+use crate::registry::PackInfo;
+use crate::sessions::SessionInfo;
 
 /// Runs packs. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) registry: Registry,
-    pub(crate) config: Config,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) secrets: Arc<dyn Secrets>,
-    pub(crate) artifacts: Option<Arc<ArtifactStore>>,
-    /// `None` = packs that need a session are refused.
-    pub(crate) sessions: Option<Sessions>,
-    pub(crate) egress: Egress,
-    pub(crate) memory: Option<MemoryControl>,
-    /// Why there is no memory, if there is none.
-    pub(crate) no_memory: NoMemory,
-    pub(crate) audit: Option<Audit>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) jobs: Arc<Jobs>,
-    pub(crate) events: Bus,
-    pub(crate) builtins: Vec<Builtin>,
-    pub(crate) packs_dir: Option<PathBuf>,
-    pub(crate) watch: Mutex<Option<Follow>>,
-    /// The sweeps that run.
-    pub(crate) janitor: Mutex<Vec<JoinHandle<()>>>,
-    /// MCP servers; `None` = none is configured.
-    pub(crate) servers: Option<Servers>,
-    /// Held while the registry is made anew, so that of two reloads the later one sees what the earlier one saw.
-    pub(crate) loading: Mutex<()>,
-    pub(crate) stop: CancellationToken,
-}
-
-/// A pack that was read and not yet admitted.
-struct Candidate {
-    manifest: Manifest,
-    handler: Arc<dyn Handler>,
-    /// The digest of code outside this binary.
-    digest: Vec<u8>,
-    /// Its files, if it is a program.
-    program: Option<Arc<Program>>,
-}
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,6 +45,20 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// Returns a builder of an engine.
+    #[must_use]
+    pub fn builder(config: Config) -> Builder {
+        Builder::new(config)
+    }
+
+    /// Finds the pack of a call.
+    ///
+    /// # Errors
+    /// `not_found` if there is no such pack or version; the error of an MCP server that must be asked for its tools first.
+    pub async fn find(&self, call: &Call) -> Result<Found> {
+        Ok(Found::new(Arc::clone(&self.0), self.0.find(call).await?))
+    }
+
     /// Runs a call through its pack's pipeline.
     ///
     /// Dropping the future cancels the call; a run that others wait for goes on for them.
@@ -87,43 +66,17 @@ impl Engine {
     /// # Errors
     /// Any [`Code`]; `not_found` if there is no such pack or version.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        let registered = self.registered(&call).await?;
-        self.run(registered, call).await
+        let pack = self.0.find(&call).await?;
+        found::run(&self.0, pack, call).await
     }
 
-    /// Runs a call of a pack that was found. If the tool behind it turns out to be another one than the pack was made of, the
-    /// tool was not called, and the call goes to the pack as it is now, once.
-    pub(crate) async fn run(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
-        if !matches!(registered.manifest.handler, HandlerSpec::Mcp { .. }) {
-            return registered.service.clone().oneshot(call).await;
-        }
-        Box::pin(self.run_tool(registered, call)).await
-    }
-
-    async fn run_tool(&self, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
-        let again = call.clone();
-        match registered.service.clone().oneshot(call).await {
-            Err(error) if error.code() == Code::Conflict => {
-                let now = self.registered(&again).await?;
-                if Arc::ptr_eq(&now, &registered) {
-                    return Err(error);
-                }
-                now.service.clone().oneshot(again).await
-            }
-            answer => answer,
-        }
-    }
-
-    /// Finds the pack of a call.
-    pub(crate) async fn registered(&self, call: &Call) -> Result<Arc<Registered>> {
-        match self.0.registry.find(call.pack.as_str(), call.version) {
-            Ok(found) => Ok(found),
-            // It may be a tool of a server that was not asked yet.
-            Err(unknown) => {
-                self.import_for(call.pack.as_str(), unknown).await?;
-                self.0.registry.find(call.pack.as_str(), call.version)
-            }
-        }
+    /// Explains what the cache knows of a call, without running anything.
+    ///
+    /// # Errors
+    /// As the call itself up to its credentials; `conflict` if this pack is not cached, with the gate that is shut.
+    pub async fn explain(&self, call: Call) -> Result<Explanation> {
+        let pack = self.0.registry.find(call.pack.as_str(), call.version)?;
+        memory::explain(&pack, self.0.memory.is_some(), call).await
     }
 
     /// Returns every pack in its latest version, sorted by name.
@@ -136,13 +89,13 @@ impl Engine {
     /// Returns one pack, in its latest version unless one is named.
     ///
     /// # Errors
-    /// `not_found`, with the nearest name there is.
+    /// `not_found`, with the nearest name.
     pub fn pack(&self, name: &str, version: Option<Version>) -> Result<PackInfo> {
         let found = self.0.registry.find(name, version)?;
         Ok(found.info(&self.0.registry.snapshot()))
     }
 
-    /// Returns a number that grows whenever the packs were read anew, so that what is made of them can be kept until then.
+    /// Returns a number that grows with each reload of the packs, so that callers know when to drop what they derived from them.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.0.registry.revision()
@@ -154,13 +107,13 @@ impl Engine {
         self.0.registry.snapshot().refused.clone()
     }
 
-    /// Returns what stands behind gate 1, `None` if it is shut.
+    /// Returns the memory; `None` if gate 1 is shut.
     #[must_use]
     pub fn memory(&self) -> Option<&MemoryControl> {
         self.0.memory.as_ref()
     }
 
-    /// Returns what happened and happens.
+    /// Returns the event bus.
     #[must_use]
     pub fn events(&self) -> &Bus {
         &self.0.events
@@ -175,270 +128,315 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns named checks: whether this engine can do its work.
+    /// Returns named checks of whether this engine can do its work.
     #[must_use]
     pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
-        let mut checks = vec![("packs", Ok(()))];
-        if self.0.registry.snapshot().packs.is_empty() {
-            checks[0].1 = Err("no pack is registered".to_owned());
-        }
-        if self.0.packs_dir.is_some() {
-            let refused =
-                self.0.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
-            let state = match refused {
-                0 => Ok(()),
-                refused => Err(format!("refused: {refused}; the log and the list of packs say why")),
-            };
-            checks.push(("manifests", state));
-        }
-        if let Some(memory) = &self.0.memory {
-            // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
-            let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
-                (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
-                (None, Some(word)) if memory.hub.breaker_is_open() => {
-                    Err(format!("the store fails and is left alone: {word}"))
-                }
-                (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
-                (None, _) => Ok(()),
-            };
-            checks.push(("store", state));
-        }
-        if let Some(files) = &self.0.artifacts {
-            // As with the store: packs that write no files go on.
-            checks.push(("artifacts", files.trouble().map_or(Ok(()), Err)));
-        }
-        checks
+        self.0.ready()
     }
 
-    /// Reads the packs folder anew. Packs whose manifest is bad are listed as refused; all others are served.
+    /// Reads the packs folder again. Bad manifests are listed as refused; all other packs are served.
     pub fn reload(&self) {
-        let _loading = self.0.loading.lock();
-        let previous = self.0.registry.snapshot();
-        let snapshot = Inner::load(&self.0, &previous);
-        let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
-            snapshot
-                .packs
-                .values()
-                .flatten()
-                .map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract))
-                .collect()
-        };
-        let (before, after) = (keys(&previous), keys(&snapshot));
-        for error in &snapshot.refused {
-            if !previous.refused.contains(error) {
-                let kept = snapshot.is_kept(error);
-                let more = if kept { "; the last good version goes on serving" } else { "" };
-                tracing::warn!(file = error.file, line = error.line, kept, "manifest refused: {}{more}", error.message);
-                self.0.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
-            }
-        }
-        self.0.registry.replace(snapshot);
-        for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
-            self.0.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
-        }
-        for (pack, version, _) in
-            before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version))
-        {
-            self.0.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
-        }
+        self.0.reload();
     }
 
-    /// Ends the jobs and every session, writes what is queued, gives back the store, stops every task. Calls under way are not waited for.
+    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task. Does not wait for calls under way.
     pub async fn shutdown(&self) {
-        self.0.jobs.shutdown().await;
-        self.0.watch.lock().take();
-        if let Some(sessions) = &self.0.sessions {
-            sessions.close().await;
+        self.0.shutdown().await;
+    }
+
+    /// Starts the background sweeps: sessions that earlier processes left, expired artifacts, jobs of lost processes, and rows of
+    /// the store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them. Call it once.
+    pub fn start_sweeping(&self, memory: JanitorConfig) {
+        let inner = &self.0;
+        if let Some(sessions) = inner.sessions.clone() {
+            tokio::spawn(async move { sessions.sweep().await });
         }
-        if let Some(memory) = &self.0.memory {
-            let limit = self.0.config.cache.write_budget;
-            let drain = async {
-                memory.hub.queue.flush().await;
-                if let Some(audit) = &self.0.audit {
-                    audit.flush().await;
-                }
-                memory.hub.write_counters().await;
-            };
-            if tokio::time::timeout(limit, drain).await.is_err() {
-                tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
-            }
-            self.0.stop.cancel();
-            self.stop_sweeping(limit).await;
-            if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
-                tracing::warn!(%error, "the store could not be closed cleanly");
-            }
+        if let Some(store) = inner.artifacts.clone() {
+            inner.janitor.sweep_artifacts(store, &inner.metrics, inner.config.artifacts.sweep_interval, &inner.stop);
         }
-        self.0.stop.cancel();
-        self.stop_sweeping(self.0.config.cache.write_budget).await;
+        inner.jobs.end_lost_in_background();
+        if let Some(control) = &inner.memory {
+            let (store, clock) = (Arc::clone(control.store()), Arc::clone(&inner.clock));
+            inner.janitor.sweep_rows(store, clock, &inner.metrics, memory, &inner.stop);
+        }
+    }
+
+    /// Deletes expired artifacts in a local folder, for a process that is about to end. It may be dropped in the middle; the next
+    /// sweep goes on there. Buckets are left to servers, because this would query them at each call.
+    pub async fn sweep_files_once(&self) {
+        if let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) {
+            janitor::sweep_artifacts_once(store, &self.0.metrics).await;
+        }
+    }
+
+    /// Returns an artifact of this caller, whole in memory.
+    ///
+    /// # Errors
+    /// As [`Engine::open_artifact`].
+    pub async fn artifact(&self, identity: &Identity, key: &str) -> Result<(ArtifactRef, Bytes)> {
+        self.artifact_up_to(identity, key, u64::MAX).await
+    }
+
+    /// Returns an artifact of this caller of at most `max_bytes`, whole in memory.
+    ///
+    /// # Errors
+    /// As [`Engine::open_artifact`]; `too_large` if it is longer.
+    pub async fn artifact_up_to(&self, identity: &Identity, key: &str, max_bytes: u64) -> Result<(ArtifactRef, Bytes)> {
+        self.0.artifacts()?.whole(identity, key, max_bytes).await
+    }
+
+    /// Opens an artifact of this caller as a stream; without a caller (operators only), one of anybody.
+    ///
+    /// A damaged artifact ends with an error before its last piece; one of at most 1 MiB is not opened.
+    ///
+    /// # Errors
+    /// `not_found` if there is none, it has expired or belongs to another caller; `artifact_failed` if it cannot be read.
+    pub async fn open_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
+        self.0.artifacts()?.open(owner, key).await
+    }
+
+    /// Lists the artifacts of this caller, newest first; without a caller (operators only), those of everybody.
+    ///
+    /// `limit` is the size of a page, `after` the `next` of the previous page.
+    ///
+    /// # Errors
+    /// `invalid_input` if `after` comes from no page; `artifact_failed` if the artifact store does not answer.
+    pub async fn artifacts(
+        &self,
+        owner: Option<&Identity>,
+        pack: Option<&PackName>,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<ArtifactPage> {
+        match &self.0.artifacts {
+            Some(files) => files.list(owner, pack, limit, after).await,
+            None => Ok(ArtifactPage { artifacts: Vec::new(), next: None }),
+        }
+    }
+
+    /// Deletes an artifact of this caller; without a caller (operators only), one of anybody.
+    ///
+    /// # Errors
+    /// `not_found` if there is none or it belongs to another caller; `artifact_failed` if it cannot be deleted.
+    pub async fn delete_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
+        self.0.artifacts()?.delete(owner, key).await
+    }
+
+    /// Deletes all artifacts of a caller, those being written too, and returns how many. Needs no memory key.
+    ///
+    /// # Errors
+    /// `artifact_failed` if the artifact store does not answer. What was deleted stays deleted; the next try finds the rest.
+    pub async fn forget_artifacts(&self, tenant: &str, user: &str) -> Result<u64> {
+        match &self.0.artifacts {
+            Some(files) => files.forget(tenant, user).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Checks whether the artifact store can be reached. Changes nothing.
+    ///
+    /// # Errors
+    /// `artifact_failed` if not.
+    pub async fn reach_artifacts(&self) -> Result<()> {
+        match &self.0.artifacts {
+            Some(files) => files.reach().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a small object to the artifact store, reads it back and deletes it.
+    ///
+    /// # Errors
+    /// `artifact_failed` with what does not work.
+    pub async fn probe_artifacts(&self) -> Result<()> {
+        match &self.0.artifacts {
+            Some(files) => files.probe().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the sessions of a caller, of every process on this data folder, oldest first; without a caller (operators only),
+    /// those of everybody.
+    ///
+    /// # Errors
+    /// `session_unavailable` if this engine has no sessions; `internal` if they cannot be read.
+    pub async fn sessions(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
+        self.0.sessions()?.list(identity).await
+    }
+
+    /// Returns a session of a caller, to run commands in.
+    ///
+    /// # Errors
+    /// `not_found` if it has ended, never was, or belongs to another caller; `session_unavailable` if this engine has none.
+    pub async fn session(&self, identity: &Identity, id: &str) -> Result<Arc<dyn Session>> {
+        Ok(self.0.sessions()?.of(identity, id).await?.handle())
+    }
+
+    /// Ends a session of a caller with everything that runs in it; without a caller (operators only), one of anybody. What another
+    /// process runs in it ends within two seconds.
+    ///
+    /// # Errors
+    /// As [`Engine::session`]; `internal` if something of it cannot be removed.
+    pub async fn end_session(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
+        self.0.sessions()?.end(identity, id).await
+    }
+
+    /// Runs a command in a sandbox, and describes how commands are isolated.
+    ///
+    /// # Errors
+    /// `session_unavailable` with what is missing and what to do.
+    pub async fn probe_sessions(&self) -> Result<String> {
+        self.0.sessions()?.probe().await
+    }
+
+    /// Queues a call as a job, which runs on without its caller. The call's own deadline, cancel and progress are ignored; the
+    /// pack's timeout counts from the start of the run. Input and credentials are checked first.
+    ///
+    /// # Errors
+    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for an anonymous
+    /// caller; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to stop, or if the job
+    /// cannot be written to the database: then nothing was done.
+    pub async fn submit(&self, call: Call) -> Result<Job> {
+        if call.identity.is_anonymous() {
+            // All callers without a token are one: each would see and cancel what the others started.
+            return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
+        }
+        let pack = self.0.find(&call).await?;
+        let mut checked = call.clone();
+        validate_input::validate(&pack.validate_input, &mut checked).await?;
+        if let Some(layer) = &pack.credentials {
+            credentials::resolve(layer, &checked)?;
+        }
+        self.0.jobs.submit(call, pack.manifest.version, Arc::clone(&self.0) as _).await
+    }
+
+    /// Returns a job of `owner`; without one (operators only), one of anybody.
+    ///
+    /// # Errors
+    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database is not available.
+    pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        self.0.jobs.job(owner, id).await
+    }
+
+    /// Lists jobs, the newest first, as [`Engine::job`] would show each.
+    ///
+    /// # Errors
+    /// `overloaded` if the database is not available.
+    pub async fn jobs(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
+        self.0.jobs.list(owner, query).await
+    }
+
+    /// Returns the result of a job: the outcome of its call, or its error.
+    ///
+    /// # Errors
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
+    /// is not kept, with the reason.
+    pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
+        self.0.jobs.outcome(owner, id).await
+    }
+
+    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it is.
+    ///
+    /// # Errors
+    /// As [`Engine::job`].
+    pub async fn cancel_job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        self.0.jobs.cancel(owner, id).await
+    }
+
+    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    ///
+    /// # Errors
+    /// As [`Engine::job`].
+    pub async fn wait_for_job(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
+        self.0.jobs.wait_for(owner, id, limit).await
+    }
+
+    /// Follows a job: its state now, then every change; the stream ends after the last one.
+    ///
+    /// With `after`, the number of an event, it continues after that event. Of a job of this process every report comes, unless the
+    /// reader is hundreds behind; of another process what is in the database, about twice a second.
+    ///
+    /// # Errors
+    /// As [`Engine::job`].
+    pub async fn follow_job(
+        &self,
+        owner: Option<&Identity>,
+        id: &JobId,
+        after: Option<u64>,
+    ) -> Result<impl Stream<Item = JobEvent> + Send + 'static + use<>> {
+        self.0.jobs.follow(owner, id, after).await
+    }
+
+    /// Starts no more jobs: those that wait fail, to be submitted again later; those that run go on until [`Engine::shutdown`].
+    pub async fn drain_jobs(&self) {
+        self.0.jobs.drain().await;
+    }
+
+    /// Waits until no job runs. Call it after [`Engine::drain_jobs`].
+    pub async fn jobs_ended(&self) {
+        self.0.jobs.ended().await;
+    }
+
+    /// Waits for a pack that is, or needs, a tool of an MCP server that was not asked yet. The server's `start_timeout` bounds it.
+    ///
+    /// # Errors
+    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] says so.
+    pub async fn await_pack(&self, pack: &str) -> Result<()> {
+        self.0.await_pack(pack).await
+    }
+
+    /// As [`Engine::await_pack`], for the name by which an MCP client calls the tool, and for at most 10 s.
+    ///
+    /// # Errors
+    /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
+    pub async fn await_tool(&self, tool: &str) -> Result<()> {
+        self.0.await_tool(tool).await
+    }
+
+    /// Asks all MCP servers for their tools and waits at most `limit` for the answers. [`Engine::refused`] and
+    /// [`Engine::mcp_servers`] list the servers that do not answer.
+    pub async fn import_all(&self, limit: Duration) {
+        self.0.import_all(limit).await;
+    }
+
+    /// As [`Engine::import_all`], but only servers whose tools are not remembered, and those that a manifest waits for.
+    pub async fn import_unknown(&self, limit: Duration) {
+        self.0.import_unknown(limit).await;
+    }
+
+    /// As [`Engine::import_all`], but only servers that a manifest waits for.
+    pub async fn import_awaited(&self, limit: Duration) {
+        self.0.import_awaited(limit).await;
+    }
+
+    /// Returns whether a manifest of the packs folder waits for the tools of an MCP server.
+    #[must_use]
+    pub fn needs_import(&self) -> bool {
+        !self.0.registry.snapshot().pending.is_empty()
+    }
+
+    /// Asks all MCP servers for their tools in the background, until they answer. Packs appear as they do.
+    pub fn import_in_background(&self) {
         if let Some(servers) = &self.0.servers {
-            servers.shutdown().await;
-        }
-    }
-}
-
-impl Inner {
-    /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
-    pub(crate) fn load(this: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a pack.
-        let listings = this.servers.iter().flat_map(Servers::listings).collect();
-        let mut snapshot = Snapshot { listings, ..Snapshot::default() };
-        for builtin in &this.builtins {
-            let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
-            let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
-            let read = read.map(|manifest| Candidate {
-                manifest,
-                handler: Arc::clone(&builtin.handler),
-                digest: Vec::new(),
-                program: None,
-            });
-            this.admit(this, &mut snapshot, previous, read, Source::Builtin);
-        }
-        let mut broken = Vec::new();
-        for folder::Read { file, name, manifest } in this.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
-            let mut server = None;
-            let read = match manifest {
-                Ok((manifest, folder)) => {
-                    if let HandlerSpec::Mcp { server: named, .. } = &manifest.handler {
-                        server = Some(named.clone());
-                    }
-                    match this.candidate(manifest, &folder, &mut snapshot) {
-                        Some(candidate) => candidate,
-                        None => continue,
-                    }
-                }
-                Err(error) => Err(error),
-            };
-            let before = snapshot.refused.len();
-            this.admit(this, &mut snapshot, previous, read, Source::Folder);
-            if let Some(error) = snapshot.refused.get(before).cloned() {
-                snapshot.note_refused(name, &error);
-                // What a server lists now refuses a pack for good; what somebody is writing does not.
-                if server.is_none_or(|server| previous.same_listing(&snapshot, &server)) {
-                    broken.push((file, error));
-                }
-            }
-        }
-        // After all that is good, so that a pack which moved to another file is not in its own way.
-        for (file, error) in broken {
-            snapshot.keep(previous, &file, &error);
-        }
-        // Last, so that what the operator wrote wins over what a server calls its tools.
-        for (name, read) in this.servers.iter().flat_map(Servers::import) {
-            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
-            let before = snapshot.refused.len();
-            this.admit(this, &mut snapshot, previous, read, Source::Mcp);
-            if let Some(error) = snapshot.refused.get(before).cloned() {
-                snapshot.note_refused(name, &error);
-            }
-        }
-        for versions in snapshot.packs.values_mut() {
-            versions.sort_by_key(|pack| pack.manifest.version);
-        }
-        snapshot
-    }
-
-    /// Finds what a manifest of the packs folder runs; `None` if that is a tool of a server that was not asked yet.
-    fn candidate(
-        &self,
-        manifest: Manifest,
-        folder: &Path,
-        snapshot: &mut Snapshot,
-    ) -> Option<Result<Candidate, ManifestError>> {
-        let HandlerSpec::Mcp { server, tool } = manifest.handler.clone() else {
-            return Some(self.local(manifest, folder));
-        };
-        let fitted = match &self.servers {
-            Some(servers) => servers.fit(manifest, &server, &tool),
-            None => Fitted::none(&manifest, &server),
-        };
-        match fitted {
-            Fitted::Ready(manifest, handler, digest) => {
-                Some(Ok(Candidate { manifest: *manifest, handler, digest, program: None }))
-            }
-            Fitted::Refused(error) => Some(Err(error)),
-            Fitted::Pending(name) => {
-                snapshot.pending.insert(name, server);
-                None
-            }
-            Fitted::Failed(name, error) => {
-                snapshot.pending.insert(name, server);
-                Some(Err(error))
-            }
+            servers.ask_in_background();
         }
     }
 
-    fn local(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
-        let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
-        match &manifest.handler {
-            HandlerSpec::Command { argv, env } => {
-                let handler =
-                    CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
-                let program = Arc::new(handler.program());
-                let digest = program.at_start().digest.clone();
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest, program: Some(program) })
+    /// Waits for the first answers after [`Engine::import_in_background`]: at most `start_timeout` and 10 s for each server, and not
+    /// for servers whose tools are remembered. Returns whether the tools of all servers are known.
+    pub async fn packs_settled(&self) -> bool {
+        match &self.0.servers {
+            Some(servers) => {
+                servers.settled().await;
+                servers.all_known()
             }
-            HandlerSpec::Http(spec) => {
-                let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
-                let credentials = manifest.credentials.clone();
-                let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
-            }
-            HandlerSpec::Builtin(name) => {
-                // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
-                let known = self.builtins.iter().find(|builtin| {
-                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
-                        .is_ok_and(|m| m.handler == manifest.handler)
-                });
-                let handler = known.map(|builtin| Arc::clone(&builtin.handler));
-                let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
-                Ok(Candidate { manifest, handler, digest: Vec::new(), program: None })
-            }
-            HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
+            None => true,
         }
     }
 
-    fn admit(
-        &self,
-        this: &Arc<Self>,
-        snapshot: &mut Snapshot,
-        previous: &Snapshot,
-        read: Result<Candidate, ManifestError>,
-        source: Source,
-    ) {
-        let Candidate { manifest, handler, digest, program } = match read {
-            Ok(read) => read,
-            Err(error) => return snapshot.refused.push(error),
-        };
-        let there = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
-        if let Some(other) = there.iter().find(|pack| pack.manifest.version == manifest.version) {
-            let message = format!(
-                "pack \"{}\" {} is already defined by {}; give this one another version",
-                manifest.name, manifest.version, other.manifest.file
-            );
-            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
-        }
-        let spelled = manifest.name.without_dots();
-        if let Some(other) =
-            snapshot.packs.keys().find(|other| **other != manifest.name && other.without_dots() == spelled)
-        {
-            let message = format!(
-                "pack \"{}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one",
-                manifest.name
-            );
-            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
-        }
-        let contract = manifest.contract(&digest);
-        let kept = previous.packs.get(&manifest.name).and_then(|versions| {
-            let same = |pack: &&Arc<Registered>| {
-                pack.contract == contract
-                    && pack.manifest.version == manifest.version
-                    && pack.source == source
-                    && source != Source::Folder
-            };
-            versions.iter().find(same).cloned()
-        });
-        let registered =
-            kept.unwrap_or_else(|| Arc::new(self.register(this, manifest, handler, contract, program, source)));
-        snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
+    /// Returns the state of each MCP server, sorted by name.
+    #[must_use]
+    pub fn mcp_servers(&self) -> Vec<McpStatus> {
+        self.0.servers.as_ref().map(Servers::status).unwrap_or_default()
     }
 }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use helmdeck_core::Clock;
 use helmdeck_memory::janitor::Work;
 use helmdeck_memory::{JanitorConfig, Kind, Store};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::ArtifactStore;
-use crate::engine::Engine;
 use crate::metrics::Metrics;
 
 /// How soon the place of files is asked again that did not answer.
@@ -112,14 +112,13 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What the janitor sweeps.
-#[async_trait]
+/// A part that the janitor sweeps.
 trait Sweep: Send + Sync {
-    /// Sweeps once, and returns how long to wait before the next time. It may be dropped in the middle unless `finishes` says no.
-    async fn sweep(&self) -> Duration;
+    /// Whether a sweep that has begun is waited for at the end. Otherwise it may be dropped in the middle.
+    const FINISHES: bool;
 
-    /// Says whether a sweep that has begun is waited for at the end.
-    fn finishes(&self) -> bool;
+    /// Sweeps once, and returns how long to wait before the next time.
+    fn sweep(&self) -> impl Future<Output = Duration> + Send;
 }
 
 /// The rows of the store.
@@ -131,18 +130,15 @@ struct Rows {
     config: JanitorConfig,
 }
 
-#[async_trait]
 impl Sweep for Rows {
+    /// It stops between two transactions, not within one.
+    const FINISHES: bool = true;
+
     async fn sweep(&self) -> Duration {
         self.work.run(&*self.store, self.config).await;
         self.shown.worked(&self.work, &*self.clock);
         self.shown.look(&*self.store).await;
         self.config.interval
-    }
-
-    /// It stops between two transactions, not within one.
-    fn finishes(&self) -> bool {
-        true
     }
 }
 
@@ -153,8 +149,10 @@ struct Files {
     interval: Duration,
 }
 
-#[async_trait]
 impl Sweep for Files {
+    /// The next sweep goes on where this one stopped.
+    const FINISHES: bool = false;
+
     async fn sweep(&self) -> Duration {
         match self.store.sweep().await {
             Ok(swept) => {
@@ -172,64 +170,66 @@ impl Sweep for Files {
             }
         }
     }
-
-    /// What a sweep has deleted of a file is found by the next one.
-    fn finishes(&self) -> bool {
-        false
-    }
 }
 
-impl Engine {
-    /// Starts the sweeps of what has ended: of files, of jobs whose process is gone, and of the store's rows (a run begins at once and then `memory.interval`
-    /// after the last). They end with [`Engine::shutdown`]. For what goes on for long; a single call uses
-    /// [`Engine::sweep_files_once`]. Call it once.
-    pub fn start_sweeping(&self, memory: JanitorConfig) {
-        let mut sweeps: Vec<Box<dyn Sweep>> = Vec::new();
-        if let Some(sessions) = self.0.sessions.clone() {
-            // What earlier processes left. From then on, whoever makes a session looks.
-            tokio::spawn(async move { sessions.sweep().await });
-        }
-        if let Some(store) = self.0.artifacts.clone() {
-            let (metrics, interval) = (Arc::clone(&self.0.metrics), self.0.config.artifacts.sweep_interval);
-            sweeps.push(Box::new(Files { store, metrics, interval }));
-        }
-        self.end_lost_jobs_always();
-        if let Some(control) = &self.0.memory {
-            let shown = Shown::default();
-            self.0.metrics.register(|registry| shown.register(registry));
-            let (store, clock) = (Arc::clone(control.store()), Arc::clone(&self.0.clock));
-            sweeps.push(Box::new(Rows { store, clock, work: Work::default(), shown, config: memory }));
-        }
-        let tasks = sweeps.into_iter().map(|sweep| tokio::spawn(run(sweep, self.0.stop.clone())));
-        self.0.janitor.lock().extend(tasks);
+/// Background sweeps of a server.
+#[derive(Default)]
+pub(crate) struct Janitor(Mutex<Vec<JoinHandle<()>>>);
+
+impl Janitor {
+    /// Starts to sweep artifacts. It begins at once.
+    pub(crate) fn sweep_artifacts(
+        &self,
+        store: Arc<ArtifactStore>,
+        metrics: &Arc<Metrics>,
+        interval: Duration,
+        stop: &CancellationToken,
+    ) {
+        self.start(Files { store, metrics: Arc::clone(metrics), interval }, stop);
     }
 
-    /// Deletes files in a local folder that have ended, for a process that is about to end. It may be dropped in the middle; then
-    /// the next sweep goes on. A bucket is left to servers, since this would ask it at each call.
-    pub async fn sweep_files_once(&self) {
-        let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) else { return };
-        match store.sweep_ended().await {
-            Ok(swept) => {
-                self.0.metrics.swept.inc_by(swept.files);
-            }
-            Err(error) => tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept"),
-        }
+    /// Starts to sweep the rows of the store. It begins at once.
+    pub(crate) fn sweep_rows(
+        &self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        metrics: &Metrics,
+        config: JanitorConfig,
+        stop: &CancellationToken,
+    ) {
+        let shown = Shown::default();
+        metrics.register(|registry| shown.register(registry));
+        self.start(Rows { store, clock, work: Work::default(), shown, config }, stop);
     }
 
-    /// Waits for the sweeps that were told to stop.
-    pub(crate) async fn stop_sweeping(&self, limit: Duration) {
-        let tasks = std::mem::take(&mut *self.0.janitor.lock());
+    fn start(&self, sweep: impl Sweep + 'static, stop: &CancellationToken) {
+        self.0.lock().push(tokio::spawn(run(sweep, stop.clone())));
+    }
+
+    /// Waits until the sweeps have stopped.
+    pub(crate) async fn stop(&self, limit: Duration) {
+        let tasks = std::mem::take(&mut *self.0.lock());
         for task in tasks {
-            // What it is in the middle of it may finish; it ends by itself.
+            // A sweep may finish its current transaction; it ends by itself.
             let _ = tokio::time::timeout(limit, task).await;
         }
     }
 }
 
+/// Deletes expired artifacts in a local folder, for a process that is about to end.
+pub(crate) async fn sweep_artifacts_once(store: &ArtifactStore, metrics: &Metrics) {
+    match store.sweep_ended().await {
+        Ok(swept) => {
+            metrics.swept.inc_by(swept.files);
+        }
+        Err(error) => tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept"),
+    }
+}
+
 /// Sweeps until it is told to stop.
-async fn run(sweep: Box<dyn Sweep>, stop: CancellationToken) {
+async fn run<S: Sweep>(sweep: S, stop: CancellationToken) {
     loop {
-        let wait = if sweep.finishes() {
+        let wait = if S::FINISHES {
             sweep.sweep().await
         } else {
             let Some(wait) = stop.run_until_cancelled(sweep.sweep()).await else { return };

@@ -1,4 +1,4 @@
-//! What an operator can do with the memory of a running engine.
+//! Memory of a running engine, for transports and the operator.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::cache::explain::{self, Explanation};
 use crate::cache::hub::Hub;
 use crate::cache::invalidating_store::InvalidatingStore;
 use crate::cache::purge::{Purged, Selector};
-use crate::engine::Engine;
 use crate::layers::{credentials, validate_input};
+use crate::registry::Registered;
 use crate::views::{Defaults, EngineViews};
 
 /// What stands behind gate 1.
@@ -88,37 +88,30 @@ impl MemoryControl {
     }
 }
 
-impl Engine {
-    /// Says what the cache knows of a call, without running anything.
-    ///
-    /// # Errors
-    /// As the call itself up to its credentials; `conflict` if this pack is not cached, saying which gate is shut.
-    pub async fn explain(&self, mut call: Call) -> Result<Explanation> {
-        let pack = self.0.registry.find(call.pack.as_str(), call.version)?;
-        let Some(cache) = &pack.cache else {
-            let gate =
-                if self.0.memory.is_none() { "no memory key is set" } else { "its manifest does not say cache = true" };
-            return Err(Error::new(
-                Code::Conflict,
-                format!("answers of pack \"{}\" are not cached: {gate}", call.pack),
-            ));
-        };
-        validate_input::validate(&pack.validate_input, &mut call).await?;
-        if let Some(layer) = &pack.credentials {
-            call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
-        }
-        let located = cache.locate(&call, cache.contract().await).map_err(|reason| {
-            let why = match reason {
-                "no_session" => {
-                    "its scope is \"session\" and the call names none (`--session`, the header `Helmdeck-Session`, a claim of the token, \
-                     or an MCP session)"
-                }
-                "anonymous" => "the caller is anonymous",
-                "shared_caller" => "it is called by a pack whose answers callers share",
-                _ => "a number of its input has no canonical form",
-            };
-            Error::new(Code::Conflict, format!("this call of pack \"{}\" is not cached ({reason}): {why}", call.pack))
-        })?;
-        explain::explain(cache, &call, &located).await
+/// Explains what the cache knows of a call of `pack`, without running anything. `has_memory` says whether gate 1 is open.
+///
+/// # Errors
+/// As the call itself up to its credentials; `conflict` if the pack is not cached, with the gate that is shut.
+pub(crate) async fn explain(pack: &Registered, has_memory: bool, mut call: Call) -> Result<Explanation> {
+    let Some(cache) = &pack.cache else {
+        let gate = if !has_memory { "no memory key is set" } else { "its manifest does not say cache = true" };
+        return Err(Error::new(Code::Conflict, format!("answers of pack \"{}\" are not cached: {gate}", call.pack)));
+    };
+    validate_input::validate(&pack.validate_input, &mut call).await?;
+    if let Some(layer) = &pack.credentials {
+        call.stage.secrets = Some(Arc::new(credentials::resolve(layer, &call)?));
     }
+    let located = cache.locate(&call, cache.contract().await).map_err(|reason| {
+        let why = match reason {
+            "no_session" => {
+                "its scope is \"session\" and the call names none (`--session`, the header `Helmdeck-Session`, a claim of the token, \
+                 or an MCP session)"
+            }
+            "anonymous" => "the caller is anonymous",
+            "shared_caller" => "it is called by a pack whose answers callers share",
+            _ => "a number of its input has no canonical form",
+        };
+        Error::new(Code::Conflict, format!("this call of pack \"{}\" is not cached ({reason}): {why}", call.pack))
+    })?;
+    explain::explain(cache, &call, &located).await
 }

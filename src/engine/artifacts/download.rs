@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use helmdeck_core::context::ByteStream;
-use helmdeck_core::{ArtifactRef, Identity, Result};
+use helmdeck_core::{ArtifactRef, Code, Error, Identity, Result};
 use object_store::{GetResult, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
@@ -50,6 +50,28 @@ impl ArtifactStore {
         let pieces: Vec<Result<Bytes>> = stream.collect().await;
         let pieces = pieces.into_iter().collect::<Result<Vec<Bytes>>>()?;
         Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
+    }
+
+    /// Returns a file of this owner of at most `max_bytes`, whole in memory.
+    ///
+    /// # Errors
+    /// As [`ArtifactStore::open`]; `too_large` if it is longer.
+    pub(crate) async fn whole(
+        self: &Arc<Self>,
+        owner: &Identity,
+        key: &str,
+        max_bytes: u64,
+    ) -> Result<(ArtifactRef, Bytes)> {
+        let (about, pieces) = self.open(Some(owner), key).await?;
+        if about.size > max_bytes {
+            let message = format!("the file has {} bytes, and only {max_bytes} fit", about.size);
+            return Err(Error::new(Code::TooLarge, message));
+        }
+        let bytes = pieces.try_fold(BytesMut::new(), async |mut whole, piece| {
+            whole.extend_from_slice(&piece);
+            Ok(whole)
+        });
+        Ok((about, bytes.await?.freeze()))
     }
 
     /// Opens the bytes of a file, `None` if they are not there.

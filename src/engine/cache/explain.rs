@@ -7,8 +7,9 @@ use helmdeck_core::{Call, Result, Timestamp};
 use helmdeck_memory::{EntryMeta, Kind, Page};
 use serde::Serialize;
 
+use super::freshness::Freshness;
 use super::key::hex;
-use super::pack::{Freshness, Located, PackCache};
+use super::pack::{Located, PackCache};
 use super::tags::is_family;
 
 /// The parts whose digests are compared, in the order in which a difference is told.
@@ -100,7 +101,7 @@ pub(crate) async fn explain(cache: &PackCache, call: &Call, located: &Located) -
         ("credentials", digests.credentials.clone()),
         ("input", digests.input.clone()),
     ]);
-    let found = match hub.hot(&location.key) {
+    let found = match hub.hot.get(&location.key) {
         Some(found) => Some(found),
         None => hub.read(location, &located.contract.hex).await.map(std::sync::Arc::new),
     };

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::context::ProgressSink;
-use helmdeck_core::{Code, Error, Result};
+use helmdeck_core::{Call, Code, Error, Result};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -222,8 +222,30 @@ impl Waiter {
         Self { flights: Arc::clone(flights), flight, result }
     }
 
-    /// Waits until the flight completes. Cancel safe.
-    pub(crate) async fn wait(&mut self) -> Result<Completed> {
+    /// Waits until the flight completes, within the caller's deadline and until the call is cancelled. Cancel safe.
+    pub(crate) async fn wait_for(&mut self, call: &Call) -> Result<Completed> {
+        let late = || {
+            Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack))
+        };
+        let completion = async {
+            match call.deadline {
+                Some(deadline) => {
+                    tokio::time::timeout_at(deadline.into(), self.wait()).await.unwrap_or_else(|_| Err(late()))
+                }
+                None => self.wait().await,
+            }
+        };
+        match &call.cancel {
+            Some(cancel) => tokio::select! {
+                biased;
+                completed = completion => completed,
+                () = cancel.cancelled() => Err(Error::new(Code::Cancelled, "the call was cancelled")),
+            },
+            None => completion.await,
+        }
+    }
+
+    async fn wait(&mut self) -> Result<Completed> {
         let completed = self.result.wait_for(Option::is_some).await;
         completed
             .ok()

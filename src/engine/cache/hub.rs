@@ -1,61 +1,32 @@
 //! Shared state of all cached packs of an engine: hot tier, store behind a breaker, singleflight, purges, counters.
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use helmdeck_core::{Clock, Identity};
+use helmdeck_core::{Clock, Timestamp};
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
 use helmdeck_system::System;
-use moka::notification::RemovalCause;
-use moka::sync::Cache;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
-use super::answer::{Answer, Location, SLOT_BYTES, block};
+use super::answer::{Answer, Location};
 use super::breaker::Breaker;
+use super::config::CacheConfig;
 use super::counters::AllCounters;
 use super::flight::Flights;
-use super::invalidation::{self, Invalidations};
-use super::key::Key;
+use super::hot::HotTier;
+use super::invalidation::{Covers, Invalidation, Invalidations};
+use super::own_deletes::OwnDeletes;
 use super::purge::{PendingPurges, Purged, Selector};
+use super::queue::{Inbox, Purge, Queue, Write};
 use super::tags::stored_tag;
-use super::writer::{self, Purge, Queue, Write};
-use crate::config::CacheConfig;
 use crate::metrics::Metrics;
 
-/// The longest input that is remembered byte for byte.
-const MAX_ALIAS_BYTES: usize = 16 << 10;
 /// The word for a store that did not answer within its budget, and what the log says of it.
 pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
 const PURGE_WAIT: Duration = Duration::from_secs(2);
-
-/// The exact bytes of a call, as one registered pack sees them. Compared whole, so no two calls can be confused.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Alias {
-    /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
-    pub(crate) stack: u64,
-    /// Changes with any grant or credential.
-    pub(crate) secrets: u64,
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) input: Bytes,
-}
-
-impl Alias {
-    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and the
-    /// shell of an answer, which stays as long as anything points to it.
-    fn weight(&self) -> usize {
-        let session = self.identity.session().map_or(0, |session| block(session.len()));
-        let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
-        let identity = block(size_of::<Identity>()) + names;
-        block(size_of::<Self>()) + block(self.input.len()) + identity + block(size_of::<Answer>()) + SLOT_BYTES
-    }
-}
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -69,17 +40,9 @@ pub(crate) struct Hub {
     pub(crate) pending: PendingPurges,
     pub(crate) counters: AllCounters,
     pub(crate) queue: Queue,
-    /// Deletes of this process, which the generation of the store counts too: they are no remote invalidations.
-    pub(crate) own_deletes: AtomicI64,
-    /// One permit: this process makes one delete at a time.
-    pub(crate) deleting: Semaphore,
+    pub(crate) own_deletes: OwnDeletes,
     pub(crate) invalidations: Invalidations,
-    /// Grows with every purge, before it looks through the hot tier.
-    epoch: AtomicU64,
-    /// Every answer that may be served again. An answer that is evicted is invalidated.
-    hot: Cache<Key, Arc<Answer>>,
-    /// Points into the hot tier without keeping anything alive.
-    aliases: Cache<Alias, Weak<Answer>>,
+    pub(crate) hot: HotTier,
     /// Two breakers: a write that succeeds says nothing about reads, and the reverse.
     pub(crate) reading: Breaker,
     pub(crate) writing: Breaker,
@@ -104,34 +67,21 @@ pub(crate) struct Parts {
 }
 
 impl Hub {
-    /// Makes the hub and starts its tasks, which end when `stop` is cancelled.
-    pub(crate) fn start(parts: Parts, stop: &CancellationToken) -> Arc<Self> {
+    /// Makes a hub, and the end of its queue that the writer reads. [`super::start`] starts its tasks.
+    pub(super) fn new(parts: Parts) -> (Arc<Self>, Inbox) {
         let config = parts.config;
-        // Subscribe before the first read, so that no notification is missed.
-        let changes = parts.changes.or_else(|| parts.store.changes());
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
-        let weigh = |_: &Key, answer: &Arc<Answer>| u32::try_from(answer.weight()).unwrap_or(u32::MAX);
-        let weigh_alias = |alias: &Alias, _: &Weak<Answer>| u32::try_from(alias.weight()).unwrap_or(u32::MAX);
-        // A purge searches only the hot tier: an evicted answer is not recalled, although a caller may still hold it.
-        let leave = |_: Arc<Key>, answer: Arc<Answer>, _: RemovalCause| answer.invalidate();
-        let for_aliases = config.hot_bytes / 10;
-        let hub = Arc::new(Self {
-            hot: Cache::builder()
-                .max_capacity(config.hot_bytes - for_aliases)
-                .weigher(weigh)
-                .eviction_listener(leave)
-                .build(),
-            aliases: Cache::builder().max_capacity(for_aliases).weigher(weigh_alias).build(),
-            reading: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
-            writing: Breaker::new(config.breaker_failures.max(1), config.breaker_open_for),
+        let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
+        let hub = Self {
+            hot: HotTier::new(config.hot_bytes),
+            reading: breaker(),
+            writing: breaker(),
             troubles: Mutex::new([None, parts.trouble]),
             flights: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
-            own_deletes: AtomicI64::new(0),
-            deleting: Semaphore::new(1),
+            own_deletes: OwnDeletes::default(),
             invalidations: Invalidations::default(),
-            epoch: AtomicU64::new(0),
             store: parts.store,
             keyring: parts.keyring,
             system: parts.system,
@@ -140,58 +90,8 @@ impl Hub {
             events: parts.events,
             config,
             queue,
-        });
-        tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(invalidation::watch(Arc::clone(&hub), changes)));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
-        hub
-    }
-
-    /// Returns a live answer of the hot tier.
-    pub(crate) fn hot(&self, key: &Key) -> Option<Arc<Answer>> {
-        self.hot.get(key).filter(|answer| !answer.is_invalid())
-    }
-
-    /// Puts a live answer into the hot tier, in place of its predecessor. Says whether it is there now.
-    pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
-        if answer.is_invalid() {
-            return false;
-        }
-        // An answer must not replace itself: that would evict and invalidate it.
-        if self.hot.get(&answer.location.key).is_none_or(|there| !Arc::ptr_eq(&there, answer)) {
-            self.hot.insert(answer.location.key, Arc::clone(answer));
-        }
-        true
-    }
-
-    /// Returns a number to compare with later: has anything been purged since?
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// Puts an answer that was read from the store into the hot tier, unless something was purged since `epoch`.
-    ///
-    /// It goes in first and is checked then: a purge at the same moment either finds it there or is seen here.
-    pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
-        self.warm(answer);
-        if self.epoch() != epoch {
-            answer.invalidate();
-            self.hot.invalidate(&answer.location.key);
-        }
-    }
-
-    /// Returns the answer that these very bytes got.
-    pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
-        self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())
-    }
-
-    /// Remembers the bytes of a call.
-    pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
-        if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_invalid() {
-            // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
-            let alias = Alias { input: Bytes::copy_from_slice(&alias.input), ..alias };
-            self.aliases.insert(alias, Arc::downgrade(answer));
-        }
+        };
+        (Arc::new(hub), inbox)
     }
 
     /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
@@ -264,28 +164,24 @@ impl Hub {
     /// new epoch, once no covered call that began before this can complete in it.
     pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
         self.flights.invalidate(&covers);
-        let recorded = record(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
-        for (key, answer) in &self.hot {
-            if covers(&answer.location) {
-                answer.invalidate();
-                self.hot.invalidate(key.as_ref());
-            }
-        }
+        let recorded = record(self.hot.next_epoch());
+        self.hot.invalidate(covers);
         recorded
     }
 
-    /// Drops expired answers from the hot tier, so that plaintext does not outlive its entry.
+    /// Drops deleted entries, and takes back rows that were written before the invalidation arrived. Rows written before `since`
+    /// were deleted.
+    pub(super) async fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
+        let (until, received) = (self.clock.now(), self.clock.monotonic());
+        let noted = covers.clone();
+        let record = |epoch| self.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
+        let rows = self.invalidate(|location| covers.location(location), record);
+        self.queue.take_back(rows).await;
+    }
+
+    /// Drops expired answers from the hot tier, and shows its size.
     pub(crate) fn drop_expired(&self) {
-        let now = self.clock.now();
-        for (key, answer) in &self.hot {
-            if now >= answer.hard_until {
-                answer.invalidate();
-                self.hot.invalidate(key.as_ref());
-            }
-        }
-        self.hot.run_pending_tasks();
-        self.aliases.run_pending_tasks();
-        self.metrics.hot_bytes.set((self.hot.weighted_size() + self.aliases.weighted_size()) as f64);
+        self.metrics.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
     }
 
     /// Says whether the store may be asked.
@@ -339,14 +235,6 @@ impl Hub {
         {
             tracing::debug!(%error, "counters were lost");
         }
-    }
-}
-
-async fn keep_counters(hub: Arc<Hub>) {
-    loop {
-        tokio::time::sleep(hub.config.counters_interval).await;
-        hub.write_counters().await;
-        hub.drop_expired();
     }
 }
 

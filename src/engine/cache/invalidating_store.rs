@@ -4,7 +4,6 @@
 //! next to it, or mistake the delete of a note for the purge of another process and drop everything.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +13,7 @@ use helmdeck_memory::{
 };
 
 use super::hub::Hub;
-use super::invalidation::{self, Covers};
+use super::invalidation::{Covers, LATE, before};
 
 /// The store of a hub.
 pub(crate) struct InvalidatingStore(pub(crate) Arc<Hub>);
@@ -97,37 +96,10 @@ impl Store for InvalidatingStore {
 async fn delete(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>> {
     let deletes = batch.iter().filter_map(|op| if let Op::Delete(delete) = op { Some(delete.clone()) } else { None });
     let covers: Vec<Covers> = deletes.filter_map(Covers::of).collect();
-    let written = hub.delete(hub.store.write(batch)).await;
+    let written = hub.own_deletes.run(hub.store.write(batch)).await;
     // After a failure too: the delete may have happened before its answer was lost.
     for covers in covers {
-        invalidation::invalidate(hub, covers).await;
+        hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
     }
     written
-}
-
-impl Hub {
-    /// Carries out a write that deletes, one at a time. The generation of the store grows by one for each.
-    pub(crate) async fn delete<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
-        let turn = self.deleting.acquire().await;
-        self.own_deletes.fetch_add(1, Ordering::AcqRel);
-        let mut counted = Counted { hub: self, done: false };
-        let written = write.await;
-        counted.done = written.is_ok();
-        drop((counted, turn));
-        written
-    }
-}
-
-/// Counts a delete as this process's own, unless it failed or was cancelled: then it may be another process's.
-struct Counted<'a> {
-    hub: &'a Hub,
-    done: bool,
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            self.hub.own_deletes.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
 }

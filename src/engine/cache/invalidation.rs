@@ -11,15 +11,13 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
-use helmdeck_memory::{Change, Changes, Delete, Kind, Namespace};
-use tokio::sync::broadcast::error::RecvError;
+use helmdeck_memory::{Delete, Kind, Namespace};
 
 use super::answer::{Answer, Location};
-use super::hub::Hub;
 
 /// Limit of remembered invalidations. An answer that waits for longer than that many counts as outdated.
 const MAX_INVALIDATIONS: usize = 256;
@@ -30,9 +28,9 @@ const DOUBT: Duration = Duration::from_secs(10);
 /// Longest time between the timestamp of a row and its commit.
 const COMMIT: Duration = Duration::from_secs(1);
 /// Longest delay of a notification from a store or a bus.
-const LATE: Duration = Duration::from_secs(5);
+pub(super) const LATE: Duration = Duration::from_secs(5);
 /// Longest gap to assume when notifications were lost.
-const LOST: Duration = Duration::from_secs(60);
+pub(super) const LOST: Duration = Duration::from_secs(60);
 
 /// The part of the cache that a delete covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,15 +86,15 @@ pub(crate) struct Row {
 
 /// A delete made by another process, or a purge of this one.
 #[derive(Debug)]
-struct Invalidation {
-    epoch: u64,
-    covers: Covers,
+pub(super) struct Invalidation {
+    pub(super) epoch: u64,
+    pub(super) covers: Covers,
     /// Rows written before this time were deleted.
-    since: Timestamp,
+    pub(super) since: Timestamp,
     /// Runs that began after this time saw the state after the delete.
-    until: Timestamp,
+    pub(super) until: Timestamp,
     /// When it was received, on the monotonic clock.
-    received: Duration,
+    pub(super) received: Duration,
 }
 
 impl Invalidation {
@@ -143,8 +141,13 @@ impl Invalidations {
         self.notified.load(Ordering::Acquire)
     }
 
+    /// Notes whether the store or a bus sends notifications.
+    pub(super) fn set_notified(&self, notified: bool) {
+        self.notified.store(notified, Ordering::Release);
+    }
+
     /// Records an invalidation. Returns the rows of this process that it may outdate.
-    fn record(&self, invalidation: Invalidation) -> Vec<Row> {
+    pub(super) fn record(&self, invalidation: Invalidation) -> Vec<Row> {
         let mut log = self.log();
         let rows = std::mem::take(&mut log.rows);
         let (outdated, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, row)| invalidation.outdates(row));
@@ -187,12 +190,12 @@ impl Invalidations {
     }
 
     /// Returns how many rows were written so far.
-    fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.log().written
     }
 
     /// Drops the first `written` rows: no delete that is still to be received came before them.
-    fn drop_settled(&self, written: u64) {
+    pub(super) fn drop_settled(&self, written: u64) {
         let mut log = self.log();
         while log.rows.front().is_some_and(|(number, _)| *number < written) {
             log.rows.pop_front();
@@ -215,81 +218,7 @@ impl Invalidations {
     }
 }
 
-/// Drops what this process deleted past the cache, as if another process had.
-pub(crate) async fn invalidate(hub: &Hub, covers: Covers) {
-    apply(hub, covers, before(hub.clock.now(), LATE)).await;
-}
-
-/// Drops deleted entries, and takes back rows that were written before the invalidation arrived.
-async fn apply(hub: &Hub, covers: Covers, since: Timestamp) {
-    let (until, received) = (hub.clock.now(), hub.clock.monotonic());
-    let noted = covers.clone();
-    let record = |epoch| hub.invalidations.record(Invalidation { epoch, covers: noted, since, until, received });
-    let rows = hub.invalidate(|location| covers.location(location), record);
-    hub.queue.take_back(rows).await;
-}
-
-/// Watches for deletes of other processes while the hub lives: subscribes to `changes` if there is such a source and while it
-/// lasts, else polls the generation of the store.
-pub(crate) async fn watch(hub: Arc<Hub>, changes: Option<Changes>) {
-    if let Some(changes) = changes {
-        hub.invalidations.notified.store(true, Ordering::Release);
-        listen(&hub, changes).await;
-        hub.invalidations.notified.store(false, Ordering::Release);
-        tracing::warn!("the notifications of other processes ended; the store is polled instead");
-    }
-    poll(&hub).await;
-}
-
-/// Ends when the source does.
-async fn listen(hub: &Hub, mut changes: Changes) {
-    loop {
-        match changes.recv().await {
-            Ok(Change::Deleted(delete)) => {
-                if let Some(covers) = Covers::of(delete) {
-                    apply(hub, covers, before(hub.clock.now(), LATE)).await;
-                }
-            }
-            Ok(Change::Anything) | Err(RecvError::Lagged(_)) => {
-                apply(hub, Covers::Everything, before(hub.clock.now(), LOST)).await;
-            }
-            Err(RecvError::Closed) => return apply(hub, Covers::Everything, before(hub.clock.now(), LOST)).await,
-        }
-    }
-}
-
-/// Polls the generation. It does not say what was deleted, so everything here may be outdated.
-async fn poll(hub: &Hub) {
-    let mut seen = None;
-    // When it was last certain that no other process had deleted anything.
-    let mut certain = hub.clock.now();
-    loop {
-        let (asked, written) = (hub.clock.now(), hub.invalidations.written());
-        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
-            if deleted_elsewhere(&hub.own_deletes, seen.replace(generation), generation) {
-                apply(hub, Covers::Everything, certain).await;
-            }
-            certain = asked;
-            hub.invalidations.drop_settled(written);
-        }
-        tokio::time::sleep(hub.config.watch_interval).await;
-    }
-}
-
-/// Returns whether another process deleted something between two readings of the generation. `own` counts own deletes.
-fn deleted_elsewhere(own: &AtomicI64, before: Option<u64>, now: u64) -> bool {
-    let Some(before) = before else {
-        // This reading includes all deletes of this process so far.
-        own.store(0, Ordering::Release);
-        return false;
-    };
-    let grown = i64::try_from(now.wrapping_sub(before)).unwrap_or(i64::MAX);
-    // Below zero: a delete of another process was counted as one of this process, which then failed.
-    let known = own.load(Ordering::Acquire).min(grown);
-    own.fetch_sub(known, Ordering::AcqRel);
-    grown != known
-}
-
-fn before(now: Timestamp, by: Duration) -> Timestamp {
+/// Returns a time earlier by `by`.
+pub(super) fn before(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.micros().saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
 }

@@ -5,14 +5,24 @@
 pub(crate) mod answer;
 mod breaker;
 pub(crate) mod cluster_lock;
+pub(crate) mod config;
 pub(crate) mod counters;
 pub(crate) mod explain;
 pub(crate) mod flight;
+pub(crate) mod freshness;
+pub(crate) mod hot;
 pub(crate) mod hub;
 pub(crate) mod invalidating_store;
 mod invalidation;
+mod keep;
 pub(crate) mod key;
+mod own_deletes;
 pub(crate) mod pack;
 pub(crate) mod purge;
+mod queue;
+mod start;
 pub(crate) mod tags;
-pub(crate) mod writer;
+mod watch;
+mod writer;
+
+pub(crate) use start::start;

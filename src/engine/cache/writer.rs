@@ -5,101 +5,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, Kind, Lock, Op, Put, StoreError, Written};
-use tokio::sync::{mpsc, oneshot};
 
-use super::answer::Location;
 use super::hub::{Hub, SLOW, TOO_LONG};
 use super::invalidation::{Covers, Row};
-use super::purge::Selector;
+use super::queue::{Inbox, Message, Purge, Write};
 
 /// The most rows of one write.
 const BATCH: usize = 64;
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long the writer waits for locks to be free; after that they free themselves.
 const RELEASE: Duration = Duration::from_secs(1);
-
-/// An answer on its way to the store.
-pub(crate) struct Write {
-    pub(crate) put: Put,
-    pub(crate) location: Arc<Location>,
-    /// When it completed, counted in purges.
-    pub(crate) epoch: u64,
-    /// What keeps other processes from running for the same key; they may look once the answer is there.
-    pub(crate) lock: Option<Lock>,
-}
-
-/// A purge on its way to the store.
-pub(crate) struct Purge {
-    pub(crate) id: u64,
-    /// When it was decided on.
-    pub(crate) at: Timestamp,
-    pub(crate) selector: Selector,
-    pub(crate) done: Option<oneshot::Sender<u64>>,
-}
-
-enum Message {
-    Write(Box<Write>),
-    Purge(Purge),
-    TakeBack(Vec<Row>),
-    Flush(oneshot::Sender<()>),
-}
-
-/// The way to the writer.
-pub(crate) struct Queue {
-    messages: mpsc::Sender<Message>,
-    /// Purges share the order of the puts but not their bound.
-    waiting_bytes: AtomicU64,
-    max_bytes: u64,
-}
-
-/// The writer's end of the queue.
-pub(crate) struct Inbox(mpsc::Receiver<Message>);
-
-impl Queue {
-    pub(crate) fn new(length: usize, max_bytes: u64) -> (Self, Inbox) {
-        let (messages, inbox) = mpsc::channel(length.max(1));
-        (Self { messages, waiting_bytes: AtomicU64::new(0), max_bytes }, Inbox(inbox))
-    }
-
-    /// Queues a write; `false` if the queue is full.
-    pub(crate) fn write(&self, write: Write) -> bool {
-        let bytes = write.put.value.len() as u64;
-        if self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes > self.max_bytes
-            || self.messages.try_send(Message::Write(Box::new(write))).is_err()
-        {
-            self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return false;
-        }
-        true
-    }
-
-    /// Queues a purge, waiting for room if need be.
-    pub(crate) async fn purge(&self, purge: Purge) {
-        // The writer lives as long as the engine; without it nothing is served either.
-        let _ = self.messages.send(Message::Purge(purge)).await;
-    }
-
-    /// Queues rows to be taken back, waiting for room if need be.
-    pub(crate) async fn take_back(&self, rows: Vec<Row>) {
-        if !rows.is_empty() {
-            let _ = self.messages.send(Message::TakeBack(rows)).await;
-        }
-    }
-
-    /// Waits until everything queued so far is written or lost.
-    pub(crate) async fn flush(&self) {
-        let (done, wait) = oneshot::channel();
-        if self.messages.send(Message::Flush(done)).await.is_ok() {
-            let _ = wait.await;
-        }
-    }
-}
 
 /// What the store did not do yet, and must.
 #[derive(Default)]
@@ -216,7 +135,7 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
         // A lock that could not be freed costs waiting, never more.
         let _ = tokio::time::timeout(RELEASE, join_all(locks.into_iter().map(Lock::release))).await;
     }
-    hub.queue.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    hub.queue.left(bytes);
 }
 
 /// Records a written row, or takes it back if it was invalidated during the write. Returns it if that failed.
@@ -280,7 +199,7 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
 /// Carries out a purge, or gives it back to be tried again.
 async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
     let delete = purge.selector.delete();
-    match tokio::time::timeout(hub.config.write_budget, hub.delete(hub.store.delete(delete.clone()))).await {
+    match tokio::time::timeout(hub.config.write_budget, hub.own_deletes.run(hub.store.delete(delete.clone()))).await {
         Ok(Ok(rows)) => {
             hub.store_works(&hub.writing);
             hub.invalidations.purged(Covers::Of(delete), purge.at, hub.clock.monotonic());

@@ -8,19 +8,30 @@ use helmdeck_core::context::Packs;
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::{Call, Code, Context, Error, Json, Outcome, PackName, Result, Version};
 
-use super::{Engine, Inner};
+use crate::call_runner::CallRunner;
 use crate::layers::credentials::OuterSecrets;
 
-/// The deepest chain of packs that call packs.
+/// Limit of nested calls: packs that call packs.
 const MAX_DEPTH: u8 = 8;
 
-/// The other packs, for a handler. Weak, because the engine holds the handler.
-pub(super) struct OtherPacks(pub(super) Weak<Inner>);
+/// The other packs, for a handler.
+pub(super) struct OtherPacks {
+    /// Weak, because the engine holds the handler.
+    runner: Weak<dyn CallRunner>,
+    /// Gate 1 is open.
+    has_memory: bool,
+}
+
+impl OtherPacks {
+    pub(super) fn new(runner: Weak<dyn CallRunner>, has_memory: bool) -> Self {
+        Self { runner, has_memory }
+    }
+}
 
 #[async_trait]
 impl Packs for OtherPacks {
     async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome> {
-        let Some(engine) = self.0.upgrade().map(Engine) else {
+        let Some(runner) = self.runner.upgrade() else {
             return Err(Error::new(Code::Cancelled, "the engine is shutting down"));
         };
         if from.depth >= MAX_DEPTH {
@@ -33,12 +44,12 @@ impl Packs for OtherPacks {
         call.progress.clone_from(&from.progress);
         call.depth = from.depth + 1;
         call.stage.secrets = from.secrets.clone().map(|secrets| Arc::new(OuterSecrets(secrets)) as _);
-        if engine.0.memory.is_some() {
+        if self.has_memory {
             let shared = matches!(from.memory, Err(NoMemory::Shared));
             let grants = from.secrets.as_ref().filter(|_| shared).map_or(&[][..], |secrets| secrets.grants());
             let calling = CallingPack { name: from.pack.clone(), shared, grants: grants.to_vec() };
             call.stage.called_by = Some(Arc::new(calling));
         }
-        Box::pin(engine.call(call)).await
+        runner.run_call(call).await
     }
 }

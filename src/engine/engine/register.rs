@@ -6,10 +6,11 @@ use helmdeck_core::manifest::Scope;
 use helmdeck_core::memory::NoMemory;
 use helmdeck_core::{Handler, Manifest};
 
-use super::Inner;
+use super::inner::Inner;
 use super::other_packs::OtherPacks;
 use crate::audit::is_learnable;
 use crate::cache::pack::PackCache;
+use crate::call_runner::CallRunner;
 use crate::handler::{HandlerService, Runner};
 use crate::layers::artifacts::{ArtifactsLayer, Files};
 use crate::layers::credentials::CredentialsLayer;
@@ -24,8 +25,7 @@ use crate::registry::{Registered, Source};
 impl Inner {
     /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
     pub(super) fn register(
-        &self,
-        this: &Arc<Self>,
+        self: &Arc<Self>,
         manifest: Manifest,
         handler: Arc<dyn Handler>,
         contract: [u8; 32],
@@ -53,6 +53,7 @@ impl Inner {
         };
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
+        let as_runner: Arc<dyn CallRunner> = Arc::clone(self) as _;
         let parts = Parts {
             observe: ObserveLayer(Arc::new(Observer {
                 metrics: self.metrics.pack(&manifest.name, manifest.version),
@@ -75,7 +76,7 @@ impl Inner {
             handler: HandlerService(Arc::new(Runner {
                 manifest: Arc::clone(&manifest),
                 handler,
-                packs: Arc::new(OtherPacks(Arc::downgrade(this))),
+                packs: Arc::new(OtherPacks::new(Arc::downgrade(&as_runner), self.memory.is_some())),
                 memory,
                 clock: Arc::clone(&self.clock),
             })),

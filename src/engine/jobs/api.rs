@@ -1,4 +1,4 @@
-//! What the transports ask of jobs: those of this process first, then those of the record.
+//! Queries on jobs, for the transports: the jobs of this process first, then those in the database.
 
 use std::time::Duration;
 
@@ -9,40 +9,37 @@ use super::book::{self, CANCEL_WAIT};
 use super::document::Kept;
 use super::table::Jobs;
 use super::{Job, JobEvent, JobId, JobPage, JobQuery, follow};
-use crate::engine::Engine;
 
 /// How often the owners of jobs are looked at.
 const LOST_EVERY: Duration = Duration::from_secs(2);
 
-impl Engine {
+impl Jobs {
     /// Returns a job. `owner` is who asks; `None` = an operator, who sees the jobs of all.
     ///
     /// # Errors
     /// `not_found` if there is none, or it is somebody else's; `overloaded` if the record is not available.
-    pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
-        let jobs = &self.0.jobs;
-        if let Some(live) = jobs.find(owner, id).await? {
+    pub(crate) async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        if let Some(live) = self.find(owner, id).await? {
             return Ok((*live.job()).clone());
         }
-        match &jobs.book {
+        match &self.book {
             Some(book) => book.job(owner, id).await,
             None => Err(book::unknown(id)),
         }
     }
 
-    /// Lists jobs, the newest first, as [`Engine::job`] would show each.
+    /// Lists jobs, the newest first, as [`Jobs::job`] would show each.
     ///
     /// # Errors
     /// `overloaded` if the record is not available.
-    pub async fn jobs(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
-        let jobs = &self.0.jobs;
-        let Some(book) = &jobs.book else { return Ok(cut(jobs.those_here(owner, query, false), query, None)) };
+    pub(crate) async fn list(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
+        let Some(book) = &self.book else { return Ok(cut(self.those_here(owner, query, false), query, None)) };
         let page = book.jobs(owner, query).await?;
         // A job may have gone on since its row was written: then it may be in the wrong list, or missing from the right one.
-        let mut all = jobs.those_here(owner, query, true);
+        let mut all = self.those_here(owner, query, true);
         all.retain(|job| page.next.as_ref().is_none_or(|last| job.id > *last));
         for job in page.jobs {
-            let now = jobs.table().live.get(&job.id).map_or(job, |live| (*live.job()).clone());
+            let now = self.table().live.get(&job.id).map_or(job, |live| (*live.job()).clone());
             if query.state.is_none_or(|state| now.state == state) && all.iter().all(|other| other.id != now.id) {
                 all.push(now);
             }
@@ -56,9 +53,8 @@ impl Engine {
     /// # Errors
     /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
     /// is not kept, with the reason.
-    pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
-        let jobs = &self.0.jobs;
-        if let Some(live) = jobs.find(owner, id).await? {
+    pub(crate) async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
+        if let Some(live) = self.find(owner, id).await? {
             book::refusal(&live.job())?;
             match (live.result(), live.kept()) {
                 (Some(outcome), _) => return Ok((*outcome).clone()),
@@ -67,7 +63,7 @@ impl Engine {
                 (None, Kept::None | Kept::Sealed) => {}
             }
         }
-        match &jobs.book {
+        match &self.book {
             Some(book) => book.outcome(owner, id).await,
             None => Err(book::unknown(id)),
         }
@@ -77,15 +73,14 @@ impl Engine {
     /// has ended stays as it is, so it may be asked twice.
     ///
     /// # Errors
-    /// As [`Engine::job`].
-    pub async fn cancel_job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
-        let jobs = &self.0.jobs;
-        match (jobs.find(owner, id).await?, &jobs.book) {
+    /// As [`Jobs::job`].
+    pub(crate) async fn cancel(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
+        match (self.find(owner, id).await?, &self.book) {
             (Some(live), _) => {
                 if !live.job().state.is_final() {
-                    jobs.cancel(&live).await;
+                    self.cancel_live(&live).await;
                 }
-                self.wait_for_job(owner, id, CANCEL_WAIT).await
+                self.wait_for(owner, id, CANCEL_WAIT).await
             }
             (None, Some(book)) => book.cancel(owner, id).await,
             (None, None) => Err(book::unknown(id)),
@@ -95,9 +90,9 @@ impl Engine {
     /// Waits until a job has ended, at most this long, and returns it as it then stands.
     ///
     /// # Errors
-    /// As [`Engine::job`].
-    pub async fn wait_for_job(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
-        let events = self.follow_job(owner, id, None).await?;
+    /// As [`Jobs::job`].
+    pub(crate) async fn wait_for(&self, owner: Option<&Identity>, id: &JobId, limit: Duration) -> Result<Job> {
+        let events = self.follow(owner, id, None).await?;
         let ended = async {
             tokio::pin!(events);
             while let Some(event) = events.next().await {
@@ -120,15 +115,14 @@ impl Engine {
     /// record, about twice a second.
     ///
     /// # Errors
-    /// As [`Engine::job`].
-    pub async fn follow_job(
+    /// As [`Jobs::job`].
+    pub(crate) async fn follow(
         &self,
         owner: Option<&Identity>,
         id: &JobId,
         after: Option<u64>,
     ) -> Result<impl Stream<Item = JobEvent> + Send + 'static + use<>> {
-        let jobs = &self.0.jobs;
-        let source = match (jobs.find(owner, id).await?, &jobs.book) {
+        let source = match (self.find(owner, id).await?, &self.book) {
             (Some(live), _) => follow::Source::Live(live),
             (None, Some(book)) => {
                 let (job, _) = book.find(owner, id).await?;
@@ -140,32 +134,23 @@ impl Engine {
     }
 
     /// Ends the jobs of processes that are gone, now and every few seconds, until the engine shuts down.
-    pub(crate) fn end_lost_jobs_always(&self) {
-        let jobs = &self.0.jobs;
-        let Some(book) = jobs.book.clone() else { return };
-        let lost = jobs.metrics.lost.clone();
+    pub(crate) fn end_lost_in_background(&self) {
+        let Some(book) = self.book.clone() else { return };
+        let lost = self.metrics.lost.clone();
         let look = async move {
             loop {
                 lost.inc_by(book.end_lost().await);
                 tokio::time::sleep(LOST_EVERY).await;
             }
         };
-        tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(look));
+        tokio::spawn(self.stop.clone().run_until_cancelled_owned(look));
     }
 
-    /// Starts no job any more: those that wait have failed, to be started again later; those that run go on until
-    /// [`Engine::shutdown`].
-    pub async fn drain_jobs(&self) {
-        self.0.jobs.drain().await;
+    /// Waits until no job runs.
+    pub(crate) async fn ended(&self) {
+        self.running.wait().await;
     }
 
-    /// Waits until no job runs. Only after [`Engine::drain_jobs`].
-    pub async fn jobs_ended(&self) {
-        self.0.jobs.running.wait().await;
-    }
-}
-
-impl Jobs {
     /// Returns those of this process that a list is to have, the newest first; with `live` only those that may be newer than their row.
     fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
         let table = self.table();

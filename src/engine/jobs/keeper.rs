@@ -40,7 +40,7 @@ impl Jobs {
                 let found =
                     self.table().live.iter().find(|(known, _)| known.as_str() == id).map(|(_, live)| live.clone());
                 if let Some(live) = found {
-                    self.cancel(&live).await;
+                    self.cancel_live(&live).await;
                 }
             }
         }

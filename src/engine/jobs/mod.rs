@@ -5,6 +5,7 @@
 
 mod api;
 mod book;
+mod config;
 mod document;
 mod error;
 mod follow;
@@ -18,6 +19,7 @@ mod run;
 mod table;
 
 pub use book::JobBook;
+pub use config::JobConfig;
 pub use error::JobError;
 pub use id::JobId;
 pub use job::{Job, JobEvent, JobPage, JobProgress, JobQuery, JobState};

@@ -1,4 +1,4 @@
-//! The life of a job in this process: asked for, queued, run, ended.
+//! The life of a job in this process: submitted, queued, run, ended.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,9 +11,7 @@ use super::document::{self, Kept};
 use super::live::{Live, Result as Ended, Stop};
 use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
-use crate::engine::Engine;
-use crate::layers::credentials;
-use crate::layers::validate_input::validate;
+use crate::call_runner::CallRunner;
 
 /// When to come back with a job that found no place.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
@@ -22,52 +20,41 @@ const GRACE: Duration = Duration::from_secs(10);
 /// How long the end of a job waits for the record before it is told anyway.
 const SAVE_FOR: Duration = Duration::from_secs(5);
 
-impl Engine {
-    /// Puts a call into the queue and returns the job that it became. It runs on without whoever asked; the call's own deadline,
-    /// cancel and progress are not looked at. The pack's timeout counts from when it runs.
-    ///
-    /// The input is checked first, and the credentials that the manifest names: what is wrong with them comes at once.
+impl Jobs {
+    /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs it.
     ///
     /// # Errors
-    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for a caller whom
-    /// nobody vouches for; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to stop, or
-    /// if the job cannot be written down: then nothing was done.
-    pub async fn submit(&self, mut call: Call) -> Result<Job> {
-        if call.identity.is_anonymous() {
-            // All callers without a token are one: each would see and cancel what the others started.
-            return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
-        }
-        let registered = self.registered(&call).await?;
-        let mut checked = call.clone();
-        validate(&registered.validate_input, &mut checked).await?;
-        if let Some(layer) = &registered.credentials {
-            credentials::resolve(layer, &checked)?;
-        }
-        // What waits is what was asked for, also if another version comes meanwhile.
-        let version = registered.manifest.version;
+    /// `overloaded` if too many jobs wait, if the server is about to stop, or if the job cannot be written to the database. Then
+    /// nothing was done.
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        mut call: Call,
+        version: Version,
+        runner: Arc<dyn CallRunner>,
+    ) -> Result<Job> {
+        // The job runs the version that was asked for, even if another one arrives meanwhile.
         call.version = Some(version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
-        let engine = self.clone();
-        // A task of its own: whoever hangs up half way leaves a job, or none, never a row without one.
-        let task = tokio::spawn(async move { engine.admit(call, version).await });
+        let jobs = Arc::clone(self);
+        // A task of its own: a caller that hangs up half way leaves a job, or none, never a row without one.
+        let task = tokio::spawn(async move { jobs.admit(call, version, runner).await });
         task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
     }
 
-    async fn admit(&self, call: Call, version: Version) -> Result<Job> {
-        let jobs = &self.0.jobs;
-        jobs.table().reserve().inspect_err(|_| {
-            jobs.metrics.refused.inc();
+    async fn admit(self: &Arc<Self>, call: Call, version: Version, runner: Arc<dyn CallRunner>) -> Result<Job> {
+        self.table().reserve().inspect_err(|_| {
+            self.metrics.refused.inc();
         })?;
         let live = match self.write_down(&call, version).await {
             Ok(live) => live,
             Err(error) => {
-                jobs.table().queue.release();
-                jobs.metrics.refused.inc();
+                self.table().queue.release();
+                self.metrics.refused.inc();
                 return Err(error);
             }
         };
         let late = {
-            let mut table = jobs.table();
+            let mut table = self.table();
             table.live.insert(live.id.clone(), Arc::clone(&live));
             if table.stopping {
                 table.queue.release();
@@ -76,19 +63,18 @@ impl Engine {
             }
             table.stopping
         };
-        jobs.keep();
-        jobs.wake.notify_one();
+        self.keep();
+        self.wake.notify_one();
         if late {
-            jobs.end(&live, Err(stopped())).await;
+            self.end(&live, Err(stopped())).await;
         }
         let job = live.job();
-        self.dispatch();
+        self.dispatch(&runner);
         Ok((*job).clone())
     }
 
     async fn write_down(&self, call: &Call, version: Version) -> Result<Arc<Live>> {
-        let jobs = &self.0.jobs;
-        let now = jobs.clock.now();
+        let now = self.clock.now();
         let identity = Arc::clone(&call.identity);
         let job = Job {
             id: JobId::next(now),
@@ -101,71 +87,52 @@ impl Engine {
             created_at: now,
             started_at: None,
             ended_at: None,
-            expires_at: now.saturating_add(jobs.config.retention),
+            expires_at: now.saturating_add(self.config.retention),
             error: None,
             has_result: false,
             artifacts: Vec::new(),
             revision: 1,
         };
-        let limit = jobs.config.kept_per_caller;
-        let added = match &jobs.book {
+        let limit = self.config.kept_per_caller;
+        let added = match &self.book {
             Some(book) => {
-                let row = document::to_row(&job, jobs.owner().await?, Kept::None);
+                let row = document::to_row(&job, self.owner().await?, Kept::None);
                 book.system.add_job(row, limit).await.map_err(book::unavailable)?
             }
-            None => jobs.make_room(&identity, limit),
+            None => self.make_room(&identity, limit),
         };
         if !added {
             let message = format!("{limit} jobs of yours have not ended; wait for one, or cancel one");
             return Err(Error::new(Code::Overloaded, message).with_retry_after(COME_BACK));
         }
-        Ok(Arc::new(Live::new(job, identity, Arc::clone(&jobs.clock))))
+        Ok(Arc::new(Live::new(job, identity, Arc::clone(&self.clock))))
     }
 
     /// Starts whatever may run now.
-    fn dispatch(&self) {
-        let jobs = &self.0.jobs;
+    fn dispatch(self: &Arc<Self>, runner: &Arc<dyn CallRunner>) {
         loop {
-            let Some(next) = jobs.table().queue.next() else { break };
-            jobs.running.spawn(self.clone().run_job(next));
+            let Some(next) = self.table().queue.next() else { break };
+            self.running.spawn(Arc::clone(self).run_job(next, Arc::clone(runner)));
         }
-        jobs.show();
+        self.show();
     }
 
-    async fn run_job(self, (live, mut call): Waiting) {
-        let jobs = Arc::clone(&self.0.jobs);
-        let now = jobs.clock.now();
+    async fn run_job(self: Arc<Self>, (live, mut call): Waiting, runner: Arc<dyn CallRunner>) {
+        let now = self.clock.now();
         live.change(|job| (job.state, job.started_at) = (JobState::Running, Some(now)));
-        jobs.wake.notify_one();
-        jobs.metrics.waited.observe(now.since(live.job().created_at).as_secs_f64());
+        self.wake.notify_one();
+        self.metrics.waited.observe(now.since(live.job().created_at).as_secs_f64());
         call.progress = Some(Arc::clone(&live) as _);
         call.cancel = Some(live.cancel.clone());
-        let answer = AssertUnwindSafe(self.answer(&live, call)).catch_unwind().await;
+        let answer = AssertUnwindSafe(answer(&live, call, Arc::clone(&runner))).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the job ended without an answer")));
-        jobs.end(&live, answer).await;
-        jobs.table().queue.ended(&live.caller());
-        self.dispatch();
+        self.end(&live, answer).await;
+        self.table().queue.ended(&live.caller());
+        self.dispatch(&runner);
     }
 
-    async fn answer(&self, live: &Live, call: Call) -> Result<Outcome> {
-        let cancelled = || Error::new(Code::Cancelled, "the job was cancelled");
-        if live.cancel.is_cancelled() {
-            return Err(cancelled());
-        }
-        let running = self.call(call);
-        tokio::pin!(running);
-        tokio::select! {
-            biased;
-            answer = &mut running => answer,
-            // The call has the same token, and may have to clean up.
-            () = live.cancel.cancelled() => tokio::time::timeout(GRACE, running).await.unwrap_or_else(|_| Err(cancelled())),
-        }
-    }
-}
-
-impl Jobs {
     /// Wants a job of this process to end. One that waits ends at once.
-    pub(super) async fn cancel(&self, live: &Arc<Live>) {
+    pub(super) async fn cancel_live(&self, live: &Arc<Live>) {
         live.stop(Stop::Wanted);
         let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
         if waiting.is_some() {
@@ -175,7 +142,7 @@ impl Jobs {
     }
 
     /// Starts no job any more and ends those that wait. Those that run go on.
-    pub(super) async fn drain(&self) {
+    pub(crate) async fn drain(&self) {
         let waiting = {
             let mut table = self.table();
             table.stopping = true;
@@ -292,6 +259,21 @@ impl Jobs {
         let Some(oldest) = theirs.iter().find(|job| job.state.is_final()) else { return false };
         table.live.remove(&oldest.id);
         true
+    }
+}
+
+/// Runs the call of a job until it answers or is cancelled.
+async fn answer(live: &Live, call: Call, runner: Arc<dyn CallRunner>) -> Result<Outcome> {
+    let cancelled = || Error::new(Code::Cancelled, "the job was cancelled");
+    if live.cancel.is_cancelled() {
+        return Err(cancelled());
+    }
+    let mut running = runner.run_call(call);
+    tokio::select! {
+        biased;
+        answer = &mut running => answer,
+        // The call has the same token, and may have to clean up.
+        () = live.cancel.cancelled() => tokio::time::timeout(GRACE, running).await.unwrap_or_else(|_| Err(cancelled())),
     }
 }
 

@@ -18,8 +18,7 @@ use super::book::{JobBook, unavailable};
 use super::live::{Caller, Live};
 use super::metrics::JobMetrics;
 use super::queue::Queue;
-use super::{JobId, keeper};
-use crate::config::JobConfig;
+use super::{JobConfig, JobId, keeper};
 use crate::metrics::Metrics;
 
 /// How long all events of a job are kept after its end, for who is slow or was cut off.
@@ -40,7 +39,7 @@ pub(crate) struct Jobs {
     table: Mutex<Table>,
     owner: OnceCell<Ownership>,
     keeping: AtomicBool,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
 }
 
 /// What there is.

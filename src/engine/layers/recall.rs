@@ -13,8 +13,9 @@ use tower::{Layer, Service};
 
 use super::{Answered, answer};
 use crate::cache::counters::Saved;
-use crate::cache::hub::Alias;
-use crate::cache::pack::{Freshness, PackCache};
+use crate::cache::freshness::Freshness;
+use crate::cache::hot::Alias;
+use crate::cache::pack::PackCache;
 
 /// Recalls answers of one pack.
 #[derive(Clone)]
@@ -64,7 +65,7 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     {
         return None;
     }
-    let found = cache.hub.recall(alias)?;
+    let found = cache.hub.hot.recall(alias)?;
     let now = cache.hub.clock.now();
     // Files may be gone by now; whether they are takes a look, which `cache` takes.
     if !found.artifacts.is_empty() || cache.freshness(&found, call, now) != Freshness::Fresh {

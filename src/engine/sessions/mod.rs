@@ -32,7 +32,6 @@ use serde::Serialize;
 pub use config::SessionConfig;
 pub use stage::{STAGE, StageEnd, stage};
 
-use crate::engine::Engine;
 use crate::metrics::Metrics;
 use local::{LocalRuntime, Parts};
 use metrics::SessionMetrics;
@@ -121,13 +120,18 @@ impl Sessions {
         Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
     }
 
-    async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
+    /// Returns the sessions of a caller, oldest first; without one, those of everybody.
+    pub(crate) async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
         let mut records = self.runtime.list().await?;
         records.retain(|record| identity.is_none_or(|identity| owns(identity, record)));
         Ok(records.into_iter().map(SessionInfo::from).collect())
     }
 
-    async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
+    /// Ends a session with everything that runs in it.
+    ///
+    /// # Errors
+    /// As [`Sessions::of`].
+    pub(crate) async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
         let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
         let records = self.runtime.list().await?;
         let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
@@ -140,6 +144,14 @@ impl Sessions {
 
     pub(crate) async fn sweep(&self) {
         self.runtime.sweep().await;
+    }
+
+    /// Runs a command in a sandbox, and describes how commands are isolated.
+    ///
+    /// # Errors
+    /// `session_unavailable` with what is missing and what to do.
+    pub(crate) async fn probe(&self) -> Result<String> {
+        self.runtime.probe().await
     }
 
     /// Ends every session of this process.
@@ -239,46 +251,5 @@ impl Session for Handle {
 
     async fn exec(&self, command: Exec) -> Result<Executed> {
         self.runtime.exec(&self.found.record.id, command).await
-    }
-}
-
-impl Engine {
-    fn sessions_here(&self) -> Result<&Sessions> {
-        let none = || Error::new(Code::SessionUnavailable, "this server has no session runtime");
-        self.0.sessions.as_ref().ok_or_else(none)
-    }
-
-    /// Returns the sessions of a caller, of every process on this data folder, oldest first; those of everyone without one, which
-    /// only an operator may ask.
-    ///
-    /// # Errors
-    /// `session_unavailable` if this engine has no sessions; `internal` if they cannot be read.
-    pub async fn sessions(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
-        self.sessions_here()?.list(identity).await
-    }
-
-    /// Returns a session of a caller, to run commands in.
-    ///
-    /// # Errors
-    /// `not_found` if it has ended, never was, or is somebody else's; `session_unavailable` if none can be used here.
-    pub async fn session(&self, identity: &Identity, id: &str) -> Result<Arc<dyn Session>> {
-        Ok(self.sessions_here()?.of(identity, id).await?.handle())
-    }
-
-    /// Ends a session of a caller with everything that runs in it; that of anyone without one, which only an operator may ask.
-    /// What another process runs in it ends within a second or two.
-    ///
-    /// # Errors
-    /// As [`Engine::session`]; `internal` if something of it cannot be removed.
-    pub async fn end_session(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
-        self.sessions_here()?.end(identity, id).await
-    }
-
-    /// Says in words how commands of sessions are kept away from everything else, after running one.
-    ///
-    /// # Errors
-    /// `session_unavailable` with what is missing and what to do.
-    pub async fn probe_sessions(&self) -> Result<String> {
-        self.sessions_here()?.runtime.probe().await
     }
 }

@@ -79,8 +79,12 @@ impl EngineViews {
 
     /// Deletes, and says how many rows went. Never of the cache: its answers are purged, so that the hot tier forgets them too.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
-        let written =
-            self.hub.delete(self.store().write(deletes)).await.map_err(|error| self.trouble(operation, error))?;
+        let written = self
+            .hub
+            .own_deletes
+            .run(self.store().write(deletes))
+            .await
+            .map_err(|error| self.trouble(operation, error))?;
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 

@@ -2,12 +2,17 @@
 
 use std::process::Command;
 
+use bytes::Bytes;
 use helmdeck_core::outcome::Remark;
-use helmdeck_core::{CacheStatus, Json, Outcome, PackName, SystemClock, Timestamp, Version};
+use helmdeck_core::{CacheStatus, Identity, Json, Outcome, PackName, SystemClock, Timestamp, Version};
 use helmdeck_memory::Namespace;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::cache::answer::Times;
+use crate::cache::hot::Alias;
+use crate::cache::key::Key;
 
 /// Set in the process that is measured, so that nothing else runs in it.
 const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
@@ -35,7 +40,7 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
         changes: None,
         trouble: None,
     };
-    Hub::start(parts, &CancellationToken::new())
+    crate::cache::start(parts, &CancellationToken::new())
 }
 
 /// Does what a miss does: makes an answer of its own for a key of its own, and remembers the call.
@@ -62,11 +67,11 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let answer = Arc::new(Answer::new(location, &outcome, times, Duration::ZERO, 0));
     // Served, which shares its bytes.
     drop(answer.outcome(CacheStatus::Miss, Timestamp(0)));
-    hub.warm(&answer);
+    hub.hot.warm(&answer);
     let input = Bytes::from(format!("{{\"repo\":\"owner/{n}\"}}"));
     let identity = Arc::new(Identity::new("tenant", "somebody").unwrap());
     let alias = Alias { stack: 0, secrets: 0, identity, input };
-    hub.remember(alias.clone(), &answer);
+    hub.hot.remember(alias.clone(), &answer);
     (answer, alias)
 }
 
@@ -82,33 +87,33 @@ fn alone(name: &str) {
 }
 
 #[tokio::test]
-async fn what_has_left_the_hot_tier_is_not_recalled_although_somebody_holds_it() {
+async fn evicted_answer_is_not_recalled() {
     let hub = hub(64 << 10).await;
     let (small, of_small) = miss(&hub, 1, 100);
-    assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &small));
+    assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &small));
     // More than the whole tier: it is let go as soon as moka does its work. No purge would find it after that.
     let (large, of_large) = miss(&hub, 2, 100 << 10);
     hub.drop_expired();
-    assert!(hub.hot(&large.location.key).is_none());
-    assert!(hub.recall(&of_large).is_none() && large.is_invalid());
-    assert!(hub.recall(&of_small).is_some());
+    assert!(hub.hot.get(&large.location.key).is_none());
+    assert!(hub.hot.recall(&of_large).is_none() && large.is_invalid());
+    assert!(hub.hot.recall(&of_small).is_some());
 
     let (replacement, _) = miss(&hub, 1, 200);
     assert!(small.is_invalid() && !replacement.is_invalid());
     assert!(
-        !hub.warm(&small) && hub.warm(&replacement),
+        !hub.hot.warm(&small) && hub.hot.warm(&replacement),
         "an invalidated answer does not come back, and none replaces itself"
     );
-    assert!(Arc::ptr_eq(&hub.recall(&of_small).unwrap(), &replacement));
+    assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &replacement));
     hub.invalidate(|location| *location == *replacement.location, |_| ());
-    assert!(hub.recall(&of_small).is_none() && replacement.is_invalid());
+    assert!(hub.hot.recall(&of_small).is_none() && replacement.is_invalid());
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
-fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
+fn many_keys_stay_within_memory_limit() {
     if std::env::var_os(MEASURED).is_none() {
-        return alone("many_keys_take_no_more_memory_than_the_cap_and_a_tenth");
+        return alone("many_keys_stay_within_memory_limit");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -124,15 +129,15 @@ fn many_keys_take_no_more_memory_than_the_cap_and_a_tenth() {
             }
         }
         hub.drop_expired();
-        let held = hub.hot.weighted_size() + hub.aliases.weighted_size();
+        let held = hub.hot.answers.weighted_size() + hub.hot.aliases.weighted_size();
         println!(
             "{KEYS} keys, cap {} MiB: {:.1} MiB more at most, {:.1} now; weighed {:.1}, {} answers, {} aliases",
             CAP >> 20,
             most as f64 / 1_048_576.0,
             (resident() - before) as f64 / 1_048_576.0,
             held as f64 / 1_048_576.0,
-            hub.hot.entry_count(),
-            hub.aliases.entry_count()
+            hub.hot.answers.entry_count(),
+            hub.hot.aliases.entry_count()
         );
         assert!(most <= CAP + CAP / 10, "{most} bytes");
         assert!(held > CAP / 10 * 9 && held <= CAP, "the tier is full: {held} bytes");

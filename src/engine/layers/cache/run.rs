@@ -1,40 +1,56 @@
-//! One run of a flight: the store, else the handler.
+//! One flight: the store, else the handler.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use futures_util::FutureExt;
 use helmdeck_core::context::Stale;
 use helmdeck_core::manifest::SingleFlight;
-use helmdeck_core::{Call, Error, Json, Outcome, Result};
+use helmdeck_core::{Code, Error, Result};
 use helmdeck_memory::Lock;
-use tower::{Service, ServiceExt as _};
+use tower::ServiceExt as _;
 
-use super::{Lookup, has_files, look, wait_for_cluster};
+use super::InnerService;
+use super::lookup::Lookup;
 use crate::cache::answer::Answer;
+use crate::cache::cluster_lock::{Attempt, LockWaiter};
 use crate::cache::flight::{Completed, Flight, How, Purpose};
 
 /// What to do when a flight completes.
 #[derive(Default)]
-pub(super) struct Completion {
+struct Completion {
     /// The answer may be stored.
-    pub(super) keep: bool,
+    keep: bool,
     /// Lock that other processes wait for. It is held until the answer is stored, or the flight ends without one.
-    pub(super) lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
-/// Runs a flight: reads the store, unless it was read already, else calls the inner service.
-pub(super) async fn run<S>(
+/// Runs a flight and completes it: its answer is kept, then its waiters get it.
+pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, flight: Arc<Flight>) {
+    let (cache, located) = (Arc::clone(&lookup.cache), Arc::clone(&lookup.located));
+    let mut completion = Completion::default();
+    // A flight must always complete, or its waiters would wait for ever.
+    let result = AssertUnwindSafe(answer(lookup, purpose, &flight, &mut completion)).catch_unwind().await;
+    let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
+    let now = cache.hub.clock.now();
+    cache.hub.flights.complete(&flight, result, |completed| match completed.how {
+        How::Stored | How::Stale => cache.hub.hot.warm(&completed.answer),
+        How::Ran | How::Confirmed => {
+            completion.keep && cache.keep(&located, &completed.answer, now, completion.lock.take())
+        }
+    });
+}
+
+/// Finds the answer of a flight: reads the store, unless it was read already, else calls the inner service.
+async fn answer<S: InnerService>(
     mut lookup: Lookup<S>,
     purpose: Purpose,
     flight: &Arc<Flight>,
     completion: &mut Completion,
-) -> Result<Completed>
-where
-    S: Service<Call, Response = Outcome, Error = Error>,
-{
+) -> Result<Completed> {
     if matches!(purpose, Purpose::Answer { .. })
         && !lookup.looked
-        && let Some((answer, how)) = look(&mut lookup).await
+        && let Some((answer, how)) = lookup.look().await
     {
         return Ok(Completed { answer, how });
     }
@@ -46,7 +62,7 @@ where
     }
     let Lookup { cache, inner, mut call, located, known, .. } = lookup;
     let known = match known {
-        Some(known) if cache.may_still_use(&known, &call) && has_files(&cache, &known).await => Some(known),
+        Some(known) if cache.may_still_use(&known, &call) && cache.has_files(&known).await => Some(known),
         _ => None,
     };
     if cache.spec()?.revalidate && purpose != Purpose::Refresh {
@@ -65,35 +81,41 @@ where
     match (result, known) {
         (Ok(outcome), Some(known)) if outcome.remark.not_modified => {
             completion.keep = true;
-            let answer = known.renewed(
-                outcome.remark.validator,
-                cache.times(now, &known.artifacts, outcome.remark.confirm_always || known.confirm_always)?,
-                &outcome.remark.used,
-            );
-            Ok(Completed { answer: Arc::new(answer), how: How::Confirmed })
+            let answer = cache.renewed_answer(&known, outcome.remark, now)?;
+            Ok(Completed { answer, how: How::Confirmed })
         }
-        (Ok(mut outcome), _) => {
-            let refusal = match cache.refusal(&outcome) {
-                None if !cache.is_unchanged(&located.contract).await => Some("program_changed"),
-                refusal => refusal,
-            };
-            match refusal {
-                Some(reason) => cache.hub.metrics.refused(reason),
-                None => {
-                    completion.keep = true;
-                    // Copied, because a handler's buffer may be much larger than what it wrote, and the hot tier counts this.
-                    outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes()));
-                }
-            }
-            let times = cache.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
-            let upstream_calls = outcome.remark.upstream_calls;
-            let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
-            Ok(Completed { answer: Arc::new(answer), how: How::Ran })
+        (Ok(outcome), _) => {
+            let (answer, keep) = cache.new_answer(&located, outcome, now, cost).await?;
+            completion.keep = keep;
+            Ok(Completed { answer, how: How::Ran })
         }
         (Err(error), Some(known)) if cache.may_cover(&known, &error, now) => {
             tracing::warn!(pack.name = %located.location.pack, code = error.code().as_str(), cause = error.cause(), "the handler failed; a stale answer is served");
             Ok(Completed { answer: known, how: How::Stale })
         }
         (Err(error), _) => Err(error),
+    }
+}
+
+/// Waits while another process runs for this key. Returns the answer that it stored. Else puts the lock, if it got it, into
+/// `lock`: then this process runs.
+async fn wait_for_cluster<S: InnerService>(lookup: &mut Lookup<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
+    let mut lock_waiter =
+        LockWaiter::join(&lookup.cache.hub, &lookup.located.location.key, lookup.cache.manifest.timeout);
+    loop {
+        let attempt = lock_waiter.wait().await;
+        if matches!(attempt, Attempt::GaveUp) {
+            return None;
+        }
+        // With the lock too: its previous holder may have stored an answer.
+        if let Some((answer, How::Stored)) = lookup.look().await {
+            lock_waiter.leave("found");
+            return Some(answer);
+        }
+        if let Attempt::Acquired(taken) = attempt {
+            *lock = Some(taken);
+            lock_waiter.leave("ran");
+            return None;
+        }
     }
 }

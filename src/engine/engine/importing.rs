@@ -1,4 +1,4 @@
-//! Tools of MCP servers on their way into the registry: nobody waits for a server that it does not need.
+//! Import of the tools of MCP servers into the registry. No call waits for a server that it does not need.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use helmdeck_core::{Code, Error, Result};
 
-use crate::engine::Engine;
-use crate::mcp::{Changed, FIRST_ANSWER, Known, McpStatus, Server, Servers};
+use super::inner::Inner;
+use crate::mcp::{Changed, FIRST_ANSWER, Known, Server, Servers};
 
-impl Engine {
+impl Inner {
     /// Makes the registry follow what servers list.
-    pub(crate) fn hear_of_tools(&self) {
-        let Some(servers) = &self.0.servers else { return };
-        let inner = Arc::downgrade(&self.0);
+    pub(crate) fn follow_tools(self: &Arc<Self>) {
+        let Some(servers) = &self.servers else { return };
+        let inner = Arc::downgrade(self);
         let changed: Changed = Arc::new(move || {
             let inner = inner.upgrade();
             Box::pin(async move {
                 if let Some(inner) = inner {
                     // Reading the packs folder blocks.
-                    let _ = tokio::task::spawn_blocking(move || Self(inner).reload()).await;
+                    let _ = tokio::task::spawn_blocking(move || inner.reload()).await;
                 }
             }) as Pin<Box<dyn Future<Output = ()> + Send>>
         });
@@ -31,9 +31,9 @@ impl Engine {
     ///
     /// # Errors
     /// `unknown` if the pack has nothing to do with such a server; else why the server does not answer.
-    pub(crate) async fn import_for(&self, pack: &str, unknown: Error) -> Result<()> {
-        let Some(servers) = &self.0.servers else { return Err(unknown) };
-        let pending = self.0.registry.snapshot().pending.get(pack).cloned();
+    pub(crate) async fn import_for(self: &Arc<Self>, pack: &str, unknown: Error) -> Result<()> {
+        let Some(servers) = &self.servers else { return Err(unknown) };
+        let pending = self.registry.snapshot().pending.get(pack).cloned();
         let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
         let Some(server) = server else { return Err(unknown) };
@@ -42,10 +42,10 @@ impl Engine {
             return Servers::ask(&server).await;
         }
         match server.listing() {
-            Some(listing) if !self.0.registry.snapshot().follows(server.name(), &listing) => {
+            Some(listing) if !self.registry.snapshot().follows(server.name(), &listing) => {
                 // It has just answered somebody else, and the registry is about to follow.
-                let engine = self.clone();
-                let loaded = tokio::task::spawn_blocking(move || engine.reload()).await;
+                let inner = Arc::clone(self);
+                let loaded = tokio::task::spawn_blocking(move || inner.reload()).await;
                 loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))
             }
             _ => Err(unknown),
@@ -56,9 +56,9 @@ impl Engine {
     /// names one. The server's `start_timeout` bounds it.
     ///
     /// # Errors
-    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] says so.
-    pub async fn await_pack(&self, pack: &str) -> Result<()> {
-        if self.0.registry.find(pack, None).is_ok() {
+    /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] says so.
+    pub(crate) async fn await_pack(self: &Arc<Self>, pack: &str) -> Result<()> {
+        if self.registry.find(pack, None).is_ok() {
             return Ok(());
         }
         match self.import_for(pack, Error::new(Code::NotFound, "")).await {
@@ -67,15 +67,15 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::await_pack`], for the name that an MCP client calls the tool by, and for 10 s at most.
+    /// As [`crate::Engine::await_pack`], for the name that an MCP client calls the tool by, and for 10 s at most.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
-    pub async fn await_tool(&self, tool: &str) -> Result<()> {
-        if self.0.servers.is_none() {
+    pub(crate) async fn await_tool(self: &Arc<Self>, tool: &str) -> Result<()> {
+        if self.servers.is_none() {
             return Ok(());
         }
-        let snapshot = self.0.registry.snapshot();
+        let snapshot = self.registry.snapshot();
         let pending = snapshot.pending.keys().find(|pack| pack.without_dots() == tool).map(ToString::to_string);
         // The server's part of the name is all that counts here.
         let pack = pending.unwrap_or_else(|| tool.replace("__", "."));
@@ -91,24 +91,24 @@ impl Engine {
     }
 
     /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do not
-    /// answer are listed by [`Engine::refused`] and [`Engine::mcp_servers`].
-    pub async fn import_all(&self, limit: Duration) {
+    /// answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
+    pub(crate) async fn import_all(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, _| true).await;
     }
 
-    /// As [`Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest waits for.
-    pub async fn import_unknown(&self, limit: Duration) {
+    /// As [`crate::Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest waits for.
+    pub(crate) async fn import_unknown(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
     }
 
-    /// As [`Engine::import_all`], but only servers that a manifest waits for.
-    pub async fn import_awaited(&self, limit: Duration) {
+    /// As [`crate::Engine::import_all`], but only servers that a manifest waits for.
+    pub(crate) async fn import_awaited(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, awaited| awaited).await;
     }
 
-    async fn import(&self, limit: Duration, wanted: impl Fn(&Server, bool) -> bool) {
-        let Some(servers) = &self.0.servers else { return };
-        let snapshot = self.0.registry.snapshot();
+    async fn import(self: &Arc<Self>, limit: Duration, wanted: impl Fn(&Server, bool) -> bool) {
+        let Some(servers) = &self.servers else { return };
+        let snapshot = self.registry.snapshot();
         let awaited = |server: &Server| snapshot.pending.values().any(|name| name == server.name());
         let all: Vec<_> = servers.all().filter(|server| wanted(server, awaited(server))).cloned().collect();
         let asked = join_all(all.iter().map(Servers::ask));
@@ -117,43 +117,11 @@ impl Engine {
         }
         // A server that failed has no list that could have changed, and one that lists what is remembered has not changed: the registry
         // hears of both here, since a manifest may wait for the answer.
-        let pending = &self.0.registry.snapshot().pending;
+        let pending = &self.registry.snapshot().pending;
         if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
         {
-            let engine = self.clone();
-            let _ = tokio::task::spawn_blocking(move || engine.reload()).await;
+            let inner = Arc::clone(self);
+            let _ = tokio::task::spawn_blocking(move || inner.reload()).await;
         }
-    }
-
-    /// Says whether a manifest of the packs folder waits for what an MCP server lists.
-    #[must_use]
-    pub fn needs_import(&self) -> bool {
-        !self.0.registry.snapshot().pending.is_empty()
-    }
-
-    /// Asks every MCP server for its tools in the background, again and again until it answers. Packs appear as they do.
-    pub fn import_in_background(&self) {
-        if let Some(servers) = &self.0.servers {
-            servers.ask_in_background();
-        }
-    }
-
-    /// Waits until the packs of every MCP server are there or the server has failed, in the first seconds after
-    /// [`Engine::import_in_background`]: each server has its `start_timeout`, 10 s at most. After that, and for servers whose
-    /// tools are remembered, it does not wait. Says whether the tools of all servers are known.
-    pub async fn packs_settled(&self) -> bool {
-        match &self.0.servers {
-            Some(servers) => {
-                servers.settled().await;
-                servers.all_known()
-            }
-            None => true,
-        }
-    }
-
-    /// Says where each MCP server stands, sorted by name.
-    #[must_use]
-    pub fn mcp_servers(&self) -> Vec<McpStatus> {
-        self.0.servers.as_ref().map(Servers::status).unwrap_or_default()
     }
 }

@@ -1,0 +1,34 @@
+//! Settings of artifacts.
+
+use std::time::Duration;
+
+use helmdeck_core::duration::{size, text};
+use serde::{Deserialize, Serialize};
+
+/// Settings of artifacts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArtifactConfig {
+    /// Where files are kept: an S3-compatible store ([`S3Location`](super::S3Location)). Empty, the default, is a local folder.
+    pub url: String,
+    /// The largest file, in bytes. Default 100 MiB.
+    #[serde(with = "size")]
+    pub max_bytes: u64,
+    /// How long a file is kept unless its pack says otherwise. Default 7 d.
+    #[serde(with = "text")]
+    pub retention: Duration,
+    /// How often files that have ended are swept. Default 1 h.
+    #[serde(with = "text")]
+    pub sweep_interval: Duration,
+}
+
+impl Default for ArtifactConfig {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            max_bytes: 100 << 20,
+            retention: Duration::from_secs(7 * 86_400),
+            sweep_interval: Duration::from_secs(3600),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a stored answer may be served to a call (RFC 9111, RFC 5861).
+
+use std::time::Duration;
+
+use helmdeck_core::outcome::UsedGrant;
+use helmdeck_core::{Call, Code, Error, Timestamp};
+
+use super::answer::Answer;
+use super::pack::PackCache;
+
+/// Freshness of an answer for one call (RFC 9111, RFC 5861).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// May be served.
+    Fresh,
+    /// Stale, but the caller allows it.
+    StaleAllowed,
+    /// Stale; may be served while it is revalidated.
+    StaleWhileRevalidate,
+    /// Not to be served; the handler may revalidate it or fall back on it.
+    Stale,
+    /// Past its hard limit: not used at all.
+    Expired,
+}
+
+/// Tolerance for clock skew: an answer made later than this from now has a wrong timestamp.
+const CLOCK_LEEWAY: Duration = Duration::from_secs(10);
+
+fn is_from_future(answer: &Answer, now: Timestamp) -> bool {
+    answer.made_at > now.saturating_add(CLOCK_LEEWAY)
+}
+
+impl PackCache {
+    /// Returns the freshness of an answer for this call.
+    pub(crate) fn freshness(&self, answer: &Answer, call: &Call, now: Timestamp) -> Freshness {
+        let (fresh_until, hard_until) = self.bounds(answer);
+        if now >= hard_until || !self.may_still_use(answer, call) {
+            return Freshness::Expired;
+        }
+        if is_from_future(answer, now) {
+            return Freshness::Stale;
+        }
+        let too_old = call.max_age.is_some_and(|max| now.since(answer.made_at) > max);
+        if now < fresh_until {
+            return if too_old { Freshness::Stale } else { Freshness::Fresh };
+        }
+        let past = now.since(fresh_until);
+        let renewable = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_while_revalidate);
+        if too_old {
+            Freshness::Stale
+        } else if call.max_stale.is_some_and(|max| past <= max) {
+            Freshness::StaleAllowed
+        } else if past < renewable {
+            Freshness::StaleWhileRevalidate
+        } else {
+            Freshness::Stale
+        }
+    }
+
+    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl counts.
+    pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
+        let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
+        let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
+        (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
+    }
+
+    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The pack's own
+    /// are part of the key.
+    pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
+        let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
+        answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
+    }
+
+    /// Says whether stale answers may cover failures.
+    pub(crate) fn covers_errors(&self) -> bool {
+        self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
+    }
+
+    /// Says whether a failing handler may be covered up with this answer.
+    pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
+        let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
+        // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
+        let eligible = error.code().fault() == helmdeck_core::Fault::Host
+            || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
+        let ends = self.bounds(answer).0.saturating_add(window);
+        eligible && !window.is_zero() && now < ends && !is_from_future(answer, now)
+    }
+
+    /// Says whether all artifacts of an answer still exist.
+    pub(crate) async fn has_files(&self, found: &Answer) -> bool {
+        match &self.artifacts {
+            _ if found.artifacts.is_empty() => true,
+            _ if self.is_of_one(&found.artifacts) => false,
+            Some(store) => store.all_exist(&found.artifacts).await,
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Makes an answer of what a handler returned, and keeps it if it may be stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::outcome::Remark;
+use helmdeck_core::{ArtifactRef, Json, Outcome, Result, Timestamp, leaks};
+use helmdeck_memory::{Kind, Lock, Namespace, Put};
+
+use super::answer::{Answer, Times};
+use super::pack::{Contract, Located, PackCache};
+use super::queue::Write;
+use crate::artifacts::earliest_end;
+
+impl PackCache {
+    /// Makes an answer of an outcome. Returns too whether it may be stored.
+    pub(crate) async fn new_answer(
+        &self,
+        located: &Located,
+        mut outcome: Outcome,
+        now: Timestamp,
+        cost: Duration,
+    ) -> Result<(Arc<Answer>, bool)> {
+        let refusal = match self.refusal(&outcome) {
+            None if !self.is_unchanged(&located.contract).await => Some("program_changed"),
+            refusal => refusal,
+        };
+        match refusal {
+            Some(reason) => self.hub.metrics.refused(reason),
+            // Copied, because a handler's buffer may be much larger than what it wrote, and the hot tier counts this.
+            None => outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes())),
+        }
+        let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
+        let upstream_calls = outcome.remark.upstream_calls;
+        let answer = Answer::new(Arc::clone(&located.location), &outcome, times, cost, upstream_calls);
+        Ok((Arc::new(answer), refusal.is_none()))
+    }
+
+    /// Makes an answer of one that the handler confirmed.
+    pub(crate) fn renewed_answer(&self, known: &Answer, remark: Remark, now: Timestamp) -> Result<Arc<Answer>> {
+        let times = self.times(now, &known.artifacts, remark.confirm_always || known.confirm_always)?;
+        Ok(Arc::new(known.renewed(remark.validator, times, &remark.used)))
+    }
+
+    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there. Says
+    /// whether it did.
+    pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
+        let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
+        let location = &answer.location;
+        if !self.hub.hot.warm(answer) {
+            return false;
+        }
+        let namespace: Namespace = location.namespace.clone();
+        let mut put = Put::new(
+            namespace,
+            Kind::Cache,
+            location.key.stored(&location.pack, location.version),
+            answer.encode(&located.contract.hex),
+        );
+        put.category.clone_from(&spec.category);
+        put.tags = location.tags.to_vec();
+        put.ttl = Some(answer.hard_until.since(now));
+        put.attributes = [
+            ("pack", location.pack.to_string()),
+            ("version", location.version.to_string()),
+            ("scope", spec.scope.as_str().to_owned()),
+            ("contract", digests.contract),
+            ("credentials", digests.credentials),
+            ("input", digests.input),
+            ("fresh_until", answer.fresh_until.micros().to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+        self.hub.write(Write { put, location: Arc::clone(location), epoch: self.hub.hot.epoch(), lock });
+        true
+    }
+
+    /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
+    fn times(&self, now: Timestamp, artifacts: &[ArtifactRef], confirm_always: bool) -> Result<Times> {
+        let spec = self.spec()?;
+        let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
+        Ok(Times {
+            made_at: now,
+            fresh_until: if confirm_always { now } else { now.saturating_add(spec.ttl).min(end) },
+            hard_until: now.saturating_add(spec.hard_ttl()).min(end),
+        })
+    }
+
+    /// Says why an answer must not be stored, if so.
+    fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
+        let bytes = outcome.output.bytes();
+        if self.is_of_one(&outcome.artifacts) {
+            Some("shared_artifact")
+        } else if outcome.remark.had_secret {
+            Some("secret")
+        } else if outcome.remark.no_store {
+            Some("no_store")
+        } else if self.manifest.cache().is_none_or(|spec| bytes.len() as u64 > spec.max_bytes) {
+            Some("too_large")
+        } else if leaks::has_leak(bytes) {
+            Some("token_format")
+        } else {
+            None
+        }
+    }
+
+    /// Says whether the program is still the one that the contract was made of, byte for byte and untouched since.
+    async fn is_unchanged(&self, contract: &Contract) -> bool {
+        match (&self.program, &contract.version) {
+            (Some(program), Some(then)) => program.now().await.is_some_and(|now| now.is(then)),
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Starts the background tasks of a hub.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::hub::{Hub, Parts};
+use super::watch::watch;
+use super::writer;
+
+/// Makes a hub and starts its tasks, which end when `stop` is cancelled.
+pub(crate) fn start(mut parts: Parts, stop: &CancellationToken) -> Arc<Hub> {
+    // Subscribe before the first read, so that no notification is missed.
+    let changes = parts.changes.take().or_else(|| parts.store.changes());
+    let (hub, inbox) = Hub::new(parts);
+    tokio::spawn(stop.clone().run_until_cancelled_owned(writer::run(Arc::clone(&hub), inbox)));
+    tokio::spawn(stop.clone().run_until_cancelled_owned(watch(Arc::clone(&hub), changes)));
+    tokio::spawn(stop.clone().run_until_cancelled_owned(keep_counters(Arc::clone(&hub))));
+    hub
+}
+
+async fn keep_counters(hub: Arc<Hub>) {
+    loop {
+        tokio::time::sleep(hub.config.counters_interval).await;
+        hub.write_counters().await;
+        hub.drop_expired();
+    }
+}

@@ -1,0 +1,59 @@
+//! Watches for deletes by other processes on the same store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_memory::{Change, Changes};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::hub::Hub;
+use super::invalidation::{Covers, LATE, LOST, before};
+
+/// Watches for deletes of other processes while the hub lives: subscribes to `changes` if there is such a source and while it
+/// lasts, else polls the generation of the store.
+pub(super) async fn watch(hub: Arc<Hub>, changes: Option<Changes>) {
+    if let Some(changes) = changes {
+        hub.invalidations.set_notified(true);
+        listen(&hub, changes).await;
+        hub.invalidations.set_notified(false);
+        tracing::warn!("the notifications of other processes ended; the store is polled instead");
+    }
+    poll(&hub).await;
+}
+
+/// Ends when the source does.
+async fn listen(hub: &Hub, mut changes: Changes) {
+    loop {
+        match changes.recv().await {
+            Ok(Change::Deleted(delete)) => {
+                if let Some(covers) = Covers::of(delete) {
+                    hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
+                }
+            }
+            Ok(Change::Anything) | Err(RecvError::Lagged(_)) => {
+                hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST)).await;
+            }
+            Err(RecvError::Closed) => {
+                return hub.invalidate_deleted(Covers::Everything, before(hub.clock.now(), LOST)).await;
+            }
+        }
+    }
+}
+
+/// Polls the generation. It does not say what was deleted, so everything here may be outdated.
+async fn poll(hub: &Hub) {
+    let mut seen = None;
+    // When it was last certain that no other process had deleted anything.
+    let mut certain = hub.clock.now();
+    loop {
+        let (asked, written) = (hub.clock.now(), hub.invalidations.written());
+        if let Ok(Ok(generation)) = tokio::time::timeout(Duration::from_secs(1), hub.store.generation()).await {
+            if hub.own_deletes.others_deleted(seen.replace(generation), generation) {
+                hub.invalidate_deleted(Covers::Everything, certain).await;
+            }
+            certain = asked;
+            hub.invalidations.drop_settled(written);
+        }
+        tokio::time::sleep(hub.config.watch_interval).await;
+    }
+}

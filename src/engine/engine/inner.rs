@@ -1,0 +1,161 @@
+//! State of the engine, and how it finds the pack of a call.
+
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use helmdeck_core::memory::NoMemory;
+use helmdeck_core::secrets::Secrets;
+use helmdeck_core::{Builtin, Call, Clock, Code, Error, Outcome, Result};
+use helmdeck_egress::Egress;
+use helmdeck_events::Bus;
+use tokio_util::sync::CancellationToken;
+
+use super::found;
+use crate::artifacts::ArtifactStore;
+use crate::audit::Audit;
+use crate::call_runner::CallRunner;
+use crate::config::Config;
+use crate::folder::Follow;
+use crate::janitor::Janitor;
+use crate::jobs::Jobs;
+use crate::mcp::Servers;
+use crate::memory::MemoryControl;
+use crate::metrics::Metrics;
+use crate::registry::{Registered, Registry};
+use crate::sessions::Sessions;
+
+/// State of the engine.
+pub(crate) struct Inner {
+    pub(crate) registry: Registry,
+    pub(crate) config: Config,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) secrets: Arc<dyn Secrets>,
+    pub(crate) artifacts: Option<Arc<ArtifactStore>>,
+    /// `None` = packs that need a session are refused.
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) egress: Egress,
+    pub(crate) memory: Option<MemoryControl>,
+    /// Why there is no memory, if there is none.
+    pub(crate) no_memory: NoMemory,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) events: Bus,
+    pub(crate) builtins: Vec<Builtin>,
+    pub(crate) packs_dir: Option<PathBuf>,
+    pub(crate) watch: Mutex<Option<Follow>>,
+    pub(crate) janitor: Janitor,
+    /// MCP servers; `None` = none is configured.
+    pub(crate) servers: Option<Servers>,
+    /// Held during a reload, so that two reloads run one after the other.
+    pub(crate) loading: Mutex<()>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl CallRunner for Inner {
+    fn run_call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Outcome>> {
+        Box::pin(async move {
+            let pack = self.find(&call).await?;
+            found::run(&self, pack, call).await
+        })
+    }
+}
+
+impl Inner {
+    /// Finds the pack of a call: in the registry, else among the tools of an MCP server that was not asked yet.
+    pub(crate) async fn find(self: &Arc<Self>, call: &Call) -> Result<Arc<Registered>> {
+        match self.registry.find(call.pack.as_str(), call.version) {
+            Ok(found) => Ok(found),
+            Err(unknown) => {
+                self.import_for(call.pack.as_str(), unknown).await?;
+                self.registry.find(call.pack.as_str(), call.version)
+            }
+        }
+    }
+
+    /// Returns the sessions.
+    ///
+    /// # Errors
+    /// `session_unavailable` if the engine has none.
+    pub(crate) fn sessions(&self) -> Result<&Sessions> {
+        let none = || Error::new(Code::SessionUnavailable, "this server has no session runtime");
+        self.sessions.as_ref().ok_or_else(none)
+    }
+
+    /// Returns the store of artifacts.
+    ///
+    /// # Errors
+    /// `not_found` if the engine has none.
+    pub(crate) fn artifacts(&self) -> Result<&Arc<ArtifactStore>> {
+        let none = || Error::new(Code::NotFound, "there is no such artifact");
+        self.artifacts.as_ref().ok_or_else(none)
+    }
+
+    /// Returns named checks of whether the engine can do its work.
+    pub(crate) fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
+        let mut checks = vec![("packs", Ok(()))];
+        if self.registry.snapshot().packs.is_empty() {
+            checks[0].1 = Err("no pack is registered".to_owned());
+        }
+        if self.packs_dir.is_some() {
+            let refused =
+                self.registry.snapshot().refused.iter().filter(|error| !error.file.starts_with("mcp:")).count();
+            let state = match refused {
+                0 => Ok(()),
+                refused => Err(format!("refused: {refused}; the log and the list of packs say why")),
+            };
+            checks.push(("manifests", state));
+        }
+        if let Some(memory) = &self.memory {
+            // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
+            let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
+                (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
+                (None, Some(word)) if memory.hub.breaker_is_open() => {
+                    Err(format!("the store fails and is left alone: {word}"))
+                }
+                (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
+                (None, _) => Ok(()),
+            };
+            checks.push(("store", state));
+        }
+        if let Some(files) = &self.artifacts {
+            // As with the store: packs that write no files go on.
+            checks.push(("artifacts", files.trouble().map_or(Ok(()), Err)));
+        }
+        checks
+    }
+
+    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task.
+    pub(crate) async fn shutdown(&self) {
+        self.jobs.shutdown().await;
+        self.watch.lock().take();
+        if let Some(sessions) = &self.sessions {
+            sessions.close().await;
+        }
+        if let Some(memory) = &self.memory {
+            let limit = self.config.cache.write_budget;
+            let drain = async {
+                memory.hub.queue.flush().await;
+                if let Some(audit) = &self.audit {
+                    audit.flush().await;
+                }
+                memory.hub.write_counters().await;
+            };
+            if tokio::time::timeout(limit, drain).await.is_err() {
+                tracing::warn!("the store did not take everything in time; some answers or audit rows were not stored");
+            }
+            self.stop.cancel();
+            self.janitor.stop(limit).await;
+            if let Ok(Err(error)) = tokio::time::timeout(limit, memory.hub.store.close()).await {
+                tracing::warn!(%error, "the store could not be closed cleanly");
+            }
+        }
+        self.stop.cancel();
+        self.janitor.stop(self.config.cache.write_budget).await;
+        if let Some(servers) = &self.servers {
+            servers.shutdown().await;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Reads manifests and fills the registry: built-in packs, the packs folder, tools of MCP servers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::{Handler, Manifest, PackName, Version};
+use helmdeck_events::EventKind;
+
+use super::inner::Inner;
+use crate::command::CommandHandler;
+use crate::folder;
+use crate::http::HttpHandler;
+use crate::mcp::{Fitted, Servers};
+use crate::program::Program;
+use crate::registry::{Registered, Snapshot, Source};
+
+/// A pack that was read and not yet admitted.
+struct Candidate {
+    manifest: Manifest,
+    handler: Arc<dyn Handler>,
+    /// The digest of code outside this binary.
+    digest: Vec<u8>,
+    /// Its files, if it is a program.
+    program: Option<Arc<Program>>,
+}
+
+impl Inner {
+    /// Fills the registry for the first time, and watches the packs folder from then on if `watch` says so.
+    pub(crate) fn start(self: &Arc<Self>, watch: bool) {
+        let _loading = self.loading.lock();
+        // Before the folder is read, so that a change during the read causes a reload.
+        if let Some(folder) = self.packs_dir.clone().filter(|_| watch) {
+            let inner = Arc::downgrade(self);
+            let following = folder::follow(folder, move || {
+                if let Some(inner) = inner.upgrade() {
+                    // Reading manifests blocks; the watch has a task of its own for it.
+                    tokio::task::spawn_blocking(move || inner.reload());
+                }
+            });
+            *self.watch.lock() = Some(following);
+        }
+        let snapshot = self.load(&Snapshot::default());
+        for error in &snapshot.refused {
+            tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
+        }
+        self.registry.replace(snapshot);
+    }
+
+    /// Reads the packs folder again and replaces the registry.
+    pub(crate) fn reload(self: &Arc<Self>) {
+        let _loading = self.loading.lock();
+        let previous = self.registry.snapshot();
+        let snapshot = self.load(&previous);
+        let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
+            snapshot
+                .packs
+                .values()
+                .flatten()
+                .map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract))
+                .collect()
+        };
+        let (before, after) = (keys(&previous), keys(&snapshot));
+        for error in &snapshot.refused {
+            if !previous.refused.contains(error) {
+                let kept = snapshot.is_kept(error);
+                let more = if kept { "; the last good version goes on serving" } else { "" };
+                tracing::warn!(file = error.file, line = error.line, kept, "manifest refused: {}{more}", error.message);
+                self.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
+            }
+        }
+        self.registry.replace(snapshot);
+        for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
+            self.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
+        }
+        for (pack, version, _) in
+            before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version))
+        {
+            self.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
+        }
+    }
+
+    /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
+    fn load(self: &Arc<Self>, previous: &Snapshot) -> Snapshot {
+        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a pack.
+        let listings = self.servers.iter().flat_map(Servers::listings).collect();
+        let mut snapshot = Snapshot { listings, ..Snapshot::default() };
+        for builtin in &self.builtins {
+            let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
+            let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
+            let read = read.map(|manifest| Candidate {
+                manifest,
+                handler: Arc::clone(&builtin.handler),
+                digest: Vec::new(),
+                program: None,
+            });
+            self.admit(&mut snapshot, previous, read, Source::Builtin);
+        }
+        let mut broken = Vec::new();
+        for folder::Read { file, name, manifest } in self.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
+            let mut server = None;
+            let read = match manifest {
+                Ok((manifest, folder)) => {
+                    if let HandlerSpec::Mcp { server: named, .. } = &manifest.handler {
+                        server = Some(named.clone());
+                    }
+                    match self.candidate(manifest, &folder, &mut snapshot) {
+                        Some(candidate) => candidate,
+                        None => continue,
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            let before = snapshot.refused.len();
+            self.admit(&mut snapshot, previous, read, Source::Folder);
+            if let Some(error) = snapshot.refused.get(before).cloned() {
+                snapshot.note_refused(name, &error);
+                // What a server lists now refuses a pack for good; what somebody is writing does not.
+                if server.is_none_or(|server| previous.same_listing(&snapshot, &server)) {
+                    broken.push((file, error));
+                }
+            }
+        }
+        // After all that is good, so that a pack which moved to another file is not in its own way.
+        for (file, error) in broken {
+            snapshot.keep(previous, &file, &error);
+        }
+        // Last, so that what the operator wrote wins over what a server calls its tools.
+        for (name, read) in self.servers.iter().flat_map(Servers::import) {
+            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
+            let before = snapshot.refused.len();
+            self.admit(&mut snapshot, previous, read, Source::Mcp);
+            if let Some(error) = snapshot.refused.get(before).cloned() {
+                snapshot.note_refused(name, &error);
+            }
+        }
+        for versions in snapshot.packs.values_mut() {
+            versions.sort_by_key(|pack| pack.manifest.version);
+        }
+        snapshot
+    }
+
+    /// Finds what a manifest of the packs folder runs; `None` if that is a tool of a server that was not asked yet.
+    fn candidate(
+        &self,
+        manifest: Manifest,
+        folder: &Path,
+        snapshot: &mut Snapshot,
+    ) -> Option<Result<Candidate, ManifestError>> {
+        let HandlerSpec::Mcp { server, tool } = manifest.handler.clone() else {
+            return Some(self.local(manifest, folder));
+        };
+        let fitted = match &self.servers {
+            Some(servers) => servers.fit(manifest, &server, &tool),
+            None => Fitted::none(&manifest, &server),
+        };
+        match fitted {
+            Fitted::Ready(manifest, handler, digest) => {
+                Some(Ok(Candidate { manifest: *manifest, handler, digest, program: None }))
+            }
+            Fitted::Refused(error) => Some(Err(error)),
+            Fitted::Pending(name) => {
+                snapshot.pending.insert(name, server);
+                None
+            }
+            Fitted::Failed(name, error) => {
+                snapshot.pending.insert(name, server);
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn local(&self, manifest: Manifest, folder: &Path) -> Result<Candidate, ManifestError> {
+        let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
+        match &manifest.handler {
+            HandlerSpec::Command { argv, env } => {
+                let handler =
+                    CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
+                let program = Arc::new(handler.program());
+                let digest = program.at_start().digest.clone();
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest, program: Some(program) })
+            }
+            HandlerSpec::Http(spec) => {
+                let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
+                let credentials = manifest.credentials.clone();
+                let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
+                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
+            }
+            HandlerSpec::Builtin(name) => {
+                // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
+                let known = self.builtins.iter().find(|builtin| {
+                    Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
+                        .is_ok_and(|m| m.handler == manifest.handler)
+                });
+                let handler = known.map(|builtin| Arc::clone(&builtin.handler));
+                let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
+                Ok(Candidate { manifest, handler, digest: Vec::new(), program: None })
+            }
+            HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
+        }
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        snapshot: &mut Snapshot,
+        previous: &Snapshot,
+        read: Result<Candidate, ManifestError>,
+        source: Source,
+    ) {
+        let Candidate { manifest, handler, digest, program } = match read {
+            Ok(read) => read,
+            Err(error) => return snapshot.refused.push(error),
+        };
+        let there = snapshot.packs.get(&manifest.name).map(Vec::as_slice).unwrap_or_default();
+        if let Some(other) = there.iter().find(|pack| pack.manifest.version == manifest.version) {
+            let message = format!(
+                "pack \"{}\" {} is already defined by {}; give this one another version",
+                manifest.name, manifest.version, other.manifest.file
+            );
+            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
+        }
+        let spelled = manifest.name.without_dots();
+        if let Some(other) =
+            snapshot.packs.keys().find(|other| **other != manifest.name && other.without_dots() == spelled)
+        {
+            let message = format!(
+                "pack \"{}\" and pack \"{other}\" have the same name where dots are not allowed ({spelled}); rename one",
+                manifest.name
+            );
+            return snapshot.refused.push(ManifestError { file: manifest.file, line: None, message });
+        }
+        let contract = manifest.contract(&digest);
+        let kept = previous.packs.get(&manifest.name).and_then(|versions| {
+            let same = |pack: &&Arc<Registered>| {
+                pack.contract == contract
+                    && pack.manifest.version == manifest.version
+                    && pack.source == source
+                    && source != Source::Folder
+            };
+            versions.iter().find(same).cloned()
+        });
+        let registered = kept.unwrap_or_else(|| Arc::new(self.register(manifest, handler, contract, program, source)));
+        snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
+    }
+}

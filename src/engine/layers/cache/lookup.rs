@@ -1,0 +1,218 @@
+//! Lookup of one call: hot tier, store, then the flight of its key.
+//!
+//! The caller's side is here, from top to bottom; the flight itself runs in `run`.
+
+use std::sync::Arc;
+
+use futures_util::future::Either;
+use helmdeck_core::{CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+
+use super::run::run;
+use super::serve::{nothing_cached, pass, remember, serve};
+use super::{Answered, Boxed, InnerService, answer};
+use crate::cache::answer::Answer;
+use crate::cache::flight::{FlightKey, How, Join, Purpose};
+use crate::cache::freshness::Freshness;
+use crate::cache::key::for_handler;
+use crate::cache::pack::{Contract, Located, PackCache};
+
+/// State of one call during its lookup.
+#[derive(Clone)]
+pub(super) struct Lookup<S> {
+    pub(super) cache: Arc<PackCache>,
+    pub(super) inner: S,
+    pub(super) call: Call,
+    pub(super) located: Arc<Located>,
+    /// The stale answer of the hot tier or the store.
+    pub(super) known: Option<Arc<Answer>>,
+    /// The store was read already.
+    pub(super) looked: bool,
+}
+
+/// Looks up the answer of a call: in the hot tier at once, else in the store, else by a flight.
+pub(super) fn start<S: InnerService>(
+    cache: Arc<PackCache>,
+    inner: S,
+    mut call: Call,
+    contract: Arc<Contract>,
+) -> Answered<Boxed> {
+    let located = match cache.locate(&call, contract) {
+        Ok(located) => located,
+        Err(reason) => {
+            return Either::Right(Box::pin(pass(cache, inner, call, None, CacheStatus::Bypass, Some(reason))));
+        }
+    };
+    // The handler reads what the key was made of: of two spellings of a number it might make two answers.
+    call.input = for_handler(&located.input);
+    if call.directive == Directive::Bypass {
+        let key = Some(located.location.key);
+        return Either::Right(Box::pin(pass(cache, inner, call, key, CacheStatus::Bypass, None)));
+    }
+    let reads = call.directive != Directive::Refresh;
+    let found = if reads { cache.hub.hot.get(&located.location.key) } else { None };
+    if let Some(found) = found.as_ref().filter(|found| found.artifacts.is_empty()) {
+        match cache.freshness(found, &call, cache.hub.clock.now()) {
+            Freshness::Fresh => {
+                remember(&cache, &mut call, found);
+                return answer(Ok(serve(&cache, found, CacheStatus::Hit)));
+            }
+            Freshness::StaleAllowed => return answer(Ok(serve(&cache, found, CacheStatus::Stale))),
+            Freshness::StaleWhileRevalidate => {
+                let outcome = serve(&cache, found, CacheStatus::Stale);
+                if call.directive != Directive::OnlyIfCached {
+                    let known = Some(Arc::clone(found));
+                    Lookup { cache, inner, call, located: Arc::new(located), known, looked: false }.renew();
+                }
+                return answer(Ok(outcome));
+            }
+            Freshness::Stale | Freshness::Expired => {}
+        }
+    }
+    let lookup = Lookup { cache, inner, call, located: Arc::new(located), known: found, looked: false };
+    Either::Right(Box::pin(async move {
+        match lookup.call.directive {
+            Directive::OnlyIfCached => lookup.only_if_cached().await,
+            _ => lookup.run_or_join().await,
+        }
+    }))
+}
+
+impl<S: InnerService> Lookup<S> {
+    /// Answers from the hot tier or the store, or not at all.
+    async fn only_if_cached(self) -> Result<Outcome> {
+        let Self { cache, call, located, known, .. } = self;
+        let epoch = cache.hub.hot.epoch();
+        let found = match known {
+            Some(known) => Some(known),
+            None => cache.hub.read(&located.location, &located.contract.hex).await.map(Arc::new),
+        };
+        let found = found.ok_or_else(nothing_cached)?;
+        let status = match cache.freshness(&found, &call, cache.hub.clock.now()) {
+            Freshness::Fresh => CacheStatus::Hit,
+            Freshness::StaleAllowed | Freshness::StaleWhileRevalidate => CacheStatus::Stale,
+            Freshness::Stale | Freshness::Expired => return Err(nothing_cached()),
+        };
+        if !cache.has_files(&found).await {
+            return Err(nothing_cached());
+        }
+        cache.hub.hot.warm_unless_purged(&found, epoch);
+        Ok(serve(&cache, &found, status))
+    }
+
+    /// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own deadline.
+    async fn run_or_join(mut self) -> Result<Outcome> {
+        let cache = Arc::clone(&self.cache);
+        let purpose = match self.call.directive {
+            Directive::Refresh => Purpose::Refresh,
+            _ => Purpose::Answer { max_age: self.call.max_age, max_stale: self.call.max_stale },
+        };
+        let flight = FlightKey { key: self.located.location.key, purpose };
+        // The caller reads the store itself first: a hit needs no flight, which would be one task more.
+        // It also reads before a wait with a deadline, so that there is an answer to fall back on.
+        let falls_back = self.known.is_none() && self.call.deadline.is_some() && cache.covers_errors();
+        if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
+            let epoch = cache.hub.hot.epoch();
+            if let Some((found, how)) = self.look().await {
+                cache.hub.hot.warm_unless_purged(&found, epoch);
+                return Ok(self.served(found, how, true));
+            }
+        }
+        let mut call = self.call.clone();
+        let again = self.clone();
+        let (mut waiter, started) = match self.join(purpose) {
+            Join::Answered(found) => {
+                remember(&cache, &mut call, &found);
+                return Ok(serve(&cache, &found, CacheStatus::Hit));
+            }
+            Join::Started(waiter) => (waiter, true),
+            Join::Joined(waiter) => (waiter, false),
+        };
+        let completed = match waiter.wait_for(&call).await {
+            Ok(completed) => completed,
+            Err(error) => return again.fall_back(error).await,
+        };
+        if !started && (cache.is_of_one(&completed.answer.artifacts) || !cache.may_still_use(&completed.answer, &call))
+        {
+            // The files or the credentials belong to the caller that started the flight: this caller needs its own run.
+            let key = completed.answer.location.key;
+            return pass(cache, again.inner, call, Some(key), CacheStatus::Miss, None).await;
+        }
+        Ok(again.served(completed.answer, completed.how, started))
+    }
+
+    /// Reads the store. An answer that is stale, but may be revalidated or fallen back on, is kept in `known`.
+    pub(super) async fn look(&mut self) -> Option<(Arc<Answer>, How)> {
+        self.looked = true;
+        let cache = &self.cache;
+        let found = Arc::new(cache.hub.read(&self.located.location, &self.located.contract.hex).await?);
+        let freshness = cache.freshness(&found, &self.call, cache.hub.clock.now());
+        let how = match freshness {
+            Freshness::Fresh => Some(How::Stored),
+            Freshness::StaleAllowed | Freshness::StaleWhileRevalidate => Some(How::Stale),
+            Freshness::Stale | Freshness::Expired => None,
+        };
+        if let Some(how) = how
+            && cache.has_files(&found).await
+        {
+            return Some((found, how));
+        }
+        if freshness != Freshness::Expired && self.known.as_ref().is_none_or(|known| known.made_at <= found.made_at) {
+            self.known = Some(found);
+        }
+        None
+    }
+
+    /// Joins the flight of this key, or starts it.
+    fn join(self, purpose: Purpose) -> Join {
+        let hub = Arc::clone(&self.cache.hub);
+        let location = Arc::clone(&self.located.location);
+        let sink = self.call.progress.clone();
+        let recheck = {
+            let (cache, call, key) = (Arc::clone(&self.cache), self.call.clone(), location.key);
+            move || {
+                let found = cache.hub.hot.get(&key).filter(|found| found.artifacts.is_empty())?;
+                let fresh = cache.freshness(&found, &call, cache.hub.clock.now()) == Freshness::Fresh;
+                (purpose != Purpose::Refresh && fresh).then_some(found)
+            }
+        };
+        let flights = Arc::clone(&hub.flights);
+        let flight = FlightKey { key: location.key, purpose };
+        flights.join(flight, &location, sink, recheck, move |flight| Box::pin(run(self, purpose, flight)))
+    }
+
+    /// Makes the outcome of an answer, remembers the call's bytes, and revalidates a stale answer.
+    fn served(mut self, found: Arc<Answer>, how: How, first: bool) -> Outcome {
+        let status = match (how, first) {
+            (How::Stored, _) => CacheStatus::Hit,
+            (How::Stale, _) => CacheStatus::Stale,
+            (How::Ran, true) => CacheStatus::Miss,
+            (How::Confirmed, true) => CacheStatus::Revalidated,
+            (How::Ran | How::Confirmed, false) => CacheStatus::Coalesced,
+        };
+        let cache = Arc::clone(&self.cache);
+        if how != How::Stale {
+            remember(&cache, &mut self.call, &found);
+        } else if cache.freshness(&found, &self.call, cache.hub.clock.now()) == Freshness::StaleWhileRevalidate {
+            Lookup { known: Some(Arc::clone(&found)), ..self }.renew();
+        }
+        serve(&cache, &found, status)
+    }
+
+    /// Revalidates an answer in the background, once per key.
+    fn renew(self) {
+        drop(self.join(Purpose::Renew));
+    }
+
+    /// Serves a stale answer to a caller whose deadline passed, if there is one within `stale_if_error`.
+    async fn fall_back(&self, error: Error) -> Result<Outcome> {
+        let cache = &self.cache;
+        let covers = |known: &Arc<Answer>| {
+            cache.may_cover(known, &error, cache.hub.clock.now()) && cache.may_still_use(known, &self.call)
+        };
+        let known = self.known.as_ref().filter(|_| error.code() == Code::Timeout).filter(|known| covers(known));
+        match known {
+            Some(known) if cache.has_files(known).await => Ok(serve(cache, known, CacheStatus::Stale)),
+            _ => Err(error),
+        }
+    }
+}

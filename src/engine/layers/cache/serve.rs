@@ -1,0 +1,66 @@
+//! Outcomes of answers, and calls that pass the cache by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::{CacheInfo, CacheStatus, Call, Code, Directive, Error, Outcome, Result};
+use tower::ServiceExt;
+
+use super::InnerService;
+use crate::cache::answer::Answer;
+use crate::cache::counters::Saved;
+use crate::cache::key::Key;
+use crate::cache::pack::PackCache;
+
+/// Makes an outcome of an answer, and counts what it saved.
+pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
+    cache.counters.answered(status);
+    let saved = match status {
+        CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced => Some(found.cost),
+        // A confirmation took a round trip; what it saved is the quota.
+        CacheStatus::Revalidated => Some(Duration::ZERO),
+        CacheStatus::Miss | CacheStatus::Bypass => None,
+    };
+    if let Some(time) = saved {
+        cache.counters.saved(Saved { time, upstream_calls: found.upstream_calls });
+    }
+    let mut outcome = found.outcome(status, cache.hub.clock.now());
+    if let Some(info) = &mut outcome.cache {
+        info.ttl = cache.bounds(found).0.since(found.made_at);
+    }
+    if let (CacheStatus::Miss | CacheStatus::Coalesced, Some(info)) = (status, &mut outcome.cache) {
+        info.store_error = cache.hub.store_trouble();
+    }
+    outcome
+}
+
+/// Remembers the call's own bytes, so that `recall` answers the next one.
+pub(super) fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
+    if let Some(raw) = call.stage.raw.take() {
+        cache.hub.hot.remember(cache.alias(call, raw), found);
+    }
+}
+
+/// Runs the inner service without reading or writing anything.
+pub(super) async fn pass<S: InnerService>(
+    cache: Arc<PackCache>,
+    inner: S,
+    call: Call,
+    key: Option<Key>,
+    status: CacheStatus,
+    reason: Option<&'static str>,
+) -> Result<Outcome> {
+    if call.directive == Directive::OnlyIfCached {
+        return Err(nothing_cached());
+    }
+    let ttl = cache.spec()?.ttl;
+    let mut outcome = inner.oneshot(call).await?;
+    let key = key.map_or([0; 8], |key| key.short());
+    outcome.cache = Some(CacheInfo { status, age: Duration::ZERO, ttl, key, store_error: None, reason });
+    cache.counters.answered(status);
+    Ok(outcome)
+}
+
+pub(super) fn nothing_cached() -> Error {
+    Error::new(Code::CacheMiss, "there is no cached answer that may be served, and the call asked for nothing else")
+}
