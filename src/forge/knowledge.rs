@@ -16,7 +16,9 @@ pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, 
 pub use drift::{Drift, Stale};
 pub use edit::{Added, Confirmed, Learning, Superseded, What};
 pub use export::Format;
-pub use file::{Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace};
+pub use file::{
+    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
+};
 pub use search::{Hit, Search, SearchHit};
 pub(crate) use text::id as id_of;
 
