@@ -19,9 +19,9 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("llm", &["core", "egress"]),
     ("system", &["core", "memory"]),
     ("vault", &["core", "memory", "system"]),
-    ("forge", &["core", "events", "egress"]),
+    ("forge", &["core", "process", "events", "egress"]),
     // Packs see the engine, the store and the vault only through the traits of core.
-    ("packs", &["core", "egress", "llm", "forge", "conversation", "seam"]),
+    ("packs", &["core", "process", "egress", "llm", "forge", "conversation", "seam"]),
     ("engine", &["core", "process", "events", "memory", "system", "egress"]),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.

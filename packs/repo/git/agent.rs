@@ -1,27 +1,29 @@
-//! An ssh agent that holds one key for as long as a repository is spoken to. The key goes in through pipes.
+//! An ssh agent with one key, for the time that a repository is used. The key is passed through pipes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
 use helmdeck_core::{Code, Error, Result, Secret};
+use helmdeck_process::{Group, Pipes};
 use tokio::process::Command;
 
 use super::fifo::{Fifo, Parts};
-use super::process::{Group, run};
-use super::remote::quoted;
+use super::process::{run, spawn};
+use super::shell::quoted;
 
-/// How long the agent may take to come up, and a key to be added.
+/// How long the agent may take to start, and a key to be added.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// A running agent. It ends, and forgets the key, when it is dropped.
+/// A running agent. Dropping it ends it, and with it the key.
 pub(super) struct Agent {
     socket: PathBuf,
+    // The agent ends when its standard input is closed, which `_pipes` holds open.
+    _pipes: Pipes,
     _group: Group,
 }
 
-/// What opens the key.
+/// The passphrase of the key.
 struct Passphrase(Secret);
 
 impl Parts for Passphrase {
@@ -31,16 +33,17 @@ impl Parts for Passphrase {
 }
 
 impl Agent {
-    /// Starts an agent with its socket in `folder`, which only this user can look into, and adds the key.
+    /// Starts an agent with its socket in `folder`, which only this user can read, and adds the key.
     ///
     /// # Errors
     /// `internal` if the programs of OpenSSH cannot be started; `credential_invalid` if the key cannot be read.
     pub(super) async fn start(folder: &Path, path: &str, key: &Secret, host: &str) -> Result<Self> {
         let socket = folder.join("agent");
         let mut command = Command::new("ssh-agent");
-        // The agent ends with the program that it starts, and that one when its stdin does: with this process, however it ends.
+        // The agent ends with the program that it starts, which ends with its stdin: with this process, however that ends.
         command.env_clear().env("PATH", path).env("HOME", folder).arg("-a").arg(&socket).arg("cat");
-        let agent = Self { _group: Group::spawn(command)?, socket };
+        let (group, pipes) = spawn(command)?;
+        let agent = Self { _group: group, _pipes: pipes, socket };
         agent.come_up().await?;
 
         let mut text = key.expose_for(host)?.trim().to_owned().into_bytes();
@@ -52,7 +55,7 @@ impl Agent {
             Some(_) => {
                 let fifo = Fifo::serve(folder, "passphrase", Passphrase(key.clone()))?;
                 let script = folder.join("askpass");
-                // Asked once more, it says nothing: ssh-add asks until the key opens or nobody answers.
+                // The second time it answers nothing: ssh-add asks until the key opens or there is no answer.
                 let (said, fifo_path) = (quoted(&folder.join("said")), quoted(fifo.path()));
                 write_program(
                     &script,
@@ -66,7 +69,7 @@ impl Agent {
                 None
             }
         };
-        let added = run(command, Bytes::from(text), 4096, READY_WITHIN).await?;
+        let added = run(command, text, 4096, READY_WITHIN).await?;
         if !added.succeeded() {
             let message =
                 "the ssh key of the credential cannot be read; is it a private key, and its passphrase right?";
@@ -86,7 +89,7 @@ impl Agent {
             .map_err(|_| Error::new(Code::Internal, "ssh-agent does not come up on this machine"))
     }
 
-    /// Returns where it listens.
+    /// Returns the path of its socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }

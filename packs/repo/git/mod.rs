@@ -1,7 +1,7 @@
-//! Runs git as a program, for trusted work on clean repositories; never in a folder that commands of a session can change.
+//! Runs git for trusted work on clean repositories, never in a folder that commands of a session can change.
 //!
-//! git gets an environment and settings of its own and nothing of this machine's: no hooks, no helpers, no aliases, and the one
-//! protocol that the address needs. A secret reaches it through a pipe with a name, never by argument, variable or file.
+//! git gets its own environment and settings and none of this machine: no hooks, no helpers, no aliases, and only the
+//! protocol that the address needs. A secret is passed through a named pipe, never by argument, variable or file.
 
 mod agent;
 mod config;
@@ -11,6 +11,7 @@ mod process;
 mod reason;
 mod remote;
 mod settings;
+mod shell;
 mod size;
 
 use std::path::Path;
@@ -27,13 +28,13 @@ pub use config::{Config, Paths};
 pub(crate) use process::Finished;
 pub(crate) use remote::{Refs, Remote, is_id};
 
-/// The longest that one run of git may take; the call's own deadline is mostly shorter.
+/// The longest run of git. The deadline of the call is usually shorter.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The most bytes that git may print, unless a run says otherwise.
+/// The default limit for the output of git, in bytes.
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// git, as this program uses it. Cheap to clone.
+/// Runner for git. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Git {
     config: Arc<Config>,
@@ -46,7 +47,7 @@ impl Git {
         Self { config: Arc::new(config), egress }
     }
 
-    /// Returns what the operator said.
+    /// Returns the operator's settings.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
@@ -90,15 +91,12 @@ impl Git {
         Ok(String::from_utf8_lossy(&finished.stdout).trim_end().to_owned())
     }
 
-    /// Prepares git with nothing of this process's environment.
+    /// Prepares git without any variable of this process.
     fn command(&self, home: &Path, settings: &settings::Settings) -> Command {
-        let mut command = Command::new(&self.config.program);
+        let mut command = helmdeck_process::command(&self.config.program, &self.config.path);
         command
-            .env_clear()
-            .env("PATH", &self.config.path)
             .env("HOME", home)
             .env("LC_ALL", "C")
-            .env("TZ", "UTC")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_ATTR_NOSYSTEM", "1")
@@ -109,11 +107,11 @@ impl Git {
             // What a repository says of itself must not take all memory of this machine.
             .env("GIT_ALLOC_LIMIT", "1g")
             .envs(settings.variables());
-        command
+        command.into()
     }
 }
 
-/// Makes an empty folder that only this user can look into; gone when it is dropped.
+/// Makes an empty folder that only this user can read. It is removed when it is dropped.
 fn scratch() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("helmdeck-git-")

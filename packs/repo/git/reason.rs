@@ -1,28 +1,40 @@
-//! Why git failed, as an error with a code.
+//! Maps a failure of git to an error with a code.
 //!
-//! What can be known without git's words comes first: what the proxy saw, what the credential helper was asked, what a push
-//! reported line by line. Then the last words of git itself, which are the same in every place since git speaks the C locale;
-//! what a server said (`remote: `) decides nothing.
+//! Facts come first: what the proxy saw, what the credential helper was asked, what a push reported line by line. Then the
+//! last lines of git itself, which are always the same text because git runs with the C locale. What a server said
+//! (`remote: `) decides nothing.
 
-use helmdeck_core::{Code, Error};
+use helmdeck_core::{Code, Error, Secret};
 use helmdeck_egress::Trouble;
 
 use super::process::Finished;
-use super::remote::Remote;
+
+/// What is known about a failed run besides the output of git.
+pub(super) struct Facts<'a> {
+    /// The host of the repository; `None` for this machine.
+    pub(super) host: Option<String>,
+    /// What went wrong on the network.
+    pub(super) trouble: Option<Trouble>,
+    /// Whether the server asked for a credential.
+    pub(super) asked: bool,
+    /// Whether the server rejected the credential.
+    pub(super) rejected: bool,
+    pub(super) credential: Option<&'a Secret>,
+}
 
 /// Makes the error of a run that did not succeed.
-pub(super) fn of_failure(remote: &Remote, finished: &Finished) -> Error {
-    let host = remote.url.host().map(ToString::to_string);
+pub(super) fn of_failure(facts: Facts<'_>, finished: &Finished) -> Error {
+    let Facts { host, trouble, asked, rejected, credential } = facts;
     let place = host.as_ref().map_or_else(|| "this machine".to_owned(), |host| format!("{host:?}"));
     let said = words(&finished.stderr);
-    let error = match remote.proxy.as_ref().and_then(helmdeck_egress::Proxy::trouble) {
+    let error = match trouble {
         Some(Trouble::Refused(refused)) => refused.into(),
         Some(Trouble::Unresolved) => Error::new(Code::Timeout, format!("the host {place} has no address")),
         Some(Trouble::Unreachable) => Error::new(Code::Timeout, format!("the host {place} does not answer")),
-        None if remote.marks.rejected() => {
+        None if rejected => {
             Error::new(Code::CredentialInvalid, format!("{place} does not take the credential"))
         }
-        None if remote.marks.asked() && remote.credential.is_none() => Error::new(
+        None if asked && credential.is_none() => Error::new(
             Code::CredentialInvalid,
             format!(
                 "{place} asks for a credential: there is no such repository, or it is not for everybody; name a credential"
@@ -30,10 +42,10 @@ pub(super) fn of_failure(remote: &Remote, finished: &Finished) -> Error {
         ),
         None => of_words(&said, &place),
     };
-    error.with_source(cleaned(remote, &finished.stderr))
+    error.with_source(redacted(credential, &finished.stderr))
 }
 
-/// Makes the error of a push that the other side did not take, from what `push --porcelain` prints for each ref.
+/// Makes the error of a rejected push, from what `push --porcelain` prints for each ref.
 pub(super) fn of_rejection(finished: &Finished, branch: &str) -> Option<Error> {
     let text = String::from_utf8_lossy(&finished.stdout);
     let line = text.lines().find(|line| line.starts_with('!'))?;
@@ -45,7 +57,7 @@ pub(super) fn of_rejection(finished: &Finished, branch: &str) -> Option<Error> {
     Some(Error::new(Code::Conflict, message).with_source(line.escape_debug().to_string()))
 }
 
-/// The words of git itself and of ssh, last line first.
+/// The lines of git itself and of ssh, last line first.
 fn words(stderr: &str) -> Vec<&str> {
     stderr.lines().rev().map(str::trim_end).filter(|line| !line.starts_with("remote:")).collect()
 }
@@ -86,16 +98,16 @@ fn of_words(said: &[&str], place: &str) -> Error {
     Error::new(Code::HandlerFailed, format!("git could not finish with {place}; the log says more"))
 }
 
-/// Takes the credential out of what git said, for the log.
-fn cleaned(remote: &Remote, stderr: &str) -> String {
+/// Redacts the credential in the output of git, for the log.
+fn redacted(credential: Option<&Secret>, stderr: &str) -> String {
     let mut text = stderr.to_owned();
-    if let Some(secret) = remote.credential.as_ref() {
+    if let Some(secret) = credential {
         for secret in [secret.expose().trim(), secret.passphrase().unwrap_or_default()] {
             if !secret.is_empty() {
                 text = text.replace(secret, "[secret]");
             }
         }
     }
-    // Only then: an escaped secret is another text.
+    // Escaped last: an escaped secret would be a different text.
     text.escape_debug().to_string()
 }

@@ -1,10 +1,9 @@
-//! A repository somewhere else, spoken to through the guard: what it has, fetching from it, pushing to it.
+//! A remote repository, reached through the egress proxy: its refs, fetches from it, pushes to it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use helmdeck_core::{Code, Error, Result, Secret};
 use helmdeck_egress::{Proxy, ProxyConfig, Target};
 use tempfile::TempDir;
@@ -12,28 +11,29 @@ use tempfile::TempDir;
 use super::agent::Agent;
 use super::fifo::{Fifo, Parts};
 use super::process::{self, Finished};
+use super::reason::{self, Facts};
 use super::settings::Settings;
-use super::{Git, LONGEST, MAX_OUTPUT, reason, scratch, size};
+use super::shell::quoted;
+use super::{Git, LONGEST, MAX_OUTPUT, scratch, size};
 use crate::repo::names::is_ref;
 use crate::repo::url::{RepoUrl, Transport};
 
-/// Who a token is of, where the credential names nobody; what GitHub and others take for any token.
+/// The user name for a token without one. GitHub and others accept it with any token.
 const TOKEN_USER: &str = "x-access-token";
 
-/// The variable that hands `helmdeck __connect` what opens the proxy, and nothing else.
+/// The variable with the password of the proxy, for `helmdeck __connect`.
 const PROXY_AUTHORIZATION: &str = "HELMDECK_PROXY_AUTHORIZATION";
 
-/// What a push to a repository of this machine runs: git's own receiver, with nothing that the repository could have it run.
+/// The receiver of a push to a repository on this machine: git's own, without anything that the repository could make it run.
 const OWN_RECEIVER: &str = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false \
      -c receive.denyCurrentBranch=refuse receive-pack";
 
-/// An open way to a repository. Its secret can be had only while this lives.
+/// An open remote repository. Its secret can be read only while this value lives.
 pub(crate) struct Remote {
-    pub(super) url: RepoUrl,
-    pub(super) proxy: Option<Proxy>,
-    pub(super) marks: Marks,
-    /// Whether there is a credential for it.
-    pub(super) credential: Option<Secret>,
+    url: RepoUrl,
+    proxy: Option<Proxy>,
+    marks: Marks,
+    credential: Option<Secret>,
     git: Git,
     ended_by_itself: AtomicBool,
     settings: Settings,
@@ -41,11 +41,11 @@ pub(crate) struct Remote {
     _fifo: Option<Fifo>,
     #[cfg_attr(not(test), expect(dead_code, reason = "held so that it lives as long"))]
     agent: Option<Agent>,
-    // Last, so that the folder goes when nothing uses it any more.
+    // Last, so that the folder is removed when nothing uses it any more.
     scratch: TempDir,
 }
 
-/// What a repository says that it has.
+/// The refs of a remote repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Refs {
     /// The branch that HEAD names, without `refs/heads/`; `None` if it names none.
@@ -54,25 +54,25 @@ pub(crate) struct Refs {
     pub(crate) ids: BTreeMap<String, String>,
 }
 
-/// What git asked the credential helper, noted by empty files.
-pub(super) struct Marks {
+/// What git asked the credential helper, recorded as empty files.
+struct Marks {
     asked: PathBuf,
     rejected: PathBuf,
 }
 
 impl Marks {
-    /// Says whether the server wanted a credential.
-    pub(super) fn asked(&self) -> bool {
+    /// Says whether the server asked for a credential.
+    fn asked(&self) -> bool {
         self.asked.exists()
     }
 
-    /// Says whether the server did not take the one that it got.
-    pub(super) fn rejected(&self) -> bool {
+    /// Says whether the server rejected the credential.
+    fn rejected(&self) -> bool {
         self.rejected.exists()
     }
 }
 
-/// What a credential helper answers (git-credential(1)).
+/// The answer of a credential helper (git-credential(1)).
 struct Login {
     user: String,
     secret: Secret,
@@ -88,7 +88,7 @@ impl Parts for Login {
 }
 
 impl Git {
-    /// Opens the way to a repository with what the call has of credentials; `named` says that the caller asked for this one.
+    /// Opens a repository with the call's credential; `named` says that the caller asked for this credential.
     ///
     /// # Errors
     /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named credential that is not for the
@@ -145,8 +145,10 @@ impl Git {
         })
     }
 
-    /// Picks the credential that may go to a host. One that the caller did not name is left out where it does not belong: at
-    /// other hosts, and where everybody on the way could read it.
+    /// Checks that a credential may be sent to a host.
+    ///
+    /// A credential that the caller did not name is left out for other hosts, and over http, where everybody on the way could
+    /// read it.
     fn credential_for(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
         let Some(secret) = credential else { return Ok(None) };
         let host = &url.host().map(ToString::to_string).unwrap_or_default();
@@ -178,7 +180,7 @@ impl Git {
         Agent::start(folder, &self.config.path, key, &host).await
     }
 
-    /// Writes the command that git starts for ssh: nothing of the user's own settings and keys, out through the proxy.
+    /// Returns the command that git starts for ssh: without the user's own settings and keys, and through the proxy.
     fn ssh(&self, proxy: &Proxy, agent: Option<&Agent>) -> Result<String> {
         let connect = self.config.connect.as_ref().ok_or_else(|| {
             Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
@@ -212,7 +214,7 @@ impl Git {
 }
 
 impl Remote {
-    /// Returns the address that is spoken to; that of a folder has its links resolved.
+    /// Returns the address; that of a folder has its links resolved.
     pub(crate) const fn url(&self) -> &RepoUrl {
         &self.url
     }
@@ -223,13 +225,13 @@ impl Remote {
         self.credential.as_ref()
     }
 
-    /// Returns where the agent with the key listens, if there is one.
+    /// Returns the socket of the agent with the key, if there is one.
     #[cfg(test)]
     pub(crate) fn agent_socket(&self) -> Option<&Path> {
         self.agent.as_ref().map(Agent::socket)
     }
 
-    /// Asks what the repository has. One without any commit has nothing.
+    /// Lists the refs. A repository without commits has none.
     ///
     /// # Errors
     /// As [`Remote::fetch`].
@@ -237,7 +239,7 @@ impl Remote {
         let url = self.url.to_string();
         let finished = self.run(self.scratch.path(), &["ls-remote", "--symref", "--", &url]).await?;
         if !finished.succeeded() {
-            return Err(reason::of_failure(self, &finished));
+            return Err(self.failure(&finished));
         }
         let mut refs = Refs::default();
         for line in String::from_utf8_lossy(&finished.stdout).lines() {
@@ -284,10 +286,10 @@ impl Remote {
             error = size::outgrown(repository, most) => return Err(error),
         };
         size::check(repository, most).await?;
-        if finished.succeeded() { Ok(()) } else { Err(reason::of_failure(self, &finished)) }
+        if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
     }
 
-    /// Says whether the last run ended by itself, so that nothing is half written. A run that fails may well do that.
+    /// Says whether the last run ended by itself, so that nothing is half written. It may have failed.
     pub(crate) fn ended_by_itself(&self) -> bool {
         self.ended_by_itself.load(Ordering::Relaxed)
     }
@@ -310,14 +312,25 @@ impl Remote {
         if let Some(error) = reason::of_rejection(&finished, branch) {
             return Err(error);
         }
-        if finished.succeeded() { Ok(()) } else { Err(reason::of_failure(self, &finished)) }
+        if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
+    }
+
+    fn failure(&self, finished: &Finished) -> Error {
+        let facts = Facts {
+            host: self.url.host().map(ToString::to_string),
+            trouble: self.proxy.as_ref().and_then(Proxy::trouble),
+            asked: self.marks.asked(),
+            rejected: self.marks.rejected(),
+            credential: self.credential.as_ref(),
+        };
+        reason::of_failure(facts, finished)
     }
 
     async fn run(&self, folder: &Path, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.git.command(self.scratch.path(), &self.settings);
         command.args(arguments).envs(self.variables.iter().map(|(name, value)| (name, value))).current_dir(folder);
         self.ended_by_itself.store(false, Ordering::Relaxed);
-        let finished = process::run(command, Bytes::new(), MAX_OUTPUT, LONGEST).await?;
+        let finished = process::run(command, [], MAX_OUTPUT, LONGEST).await?;
         self.ended_by_itself.store(finished.ended_by_itself(), Ordering::Relaxed);
         Ok(finished)
     }
@@ -343,7 +356,7 @@ fn login(url: &RepoUrl, credential: Option<&Secret>, folder: &Path) -> Result<Op
     Fifo::serve(folder, "login", Login { user, secret: secret.clone(), host }).map(Some)
 }
 
-/// Writes the credential helper: it hands out the login, and notes what git asks.
+/// Returns the credential helper: it answers with the login, and records what git asks.
 fn helper(login: Option<&Fifo>, marks: &Marks) -> String {
     let answer = login.map_or_else(String::new, |login| format!(" cat {};", quoted(login.path())));
     let (asked, rejected) = (quoted(&marks.asked), quoted(&marks.rejected));
@@ -357,9 +370,4 @@ fn is_private_key(text: &str) -> bool {
 /// Says whether a text is the id of an object: 40 (SHA-1) or 64 (SHA-256) hex digits in lower case.
 pub(crate) fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// Writes a path as one word of a shell.
-pub(super) fn quoted(path: &Path) -> String {
-    format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

@@ -1,27 +1,20 @@
-//! Runs git to its end: in a process group of its own, with a time limit, and with bounded output.
+//! Runs git to its end: in its own process group, with a time limit and bounded output.
 
-use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use helmdeck_process::blocking::{self, Options};
+use helmdeck_process::{Capture, Failure, blocking::Output as Target};
 
 use crate::error::{Category, Error, Result};
 
-/// How much of the end of stderr is kept, in bytes: what went wrong stands in the last lines.
+/// How much of the end of stderr is kept, in bytes: the reason for a failure is in the last lines.
 const STDERR_BYTES: usize = 16 << 10;
-/// How long nothing must come from the pipes of a program that has ended before they count as read: something it left running may hold
-/// them open.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Variables that would send git elsewhere or change what it prints. Who commits (`GIT_AUTHOR_NAME`), where settings lie
 /// (`GIT_CONFIG_GLOBAL`) and how ssh is started stay as the user has them.
@@ -184,25 +177,6 @@ impl Output {
     }
 }
 
-/// A running program with all it started. Dropping it kills them.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(leader) = self.0 {
-            // Fails only if the group has gone, which is what is wanted.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
-    }
-}
-
-enum Told {
-    Ended(std::io::Result<ExitStatus>),
-    Read { everything: bool },
-}
-
-type Shared = Arc<Mutex<Vec<u8>>>;
-
 /// Runs git.
 pub(super) fn run(
     root: &Path,
@@ -230,146 +204,39 @@ pub(super) fn run(
     if !run.hooks {
         command.args(["-c", "core.hooksPath=/dev/null"]);
     }
-    command.args(args).current_dir(run.folder.as_deref().unwrap_or(root)).process_group(0);
-    let stdin = if run.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
-    let stdout = match &run.to {
+    let folder = run.folder.as_deref().unwrap_or(root);
+    command.args(args).current_dir(folder);
+    let stderr = Capture::tail(STDERR_BYTES);
+    let output = match &run.to {
         Some(file) => {
             let file = file.try_clone();
-            Stdio::from(file.map_err(|error| failed(args, format!("cannot be started: {error}")))?)
+            Target::File { stdout: file.map_err(|error| failed(args, format!("cannot be started: {error}")))?, stderr }
         }
-        None => Stdio::piped(),
+        None => Target::Separate { stdout: Capture::all(run.max_output), stderr },
     };
-    command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| match error.kind() {
-        ErrorKind::NotFound if run.folder.as_deref().unwrap_or(root).is_dir() => {
-            Error::new(Category::Failed, "E_NO_GIT", "the program git is not found")
-                .hint("install git, or put it in PATH")
-        }
-        _ => failed(args, format!("cannot be started: {error}")),
-    })?;
     let limit = run.timeout.unwrap_or(usual);
-    wait(child, args, run, longest.map_or(limit, |longest| limit.min(longest)))
-}
-
-fn wait(mut child: Child, args: &[&str], run: &Run, timeout: Duration) -> Result<Output> {
-    let mut group = Group(i32::try_from(child.id()).ok().and_then(Pid::from_raw));
-    let (tell, told) = channel();
-    let (stdout, stderr) = (Shared::default(), Shared::default());
-    if let Some(mut pipe) = child.stdin.take() {
-        let bytes = run.stdin.clone();
-        // git need not read its input; a broken pipe is its choice.
-        thread::spawn(move || drop(pipe.write_all(&bytes)));
-    }
-    let mut pipes = 0;
-    let mut ends: Vec<OwnedFd> = Vec::new();
-    if let Some(pipe) = child.stdout.take() {
-        pipes += 1;
-        ends.extend(pipe.as_fd().try_clone_to_owned());
-        read(pipe, &stdout, run.max_output, false, tell.clone());
-    }
-    if let Some(pipe) = child.stderr.take() {
-        pipes += 1;
-        ends.extend(pipe.as_fd().try_clone_to_owned());
-        read(pipe, &stderr, STDERR_BYTES, true, tell.clone());
-    }
-    thread::spawn(move || drop(tell.send(Told::Ended(child.wait()))));
-
-    // On a busy machine the threads that read may come to it late.
-    let unread = || ends.iter().any(|end| rustix::io::ioctl_fionread(end).is_ok_and(|bytes| bytes > 0));
-    let status =
-        listen(&told, pipes, &mut group, timeout, &unread).map_err(|end| end.error(args, run.max_output, timeout))?;
-    let take = |shared: &Shared| std::mem::take(&mut *shared.lock());
-    Ok(Output {
-        status: status.code(),
-        stdout: take(&stdout),
-        stderr: String::from_utf8_lossy(&take(&stderr)).trim_end().to_owned(),
-    })
-}
-
-/// Why a program did not end as it should.
-enum Wrong {
-    TooLong,
-    TooLarge,
-    Lost(String),
-}
-
-impl Wrong {
-    fn error(self, args: &[&str], max_output: usize, timeout: Duration) -> Error {
-        let (code, what) = match self {
-            Self::TooLong => ("E_TIMEOUT", format!("did not end within {} s", timeout.as_secs_f32())),
-            Self::TooLarge => ("E_TOO_LARGE", format!("printed more than {max_output} bytes")),
-            Self::Lost(why) => ("E_GIT", format!("is lost: {why}")),
-        };
-        Error::new(Category::Failed, code, named(args, &what))
-    }
-}
-
-/// Waits for the end of the program and of its pipes. If something holds these open, they are at their end when nothing is `unread`, and
-/// nothing comes for a while: what the program itself wrote was in them before it ended.
-fn listen(
-    told: &Receiver<Told>,
-    mut pipes: u32,
-    group: &mut Group,
-    timeout: Duration,
-    unread: &dyn Fn() -> bool,
-) -> Result<ExitStatus, Wrong> {
-    let mut status = None;
-    let end = Instant::now() + timeout;
-    // Bytes that were just taken from a pipe may still be on their way: one look is not enough.
-    let mut quiet = 0;
-    loop {
-        if let (0, Some(status)) = (pipes, status) {
-            return Ok(status);
+    let timeout = longest.map_or(limit, |longest| limit.min(longest));
+    let options =
+        Options { stdin: &run.stdin, output, timeout, kill_leftovers: false, running: None, tick: Duration::MAX };
+    let ended = blocking::run(&mut command, options, &mut || ());
+    let (code, what) = match ended {
+        Ok(finished) => {
+            return Ok(Output {
+                status: finished.status.code(),
+                stdout: finished.stdout.into_bytes(),
+                stderr: finished.stderr.into_text().trim_end().to_owned(),
+            });
         }
-        let left = end.saturating_duration_since(Instant::now());
-        match told.recv_timeout(if status.is_some() { GRACE } else { left }) {
-            Ok(Told::Ended(ended)) => {
-                // It is gone; its number may soon be another's.
-                group.0 = None;
-                status = Some(ended.map_err(|error| Wrong::Lost(error.to_string()))?);
-            }
-            Ok(Told::Read { everything: true }) => pipes -= 1,
-            Ok(Told::Read { everything: false }) => return Err(Wrong::TooLarge),
-            Err(RecvTimeoutError::Timeout) if status.is_none() => return Err(Wrong::TooLong),
-            Err(RecvTimeoutError::Timeout) if unread() => {
-                // Better no answer than half of one.
-                if left.is_zero() {
-                    return Err(Wrong::TooLong);
-                }
-                quiet = 0;
-            }
-            Err(RecvTimeoutError::Timeout) if quiet == 0 => quiet += 1,
-            Err(_) => return status.ok_or_else(|| Wrong::Lost("its end was not told".to_owned())),
+        Err(Failure::Start(error)) if error.kind() == ErrorKind::NotFound && folder.is_dir() => {
+            return Err(Error::new(Category::Failed, "E_NO_GIT", "the program git is not found")
+                .hint("install git, or put it in PATH"));
         }
-    }
-}
-
-/// Reads a pipe on a thread of its own: all of it, or, if `end` is set, the end of it.
-fn read(mut pipe: impl Read + Send + 'static, shared: &Shared, max: usize, end: bool, tell: Sender<Told>) {
-    let shared = Arc::clone(shared);
-    thread::spawn(move || {
-        let mut buffer = vec![0; 32 << 10];
-        let mut everything = true;
-        loop {
-            let count = match pipe.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => break,
-            };
-            let mut kept = shared.lock();
-            kept.extend_from_slice(&buffer[..count]);
-            if kept.len() > max {
-                if !end {
-                    everything = false;
-                    break;
-                }
-                let drop = kept.len() - max;
-                kept.drain(..drop);
-            }
-        }
-        let _ = tell.send(Told::Read { everything });
-    });
+        Err(Failure::Start(error)) => ("E_GIT", format!("cannot be started: {error}")),
+        Err(Failure::Lost(error)) => ("E_GIT", format!("is lost: {error}")),
+        Err(Failure::TooLarge(limit)) => ("E_TOO_LARGE", format!("printed more than {limit} bytes")),
+        Err(Failure::TimedOut(..)) => ("E_TIMEOUT", format!("did not end within {} s", timeout.as_secs_f32())),
+    };
+    Err(Error::new(Category::Failed, code, named(args, &what)))
 }
 
 fn named(args: &[&str], what: &str) -> String {
@@ -384,40 +251,4 @@ fn named(args: &[&str], what: &str) -> String {
 
 pub(super) fn failed(args: &[&str], what: String) -> Error {
     Error::new(Category::Failed, "E_GIT", named(args, &what))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_reader_that_comes_to_it_late_is_waited_for() {
-        let (tell, told) = channel();
-        tell.send(Told::Ended(Command::new("true").status())).unwrap();
-        let looks = Cell::new(0);
-        // The third time something has come of it.
-        let unread = || {
-            looks.set(looks.get() + 1);
-            if looks.get() == 3 {
-                tell.send(Told::Read { everything: true }).unwrap();
-            }
-            true
-        };
-        let ended = listen(&told, 1, &mut Group(None), Duration::from_secs(600), &unread);
-        assert!(ended.is_ok_and(|status| status.success()));
-        assert_eq!(looks.get(), 3);
-    }
-
-    #[test]
-    fn half_of_an_answer_is_none() {
-        let (tell, told) = channel();
-        tell.send(Told::Ended(Command::new("true").status())).unwrap();
-        let ended = listen(&told, 1, &mut Group(None), Duration::ZERO, &|| true);
-        assert!(matches!(ended, Err(Wrong::TooLong)));
-        tell.send(Told::Ended(Command::new("true").status())).unwrap();
-        let ended = listen(&told, 1, &mut Group(None), Duration::from_secs(600), &|| false);
-        assert!(ended.is_ok(), "something it left running holds the pipe");
-    }
 }

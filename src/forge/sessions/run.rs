@@ -1,40 +1,40 @@
-//! A command that is run for a session: the session lives as long as the command, and its exit and time are noted.
+//! `session run`: runs a command for a session. The command keeps the session alive; its exit and duration are logged.
 
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use helmdeck_core::text;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use helmdeck_process::Signal;
+use helmdeck_process::blocking::{Child, Scope};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{End, Finished, Sessions};
 use crate::error::{Category, Error, Result};
 
-/// The variable that tells a command which session it is in.
+/// The variable with the session id, for the command.
 pub const VARIABLE: &str = "HELMDECK_FORGE_SESSION";
-/// How often one looks whether the command has ended.
+/// How often `stop` is checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a command has to end when it is asked to: what is left of two seconds is for the end of the session.
+/// How long a command may take to end after SIGTERM. The rest of [`STOP`] is for the end of the session.
 const GRACE: Duration = Duration::from_millis(1_000);
-/// How long all of it may take when this process is asked to stop.
+/// How long everything may take when this process is asked to stop.
 const STOP: Duration = Duration::from_secs(2);
-/// So long git may take at least even then: most of what is left out otherwise takes less.
+/// The least time for git even then, which is enough for most of its work.
 const LEAST: Duration = Duration::from_millis(300);
-/// How often one says that the session lives.
+/// How often the lease of the session is renewed.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// The longest command that is noted, in characters.
+/// The longest command in the log, in characters.
 const SHOWN: usize = 200;
 
 /// How a command is run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct How {
-    /// What it prints comes where errors go.
+    /// Its standard output goes to standard error.
     pub aside: bool,
-    /// It has a process group of its own, which is stopped with it. At a terminal it could not read what is typed.
+    /// It runs in its own process group, which is stopped with it. At a terminal it then cannot read what is typed.
     pub apart: bool,
 }
 
@@ -58,11 +58,12 @@ pub struct Outcome {
 }
 
 impl Sessions<'_> {
-    /// Runs a command for the current session, with the terminal of the caller. When `stop` turns true the command is asked to end, and
-    /// the session ends as well as that can be done in two seconds.
+    /// Runs a command for the current session, with the caller's terminal.
+    ///
+    /// When `stop` becomes true, the command is asked to end, and the session ends within two seconds.
     ///
     /// # Errors
-    /// `NotFound` without a session; `Locked` if another process works for it; `Failed` if the command cannot be started.
+    /// `NotFound` without a session; `Locked` if another process uses it; `Failed` if the command cannot be started.
     pub fn run(&self, command: &[String], stop: &AtomicBool, how: How) -> Result<Outcome> {
         self.project.check_not_paused()?;
         let session = self.required()?;
@@ -74,16 +75,13 @@ impl Sessions<'_> {
         let begun = clock.monotonic();
         let mut run = Command::new(program);
         run.args(arguments).env(VARIABLE, &session.id);
-        if how.apart {
-            run.process_group(0);
-        }
         if how.aside {
             run.stdout(std::io::stderr());
         }
-        let mut child = run
-            .spawn()
+        let scope = if how.apart { Scope::Group } else { Scope::Program };
+        let mut child = Child::spawn(&mut run, scope)
             .map_err(|error| Error::new(Category::Failed, "E_RUN", format!("cannot run {program}: {error}")))?;
-        let (status, asked) = self.wait(&mut child, stop, how)?;
+        let (status, asked) = self.wait(&mut child, stop)?;
         let stopped = asked.is_some();
         let ms = u64::try_from(clock.monotonic().saturating_sub(begun).as_millis()).unwrap_or(u64::MAX);
         let command = shown(command);
@@ -93,7 +91,7 @@ impl Sessions<'_> {
             (false, None) => "ended by a signal".to_owned(),
         };
         let seconds = ms / 1000;
-        // A command that holds something like a credential is not noted; that one ran is.
+        // A command that looks like it contains a credential is not logged, only that a command ran.
         if self.note_run(&session.id, &format!("Ran {command}: {how} after {seconds} s")).is_err() {
             self.note_run(&session.id, &format!("Ran a command: {how} after {seconds} s"))?;
         }
@@ -109,45 +107,34 @@ impl Sessions<'_> {
         Ok(Outcome { session: session.id, command, exit: status.code(), signal: status.signal(), ms, stopped, ended })
     }
 
-    /// Waits for the command, and keeps the lease of the session. Also returns when it was asked to stop.
-    fn wait(&self, child: &mut Child, stop: &AtomicBool, how: How) -> Result<(ExitStatus, Option<Duration>)> {
+    /// Waits for the command and renews the lease of the session. Also returns when the command was asked to stop.
+    fn wait(&self, child: &mut Child, stop: &AtomicBool) -> Result<(ExitStatus, Option<Duration>)> {
         let failed = |error: std::io::Error| Error::new(Category::Failed, "E_RUN", format!("cannot wait: {error}"));
         let clock = self.project.environment().clock.clone();
         let (mut asked, mut seen) = (None, clock.monotonic());
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // It may have ended meanwhile.
-        let tell = |signal: Signal| match pid {
-            Some(pid) if how.apart => drop(kill_process_group(pid, signal)),
-            Some(pid) => drop(kill_process(pid, signal)),
-            None => {}
-        };
-        loop {
-            if let Some(status) = child.try_wait().map_err(failed)? {
-                if asked.is_some() && how.apart {
-                    // What it started and did not end goes with it.
-                    tell(Signal::KILL);
-                }
-                return Ok((status, asked));
-            }
+        while !child.ends_within(LOOK).map_err(failed)? {
             match asked {
                 None if stop.load(Ordering::SeqCst) => {
                     asked = Some(clock.monotonic());
-                    tell(Signal::TERM);
+                    child.signal(Signal::TERM);
                 }
                 Some(since) if clock.monotonic().saturating_sub(since) > GRACE => {
-                    tell(Signal::KILL);
-                    child.kill().map_err(failed)?;
-                    return Ok((child.wait().map_err(failed)?, asked));
+                    child.signal(Signal::KILL);
+                    break;
                 }
                 _ => {}
             }
             if clock.monotonic().saturating_sub(seen) >= HEARTBEAT {
                 seen = clock.monotonic();
-                // That it lives can be told a little later as well.
+                // A failure does no harm: the next one renews it.
                 let _ = self.touch();
             }
-            thread::sleep(LOOK);
         }
+        if asked.is_some() {
+            // What it started and did not end is killed with it.
+            child.signal(Signal::KILL);
+        }
+        Ok((child.reap().map_err(failed)?, asked))
     }
 
     fn note_run(&self, id: &str, line: &str) -> Result<()> {
@@ -158,7 +145,7 @@ impl Sessions<'_> {
     }
 }
 
-/// Returns a command as a line notes it: in one line, and not all of a long one.
+/// Returns a command in one line, shortened for the log.
 fn shown(command: &[String]) -> String {
     text::truncate(&text::without_controls(&command.join(" ")), SHOWN).into_owned()
 }
@@ -168,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_noted_in_one_line_that_is_not_too_long() {
+    fn commands_are_logged_in_one_short_line() {
         assert_eq!(shown(&["sh".to_owned(), "-c".to_owned(), "a\nb".to_owned()]), "sh -c a b");
         assert_eq!(shown(&["é".repeat(300)]), format!("{}…", "é".repeat(200)));
     }
