@@ -31,9 +31,7 @@ pub(super) fn of_failure(facts: Facts<'_>, finished: &Finished) -> Error {
         Some(Trouble::Refused(refused)) => refused.into(),
         Some(Trouble::Unresolved) => Error::new(Code::Timeout, format!("the host {place} has no address")),
         Some(Trouble::Unreachable) => Error::new(Code::Timeout, format!("the host {place} does not answer")),
-        None if rejected => {
-            Error::new(Code::CredentialInvalid, format!("{place} does not take the credential"))
-        }
+        None if rejected => Error::new(Code::CredentialInvalid, format!("{place} does not take the credential")),
         None if asked && credential.is_none() => Error::new(
             Code::CredentialInvalid,
             format!(
