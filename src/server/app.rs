@@ -1,7 +1,8 @@
-//! What every request handler needs: the engine, the conversations, the settings, the answers kept for repeats. It holds no caller's state.
+//! State of the server. Each handler takes the part that it needs, by `FromRef`.
 
 use std::sync::Arc;
 
+use axum::extract::FromRef;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::Clock;
 use helmdeck_engine::Engine;
@@ -10,60 +11,97 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
-use crate::limits::{Each, InFlight};
+use crate::rest::state::{CallState, ConversationState, DocumentState, EngineState, EventState, RequestLimits};
 
-/// The most open streams of events of one caller.
-const STREAMS_PER_CALLER: usize = 16;
-/// The most bodies that are larger than requests are, read at once.
-const LARGE_BODIES: usize = 4;
-/// The most of them of one caller.
-const LARGE_BODIES_PER_CALLER: usize = 2;
+/// State of all routes. It holds nothing of a single caller. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub(crate) struct App(Arc<Parts>);
 
-/// The state behind the routes.
 #[derive(Debug)]
-pub(crate) struct App {
-    pub(crate) engine: Engine,
-    /// Where the conversations are, if there are any.
-    pub(crate) conversations: Conversations,
-    pub(crate) config: ServerConfig,
-    /// Whether callers have to prove who they are.
-    pub(crate) authenticates: bool,
-    pub(crate) idempotency: Idempotency,
-    /// Calls that go on when their client goes away; a stopping server waits for them.
-    pub(crate) calls: TaskTracker,
-    /// Open streams of events.
-    pub(crate) streams: InFlight,
-    /// Those of each caller.
-    pub(crate) streams_of: Each,
-    /// Bodies under way that are larger than requests are.
-    pub(crate) large_bodies: InFlight,
-    /// Those of each caller.
-    pub(crate) large_bodies_of: Each,
-    /// Cancelled when the server is about to stop: open streams end.
-    pub(crate) drain: CancellationToken,
+struct Parts {
+    calls: CallState,
+    events: EventState,
+    conversations: ConversationState,
+    document: DocumentState,
 }
 
 impl App {
     pub(crate) fn new(
         engine: Engine,
         conversations: Conversations,
-        config: ServerConfig,
+        config: &ServerConfig,
         clock: Arc<dyn Clock>,
         ledger: Option<Ledger>,
         authenticates: bool,
     ) -> Self {
-        Self {
-            authenticates,
-            streams: InFlight::new(config.max_event_streams),
-            streams_of: Each::new(STREAMS_PER_CALLER),
-            large_bodies: InFlight::new(LARGE_BODIES),
-            large_bodies_of: Each::new(LARGE_BODIES_PER_CALLER),
-            drain: CancellationToken::new(),
-            engine,
-            conversations,
-            config,
-            idempotency: Idempotency::new(clock, ledger),
-            calls: TaskTracker::new(),
-        }
+        let limits = RequestLimits::of(config);
+        let document = DocumentState { engine: engine.clone(), authenticates };
+        let engine = EngineState { engine, limits };
+        Self(Arc::new(Parts {
+            events: EventState::new(engine.clone(), config.max_event_streams),
+            conversations: ConversationState::new(conversations, limits),
+            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },
+            document,
+        }))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.calls.engine.engine
+    }
+
+    pub(crate) fn conversations(&self) -> &Conversations {
+        &self.0.conversations.conversations
+    }
+
+    /// Calls that go on when their client goes away. A stopping server waits for them.
+    pub(crate) fn calls(&self) -> &TaskTracker {
+        &self.0.calls.tasks
+    }
+
+    /// Cancelled when the server is about to stop: open streams of events end.
+    pub(crate) fn drain(&self) -> &CancellationToken {
+        &self.0.events.drain
+    }
+}
+
+impl FromRef<App> for CallState {
+    fn from_ref(app: &App) -> Self {
+        app.0.calls.clone()
+    }
+}
+
+impl FromRef<App> for EngineState {
+    fn from_ref(app: &App) -> Self {
+        app.0.calls.engine.clone()
+    }
+}
+
+impl FromRef<App> for Engine {
+    fn from_ref(app: &App) -> Self {
+        app.engine().clone()
+    }
+}
+
+impl FromRef<App> for EventState {
+    fn from_ref(app: &App) -> Self {
+        app.0.events.clone()
+    }
+}
+
+impl FromRef<App> for ConversationState {
+    fn from_ref(app: &App) -> Self {
+        app.0.conversations.clone()
+    }
+}
+
+impl FromRef<App> for Conversations {
+    fn from_ref(app: &App) -> Self {
+        app.conversations().clone()
+    }
+}
+
+impl FromRef<App> for DocumentState {
+    fn from_ref(app: &App) -> Self {
+        app.0.document.clone()
     }
 }

@@ -2,26 +2,24 @@
 //! nothing from elsewhere, and a policy that says so.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
-use helmdeck_engine::PackInfo;
+use helmdeck_engine::{Engine, PackInfo};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
 use http::{HeaderMap, header};
 use serde_json::Value;
 
 use crate::access::By;
-use crate::app::App;
-use crate::rest::NOSNIFF;
+use crate::headers::NOSNIFF;
 
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
 /// Answers with the page: the packs that the caller may run.
-pub(crate) async fn page(State(app): State<Arc<App>>, By(caller): By, headers: HeaderMap) -> Response {
+pub(crate) async fn page(State(engine): State<Engine>, By(caller): By, headers: HeaderMap) -> Response {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
     let headers = [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -29,7 +27,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, By(caller): By, headers: H
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         NOSNIFF,
     ];
-    let mut packs = app.engine.packs();
+    let mut packs = engine.packs();
     packs.retain(|pack| caller.permissions.allow_run(pack.name.as_str()));
     (headers, Html(html(&packs, host))).into_response()
 }

@@ -19,13 +19,11 @@ use http_body::Body as _;
 use tower::Service;
 
 use crate::access::Access;
-use crate::app::App;
 use crate::config::ServerConfig;
 use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, Slot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
-use crate::rest;
 
 /// The description of the API, which is open to everybody.
 const DOCUMENT: &str = "/api/v1/openapi.json";
@@ -72,8 +70,13 @@ impl Live {
 }
 
 impl EntryService {
-    pub(crate) fn new(app: Arc<App>, mcp: Mcp, access: Option<Access>, clock: Arc<dyn Clock>) -> Self {
-        let config: &ServerConfig = &app.config;
+    pub(crate) fn new(
+        router: Router,
+        mcp: Mcp,
+        access: Option<Access>,
+        clock: Arc<dyn Clock>,
+        config: &ServerConfig,
+    ) -> Self {
         Self(Arc::new(Inner {
             live: RwLock::new(Live::new(config)),
             in_flight: InFlight::new(config.max_requests),
@@ -81,7 +84,7 @@ impl EntryService {
             access,
             local: Caller::local(),
             clock,
-            router: rest::router(app),
+            router,
             mcp,
         }))
     }

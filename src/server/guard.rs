@@ -10,8 +10,8 @@ use helmdeck_core::Code;
 use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
+use crate::body;
 use crate::problem::Problem;
-use crate::rest::body;
 
 /// What kind of page made the request, said by the browser (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

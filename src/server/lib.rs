@@ -2,10 +2,12 @@
 
 mod access;
 mod app;
+mod body;
 mod config;
 mod docs;
 mod entry;
 mod guard;
+mod headers;
 mod idempotency;
 mod limits;
 pub mod mcp;
@@ -14,6 +16,7 @@ mod peers;
 mod problem;
 mod rest;
 mod serve;
+mod session_header;
 
 #[cfg(test)]
 mod fixture;

@@ -10,11 +10,7 @@ use helmdeck_core::{Code, Error};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::access::ASK;
-use crate::rest::NO_STORE;
-
-/// The media type of problem details.
-pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+use crate::headers::{ASK, NO_STORE, PROBLEM_JSON};
 
 /// An error answer.
 #[derive(Debug)]

@@ -37,6 +37,7 @@ use crate::limits::{InFlight, Permit};
 use crate::mcp::{Extra, Mcp, McpConfig};
 use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
+use crate::rest;
 
 /// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -171,37 +172,38 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
+        let config = self.config.clone();
         let (app, mcp, entry) = self.assemble();
-        let mut connections = Connections::new(entry, &app.config);
+        let mut connections = Connections::new(entry, &config);
         connections.accept(listener, &shutdown).await;
 
-        app.calls.close();
-        app.drain.cancel();
-        app.engine.drain_jobs().await;
+        app.calls().close();
+        app.drain().cancel();
+        app.engine().drain_jobs().await;
         mcp.drain();
         connections.drain.cancel();
         let finished = async {
             while connections.open.join_next().await.is_some() {}
-            app.calls.wait().await;
-            app.engine.jobs_ended().await;
+            app.calls().wait().await;
+            app.engine().jobs_ended().await;
         };
-        if tokio::time::timeout(app.config.drain_timeout, finished).await.is_err() {
-            let (connections, calls) = (connections.open.len(), app.calls.len());
+        if tokio::time::timeout(config.drain_timeout, finished).await.is_err() {
+            let (connections, calls) = (connections.open.len(), app.calls().len());
             tracing::warn!(connections, calls, "the drain timed out, closing what is left");
         }
         mcp.stop();
         connections.open.shutdown().await;
         // Nobody asks any more; summaries on their way are given up, and made again after the next start.
-        app.conversations.close(CLOSING).await;
+        app.conversations().close(CLOSING).await;
         Ok(())
     }
 
-    fn assemble(self) -> (Arc<App>, Mcp, EntryService) {
+    fn assemble(self) -> (App, Mcp, EntryService) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
-        let app = Arc::new(App::new(self.engine, self.conversations, self.config, clock, self.ledger, authenticates));
+        let app = App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates);
         let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
-        let entry = EntryService::new(Arc::clone(&app), mcp.clone(), access, self.clock);
+        let entry = EntryService::new(rest::router(app.clone()), mcp.clone(), access, self.clock, &self.config);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)

@@ -1,13 +1,11 @@
 //! What a refused caller is told: the header `WWW-Authenticate` in the words of RFC 6750, section 3, and no reason beyond them.
 
-use helmdeck_core::{Caller, Code, Error, PackName, Permission};
+use helmdeck_core::{Caller, Code, Error, Identity, PackName, Permission};
 use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
 
+use crate::headers::ASK;
 use crate::problem::Problem;
-
-/// What a 401 asks for when no token came.
-pub(crate) const ASK: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\"");
 
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_token\"");
 const INVALID_REQUEST: HeaderValue = HeaderValue::from_static("Bearer realm=\"helmdeck\", error=\"invalid_request\"");
@@ -33,14 +31,28 @@ pub(crate) fn challenge(refusal: Refusal, detail: &'static str) -> Problem {
     Problem::new(code, detail).with_header(WWW_AUTHENTICATE, header)
 }
 
-/// Lets through who may do a thing.
+/// Refuses callers without a permission.
 pub(crate) fn need(caller: &Caller, permission: &Permission) -> Result<(), Problem> {
     caller.need(permission).map_err(|error| refused(error, &permission.to_string()))
 }
 
-/// Lets through who may run a pack.
+/// Refuses callers who may not run a pack.
 pub(crate) fn need_run(caller: &Caller, pack: &PackName) -> Result<(), Problem> {
     caller.need_run(pack).map_err(|error| refused(error, &format!("packs:run:{pack}")))
+}
+
+/// Returns the owner of what a caller makes, and refuses callers without a token: they all are one.
+pub(crate) fn need_token<'a>(caller: &'a Caller, thing: &str) -> Result<&'a Identity, Error> {
+    if caller.identity.is_anonymous() {
+        return Err(Error::new(Code::Unauthenticated, format!("{thing} belongs to one caller: send a bearer token")));
+    }
+    Ok(&caller.identity)
+}
+
+/// Returns whose things a caller reaches: its own, or everybody's (`None`) for an administrator.
+pub(crate) fn reach<'a>(caller: &'a Caller, thing: &str) -> Result<Option<&'a Identity>, Error> {
+    let own = need_token(caller, thing)?;
+    Ok((!caller.permissions.allow(&Permission::Admin)).then_some(own))
 }
 
 /// Adds the scope that is missing, for programs that can ask for it.

@@ -23,7 +23,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 
-pub(crate) use challenge::{ASK, need, need_run};
+pub(crate) use challenge::{need, need_run, need_token, reach};
 pub(crate) use extract::By;
 pub use settings::AuthConfig;
 

@@ -3,9 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use helmdeck_core::{Code, Error};
 
-use super::{Answer, Digest32};
+/// How long a key is remembered.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Result of a call: the outcome as JSON, or the error.
+pub(crate) type Answer = Result<Bytes, Error>;
+
+/// A SHA-256.
+pub(super) type Digest32 = [u8; 32];
 
 /// The most keys; the oldest goes first.
 pub(super) const MAX_KEYS: usize = 10_000;

@@ -11,8 +11,7 @@ use helmdeck_core::{Code, Error, Identity, Timestamp};
 use helmdeck_memory::{KeyRing, Namespace, StoreError};
 use helmdeck_system::{Begun, System};
 
-use super::kept::State;
-use super::{Answer, Digest32, KEPT_FOR};
+use super::kept::{Answer, Digest32, KEPT_FOR, State};
 
 const OPERATION: &str = "rest";
 const PURPOSE: &str = "idempotency";

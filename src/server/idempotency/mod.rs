@@ -11,16 +11,14 @@ mod tests;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use helmdeck_core::error::Fault;
 use helmdeck_core::{Call, Clock, Code, Error, Identity};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
-use kept::{Kept, Slot, State};
+use kept::{Answer, Digest32, KEPT_FOR, Kept, Slot, State};
 pub(crate) use ledger::Ledger;
 
 /// What a repeated answer has besides the first one.
@@ -28,12 +26,6 @@ pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How long a key is remembered.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-
-/// What a call came to: the outcome as JSON, or the error.
-pub(crate) type Answer = Result<Bytes, Error>;
-
 /// What is asked for with a key: the same input is another request if it is asked for differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -42,9 +34,6 @@ pub(crate) enum Operation {
     /// A job.
     Job,
 }
-
-/// A SHA-256.
-type Digest32 = [u8; 32];
 
 /// Reads the key of a request, `None` if it has none. Quotes around it are optional.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

@@ -32,16 +32,15 @@ use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
 use crate::config::ServerConfig;
+use crate::headers::{EVENTS, JSON};
 use crate::limits::Admission;
 use crate::problem::Problem;
-use crate::rest::{body, session_header};
+use crate::{body, session_header};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 type Boxed = http::Response<BoxBody<Bytes, Infallible>>;
 

@@ -16,6 +16,7 @@ use super::lists::{LIST_TTL_MS, OWN};
 use super::state::McpState;
 use super::table::tool_name;
 use super::uri::{self, ResourceUri};
+use crate::access::need_token;
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
@@ -173,17 +174,9 @@ fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     mcp.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
-/// All callers whom nobody vouches for would be one.
-fn need_owner(caller: &Caller) -> Result<()> {
-    if caller.identity.is_anonymous() {
-        return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
-    }
-    Ok(())
-}
-
 /// Returns the newest jobs of a caller, of packs that the caller may run.
 async fn jobs(mcp: &McpState, caller: &Caller) -> Result<JobPage> {
-    need_owner(caller)?;
+    need_token(caller, "a job")?;
     let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
     let mut page = mcp.engine.jobs(Some(&caller.identity), &query).await?;
     page.jobs.retain(|job| caller.need_run(&job.pack).is_ok());
@@ -200,8 +193,7 @@ fn result(job: &Job) -> Resource {
 /// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
 async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
     let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
-    need_owner(caller)?;
-    let (engine, owner) = (&mcp.engine, Some(&*caller.identity));
+    let (engine, owner) = (&mcp.engine, Some(need_token(caller, "a job")?));
     let id = JobId::parse(id).map_err(|_| unknown())?;
     let found = engine.job(owner, &id).await;
     let job = found.map_err(|error| if error.code() == Code::NotFound { unknown() } else { error })?;
@@ -226,10 +218,8 @@ async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
 }
 
 async fn artifact(mcp: &McpState, caller: &Caller, key: &str, address: &str) -> Result<ResourceContents> {
-    if caller.identity.is_anonymous() {
-        return Err(Error::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
-    }
-    let read = mcp.engine.artifact_up_to(&caller.identity, key, MAX_BYTES as u64).await;
+    let owner = need_token(caller, "an artifact")?;
+    let read = mcp.engine.artifact_up_to(owner, key, MAX_BYTES as u64).await;
     let (about, bytes) = read.map_err(|error| match error.code() {
         Code::TooLarge => {
             let message = format!("{}; get it from the REST door at /api/v1/artifacts/", error.message());

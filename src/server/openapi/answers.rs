@@ -25,6 +25,12 @@ pub(super) fn complete(document: &mut Value, authenticates: bool) {
         let open = OPEN.contains(&path.as_str());
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
             let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
+            for (status, response) in responses.iter_mut() {
+                // An error that declares no body of its own is a problem.
+                if (status.starts_with(['4', '5']) || status == "default") && response.get("content").is_none() {
+                    response["content"] = problem_content();
+                }
+            }
             let mut add = |status: &str, name: &str| {
                 let reference = json!({ "$ref": format!("#/components/responses/{name}") });
                 responses.entry(status).or_insert(reference);
@@ -47,6 +53,9 @@ pub(super) fn complete(document: &mut Value, authenticates: bool) {
 }
 
 fn problem(description: &str) -> Value {
-    let schema = json!({ "$ref": "#/components/schemas/Problem" });
-    json!({ "description": description, "content": { "application/problem+json": { "schema": schema } } })
+    json!({ "description": description, "content": problem_content() })
+}
+
+pub(super) fn problem_content() -> Value {
+    json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } })
 }

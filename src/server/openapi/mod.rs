@@ -1,15 +1,13 @@
 //! The `OpenAPI` 3.1 document: the routes as the code declares them, and every version of a pack as one path with its schemas.
 //!
-//! It is made when somebody asks, from what is registered at that moment; nothing is made at start.
+//! It is made at each request, from the packs that are registered at that moment.
 
 mod answers;
 mod parameters;
 mod rewrite;
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::Permissions;
 use helmdeck_engine::{Engine, PackInfo};
@@ -18,30 +16,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use crate::access::By;
-use crate::app::App;
-use crate::rest::conversations::{turns, whole};
-use crate::rest::{artifacts, conversations, defaults, events, facts, jobs, memory, operations, packs, sessions};
-
 /// The shapes of what the routes take and give, by name.
 const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversations.json")];
 
-/// The routes, each declared at its handler.
+/// Title and tags of the document. The routes are declared beside their handlers.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "helmdeck", description = "Packs: typed JSON tools behind one pipeline."),
-    paths(
-        packs::list, packs::show, packs::run,
-        jobs::start, jobs::list, jobs::show, jobs::result, jobs::cancel, events::follow,
-        artifacts::list, artifacts::download, artifacts::delete,
-        sessions::list, sessions::end,
-        memory::namespaces, memory::entries, memory::purge,
-        facts::store, facts::recall, facts::forget, facts::list, defaults::show,
-        conversations::list, conversations::context, conversations::health, conversations::trace,
-        turns::add, turns::list, turns::show, turns::delete,
-        whole::snapshot, whole::restore, whole::flush, whole::fold, whole::forget,
-        operations::healthz, operations::readyz, operations::metrics,
-    ),
     tags(
         (name = "packs", description = "List, show and run packs"),
         (name = "jobs", description = "Calls that go on by themselves"),
@@ -52,20 +33,24 @@ const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversati
         (name = "operations", description = "Health and counters"),
     ),
 )]
-pub(crate) struct Routes;
+struct Head;
 
-/// Answers with the document: everything but the packs that the caller may not run.
-pub(crate) async fn document(State(app): State<Arc<App>>, By(caller): By) -> Response {
+/// Returns the document without operations.
+pub(crate) fn head() -> utoipa::openapi::OpenApi {
+    Head::openapi()
+}
+
+/// Answers with the document: `routes`, and the packs that the caller may run.
+pub(crate) fn answer(routes: &Value, engine: &Engine, permissions: &Permissions, authenticates: bool) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
-    (headers, build(&app.engine, &caller.permissions, app.authenticates).to_string()).into_response()
+    (headers, build(routes, engine, permissions, authenticates).to_string()).into_response()
 }
 
-fn build(engine: &Engine, permissions: &Permissions, authenticates: bool) -> Value {
-    static ROUTES: OnceLock<Value> = OnceLock::new();
-    let mut document = ROUTES.get_or_init(routes).clone();
+fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticates: bool) -> Value {
+    let mut document = routes.clone();
     let headers = header_parameters(&document);
     let mut packs = Packs { headers, paths: Map::new(), schemas: Map::new(), ids: HashSet::new() };
     for latest in engine.packs() {
@@ -86,9 +71,12 @@ fn build(engine: &Engine, permissions: &Permissions, authenticates: bool) -> Val
     document
 }
 
-/// Returns the document without packs.
-fn routes() -> Value {
-    let mut document = serde_json::to_value(Routes::openapi()).unwrap_or_default();
+/// Returns the document without packs, made of the declared routes.
+pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
+    let mut document = serde_json::to_value(declared).unwrap_or_default();
+    let paths = document["paths"].as_object_mut().map(std::mem::take).unwrap_or_default();
+    // A parameter with slashes is written `{*key}` in the router, and `{key}` in the document.
+    document["paths"] = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     let shapes = SHAPES.iter().filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
     document["components"] = json!({ "schemas": Value::Object(shapes.flatten().collect()) });
     parameters::complete(&mut document["paths"]);
@@ -149,10 +137,7 @@ impl Packs {
         let outcome = json!({ "allOf": [reference("Outcome"), { "properties": { "output": reference(&output) } }] });
         let mut responses = json!({
             "200": { "description": "The outcome", "content": { "application/json": { "schema": outcome } } },
-            "default": {
-                "description": "What went wrong",
-                "content": { "application/problem+json": { "schema": reference("Problem") } },
-            },
+            "default": { "description": "What went wrong", "content": answers::problem_content() },
         });
         if info.asynchronous {
             let job = json!({ "application/json": { "schema": reference("Job") } });

@@ -1,15 +1,12 @@
-//! The files that packs wrote: listing, downloading and deleting them, each by its owner only, and by an administrator.
+//! Routes of artifacts: list, download and delete, each for the owner and administrators only.
 //!
-//! What a pack wrote is never rendered on this origin: a page among the artifacts could otherwise call every pack.
-
-use std::sync::Arc;
+//! An artifact is never rendered on this origin: an HTML page among them could otherwise call every pack.
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
-use helmdeck_core::{ArtifactRef, Caller, Code, Identity, PackName, Permission};
+use helmdeck_core::{ArtifactRef, Code, PackName, Permission};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     HeaderName, IF_NONE_MATCH,
@@ -17,81 +14,83 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{NOSNIFF, in_time, json};
-use crate::access::{By, need};
+use super::reply::{Problems, json};
+use super::request::{Params, PathValues, page_size};
+use super::state::EngineState;
+use crate::access::{By, need, need_token, reach};
 use crate::app::App;
+use crate::headers::NOSNIFF;
 use crate::problem::Problem;
-use crate::rest::path::PathValues;
 
-/// The most files of one page.
-const MAX_FILES: usize = 1000;
+/// What a refusal calls an artifact.
+const ARTIFACT: &str = "an artifact";
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// Which files are wanted.
-#[derive(Debug, Deserialize)]
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list)).routes(routes!(download, delete))
+}
+
+/// Which artifacts to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Filter {
+struct Filter {
+    /// Only artifacts of this pack
+    #[param(value_type = Option<String>)]
     pack: Option<PackName>,
+    /// Those of everybody, owner by owner; needs the scope `admin`
     #[serde(default)]
+    #[param(value_type = Option<bool>)]
     all: bool,
+    /// 1 to 1000; 100 by default
+    #[param(value_type = Option<u32>)]
     limit: Option<usize>,
+    /// The `next` of the page before
     after: Option<String>,
 }
 
-/// Lists the caller's files that have not ended, newest first, in pages.
+/// Lists the caller's artifacts that have not expired, newest first, in pages.
 ///
-/// A page may hold fewer files than asked for, even none, and still have a `next`.
+/// A page may hold fewer artifacts than asked for, even none, and still have a `next`.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "artifacts", operation_id = "list_artifacts",
-    params(
-        ("pack" = Option<String>, Query, description = "Only files of this pack"),
-        ("all" = Option<bool>, Query, description = "Those of everybody, owner by owner; for an administrator"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 unless given"),
-        ("after" = Option<String>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "The files", body = ref("#/components/schemas/ArtifactList")),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    filter: Result<Query<Filter>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(filter) = filter.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
-    let limit = filter.limit.unwrap_or(100);
-    if !(1..=MAX_FILES).contains(&limit) {
-        return Err(Problem::new(Code::InvalidInput, format!("limit must be 1 to {MAX_FILES}")));
-    }
+    params(Filter),
+    responses((status = 200, description = "The artifacts", body = ref("#/components/schemas/ArtifactList")), Problems))]
+async fn list(State(state): State<EngineState>, By(caller): By, filter: Params<Filter>) -> Result<Response, Problem> {
+    let filter = filter.read()?;
+    let limit = page_size(filter.limit)?;
     if filter.all {
         need(&caller, &Permission::Admin)?;
     }
-    let owner = Some(known(&caller)?).filter(|_| !filter.all);
-    let listing = app.engine.artifacts(owner, filter.pack.as_ref(), limit, filter.after.as_deref());
-    json(&in_time(&app, listing).await??)
+    let owner = Some(need_token(&caller, ARTIFACT)?).filter(|_| !filter.all);
+    let listing = state.engine.artifacts(owner, filter.pack.as_ref(), limit, filter.after.as_deref());
+    json(&state.limits.in_time(listing).await??)
 }
 
-/// Downloads a file of a run by the `key` in the outcome's `artifacts`.
+/// Downloads an artifact by the `key` in the outcome's `artifacts`.
 ///
-/// A file of somebody else is not found, as one that never was; an administrator gets any. A file that turns out to be damaged while
-/// it is sent ends the connection before its last byte.
-#[utoipa::path(get, path = "/api/v1/artifacts/{key}", tag = "artifacts", operation_id = "download_artifact",
-    params(("key" = String, Path, description = "`<pack>/<run>/<name>`; its slashes are written as they are")),
+/// Only the owner and administrators can read it; for everyone else it is not found. If the file turns out to be damaged
+/// while it is sent, the connection ends before its last byte.
+#[utoipa::path(get, path = "/api/v1/artifacts/{*key}", tag = "artifacts", operation_id = "download_artifact",
+    params(("key" = String, Path, description = "`<pack>/<run>/<name>`; slashes are not encoded")),
     responses(
         (status = 200, description = "The file, with the media type that its pack gave it", content_type = "*/*", body = String),
-        (status = 304, description = "The file of `If-None-Match` is still that"),
-        (status = 404, description = "No such file", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-        (status = 502, description = "It is damaged, or its place does not answer", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+        (status = 304, description = "The file still is that of `If-None-Match`"),
+        (status = 404, description = "Artifact not found"),
+        (status = 502, description = "The file is damaged, or its storage does not answer"),
     ))]
-pub(crate) async fn download(
-    State(app): State<Arc<App>>,
+async fn download(
+    State(state): State<EngineState>,
     By(caller): By,
-    PathValues(path): PathValues,
+    path: PathValues,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let key = path.iter().next().map(|(_, key)| key).unwrap_or_default();
-    let (artifact, pieces) = in_time(&app, app.engine.open_artifact(reach(&caller)?, key)).await??;
+    let opening = state.engine.open_artifact(reach(&caller, ARTIFACT)?, path.value("key"));
+    let (artifact, pieces) = state.limits.in_time(opening).await??;
     let etag = header(format!("\"{}\"", artifact.sha256))?;
     let mut response = if knows(&headers, &etag) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -114,38 +113,20 @@ pub(crate) async fn download(
     Ok(response)
 }
 
-/// Deletes a file before it ends.
+/// Deletes an artifact before it expires.
 ///
-/// A file of somebody else is not found, as one that never was; an administrator deletes any.
-#[utoipa::path(delete, path = "/api/v1/artifacts/{key}", tag = "artifacts", operation_id = "delete_artifact",
-    params(("key" = String, Path, description = "`<pack>/<run>/<name>`; its slashes are written as they are")),
+/// Only the owner and administrators can delete it; for everyone else it is not found.
+#[utoipa::path(delete, path = "/api/v1/artifacts/{*key}", tag = "artifacts", operation_id = "delete_artifact",
+    params(("key" = String, Path, description = "`<pack>/<run>/<name>`; slashes are not encoded")),
     responses(
-        (status = 204, description = "It is gone"),
-        (status = 404, description = "No such file", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-        (status = 502, description = "Its place does not answer", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+        (status = 204, description = "It is deleted"),
+        (status = 404, description = "Artifact not found"),
+        (status = 502, description = "Its storage does not answer"),
     ))]
-pub(crate) async fn delete(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-) -> Result<Response, Problem> {
-    let key = path.iter().next().map(|(_, key)| key).unwrap_or_default();
-    in_time(&app, app.engine.delete_artifact(reach(&caller)?, key)).await??;
+async fn delete(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+    let deleting = state.engine.delete_artifact(reach(&caller, ARTIFACT)?, path.value("key"));
+    state.limits.in_time(deleting).await??;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// All callers without a token are one, and what one of them made is not for the others.
-fn known(caller: &Caller) -> Result<&Identity, Problem> {
-    if caller.identity.is_anonymous() {
-        return Err(Problem::new(Code::Unauthenticated, "an artifact is for whom a token proves to be its owner"));
-    }
-    Ok(&caller.identity)
-}
-
-/// Returns whose files a caller reaches by their keys; `None` = everybody's.
-fn reach(caller: &Caller) -> Result<Option<&Identity>, Problem> {
-    let own = known(caller)?;
-    Ok(Some(own).filter(|_| !caller.permissions.allow(&Permission::Admin)))
 }
 
 fn digest(artifact: &ArtifactRef) -> Result<HeaderValue, Problem> {

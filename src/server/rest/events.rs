@@ -1,8 +1,7 @@
-//! The events of a job as they happen: server-sent events (HTML standard, section 9.2).
+//! Server-sent events of a job as they happen (HTML standard, section 9.2).
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,58 +14,68 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::path::PathValues;
-use super::{NO_STORE, jobs};
-use crate::access::By;
+use super::jobs::{self, JOB};
+use super::reply::Problems;
+use super::request::PathValues;
+use super::state::EventState;
+use crate::access::{By, reach};
 use crate::app::App;
+use crate::headers::{EVENTS, NO_STORE};
 use crate::limits::{Permit, Share};
 use crate::problem::Problem;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// Keeps proxies from holding events back.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-/// How often a stream without events says that it is alive.
+/// How often a stream without events sends a comment, so that its client knows it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Maximum age of a stream. Its client reconnects then, with a token that is still valid.
+const STREAM_LIFE: Duration = Duration::from_secs(10 * 60);
 
-/// Streams the events of a job as they happen: how it stands, then each report and change; it ends after the last one.
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(follow))
+}
+
+/// Streams the events of a job as they happen: its current state, then each report and change. It ends after the last one.
 ///
-/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data. `Last-Event-ID` goes on after that number;
-/// the answer is 204 if nothing follows. A stream ends after ten minutes, and when the server stops: its client comes again.
+/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data. `Last-Event-ID` resumes after that number;
+/// the answer is 204 if nothing follows. A stream ends after ten minutes, and when the server stops: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", operation_id = "job_events",
     params(
         ("id" = String, Path, description = "The job's id"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The number of the last event that was seen"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The number of the last event that was received"),
     ),
     responses(
         (status = 200, description = "The events", content_type = "text/event-stream", body = String),
-        (status = 204, description = "The last event was seen already"),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+        (status = 204, description = "The last event was already received"),
+        Problems,
     ))]
-pub(crate) async fn follow(
-    State(app): State<Arc<App>>,
+async fn follow(
+    State(state): State<EventState>,
     By(caller): By,
-    PathValues(path): PathValues,
+    path: PathValues,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let job = jobs::find(&app, &caller, &path).await?;
+    let job = jobs::find(&state.engine, &caller, &path).await?;
     let after = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     if job.state.is_final() && after.is_some_and(|after| job.revision <= after) {
-        // It tells an EventSource to come no more.
+        // It tells an EventSource not to reconnect.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let full = |error: helmdeck_core::Error| error.with_message("too many streams of events of yours are open");
-    let share = app.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
-    let place = app.streams.enter().map_err(|error| error.with_message("too many streams of events are open"))?;
-    let events = app.engine.follow_job(jobs::owner(&caller), &job.id, after).await?;
+    let full = |error: helmdeck_core::Error| error.with_message("you have too many event streams open");
+    let share = state.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
+    let permit = state.streams.enter().map_err(|error| error.with_message("too many event streams are open"))?;
+    let events = state.engine.engine.follow_job(reach(&caller, JOB)?, &job.id, after).await?;
     let open = Open {
         events: Box::pin(events),
         state: None,
-        drain: app.drain.clone(),
-        ends: Instant::now() + jobs::STREAM_LIFE,
-        _place: (place, share),
+        drain: state.drain.clone(),
+        ends: Instant::now() + STREAM_LIFE,
+        _permits: (permit, share),
     };
     let lines = stream::unfold(open, |mut open| async move {
         let lines = open.next().await?;
@@ -76,15 +85,15 @@ pub(crate) async fn follow(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// A stream that somebody reads.
+/// An open stream.
 struct Open {
     events: Pin<Box<dyn Stream<Item = JobEvent> + Send>>,
-    /// The state of the last event.
+    /// State in the last event.
     state: Option<JobState>,
     drain: CancellationToken,
     ends: Instant,
-    /// Never looked at: what matters is when it is dropped.
-    _place: (Permit, Share),
+    /// Held until the stream is dropped.
+    _permits: (Permit, Share),
 }
 
 impl Open {
@@ -100,7 +109,7 @@ impl Open {
 
     fn write(&mut self, event: &JobEvent) -> Option<Bytes> {
         let name = if self.state.replace(event.job.state) == Some(event.job.state) { "progress" } else { "state" };
-        // JSON has no line feeds of its own.
+        // Compact JSON has no line feeds.
         let data = serde_json::to_string(&*event.job).ok()?;
         Some(format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.number).into())
     }

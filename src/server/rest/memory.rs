@@ -1,30 +1,32 @@
-//! What is stored for whom, and purging it: the caller's own, and for an administrator anybody's. No route here gives a stored
-//! value out.
+//! Routes of what is stored, by namespace, and of purging cached answers.
 //!
-//! All of them need a memory key; without one there is nothing to list and they say so.
+//! Callers reach their own namespaces, administrators every one. No route here returns a stored value. Without a memory key,
+//! all of them say that memory is off.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
-use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Caller, Code, Error, Identity, PackName, Permission, Timestamp};
-use helmdeck_engine::{MemoryControl, Selector, store_error};
+use helmdeck_core::{Caller, Code, Identity, PackName, Permission, Timestamp};
+use helmdeck_engine::{Selector, store_error};
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::body::{MAX_REQUEST_BYTES, read_json};
-use super::{in_time, json};
+use super::reply::{Problems, json};
+use super::request::{Params, page_size};
+use super::state::{EngineState, MAX_REQUEST_BYTES};
 use crate::access::{By, need};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// The most entries of one page.
-const MAX_ENTRIES: usize = 1000;
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(namespaces)).routes(routes!(entries)).routes(routes!(purge))
+}
 
-/// Whose entries, as it is written on the wire. An empty subject stands for what a whole tenant shares.
+/// Owner of entries. An empty subject stands for what the whole tenant shares.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Owner {
@@ -60,21 +62,31 @@ struct MemoryEntry {
     size: u64,
 }
 
-/// Which entries are wanted.
-#[derive(Debug, Deserialize)]
+/// Which entries to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Filter {
+struct Filter {
+    /// Only cached answers of this pack; not together with `kind` or `prefix`
     pack: Option<String>,
+    /// `cache`, `note`, `fact`, `audit` or `conversation`
     kind: Option<String>,
+    /// The tenant
     tenant: Option<String>,
+    /// The user; empty = what the tenant shares
     subject: Option<String>,
+    /// The conversation
     session: Option<String>,
+    /// Only entries whose key starts with this
     prefix: Option<String>,
+    /// 1 to 1000; 100 by default
+    #[param(value_type = Option<u32>)]
     limit: Option<usize>,
+    /// The `next` of the page before
     after: Option<String>,
 }
 
-/// What is to go: exactly one of `all`, `pack`, `tag`, `namespace`, or `namespace` with `key`.
+/// What to purge: exactly one of `all`, `pack`, `tag`, `namespace`, or `namespace` with `key`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Purge {
@@ -87,13 +99,14 @@ struct Purge {
 }
 
 /// Lists what each namespace holds of each kind, most rows first.
-#[utoipa::path(get, path = "/api/v1/memory/namespaces", tag = "memory", operation_id = "list_namespaces", responses(
-    (status = 200, description = "The namespaces", body = ref("#/components/schemas/NamespaceList")),
-    (status = 404, description = "Memory is off", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-))]
-pub(crate) async fn namespaces(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
+#[utoipa::path(get, path = "/api/v1/memory/namespaces", tag = "memory", operation_id = "list_namespaces",
+    responses(
+        (status = 200, description = "The namespaces", body = ref("#/components/schemas/NamespaceList")),
+        (status = 404, description = "Memory is off"),
+    ))]
+async fn namespaces(State(state): State<EngineState>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryRead)?;
-    let stats = in_time(&app, memory(&app)?.store().namespaces()).await?.map_err(store_error)?;
+    let stats = state.limits.in_time(state.memory()?.store().namespaces()).await?.map_err(store_error)?;
     let visible = stats.into_iter().filter(|stats| may_see(&caller, &stats.namespace));
     let namespaces: Vec<Holding> = visible
         .map(|stats| Holding {
@@ -106,69 +119,47 @@ pub(crate) async fn namespaces(State(app): State<Arc<App>>, By(caller): By) -> R
     json(&serde_json::json!({ "namespaces": namespaces }))
 }
 
-/// Lists entries without their values, newest first.
+/// Lists entries without their values, newest first, in pages.
 ///
-/// They are those of one namespace (the caller's own, unless named) and kind (`cache`, unless named), in pages.
+/// They are of one namespace (the caller's own by default) and one kind (`cache` by default).
 #[utoipa::path(get, path = "/api/v1/memory/entries", tag = "memory", operation_id = "list_entries",
-    params(
-        ("pack" = Option<String>, Query, description = "Only cached answers of this pack; goes with neither `kind` nor `prefix`"),
-        ("kind" = Option<String>, Query, description = "`cache`, `note`, `fact`, `audit` or `conversation`"),
-        ("tenant" = Option<String>, Query, description = "The tenant"),
-        ("subject" = Option<String>, Query, description = "The user; empty = what the tenant shares"),
-        ("session" = Option<String>, Query, description = "The conversation"),
-        ("prefix" = Option<String>, Query, description = "What the key starts with"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 unless given"),
-        ("after" = Option<String>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "The entries", body = ref("#/components/schemas/EntryList")),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn entries(
-    State(app): State<Arc<App>>,
+    params(Filter),
+    responses((status = 200, description = "The entries", body = ref("#/components/schemas/EntryList")), Problems))]
+async fn entries(
+    State(state): State<EngineState>,
     By(caller): By,
-    filter: Result<Query<Filter>, QueryRejection>,
+    filter: Params<Filter>,
 ) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryRead)?;
-    let Query(filter) = filter.map_err(|rejection| Problem::new(Code::InvalidInput, rejection.body_text()))?;
-    let limit = filter.limit.unwrap_or(100);
-    if !(1..=MAX_ENTRIES).contains(&limit) {
-        return Err(Problem::new(Code::InvalidInput, format!("limit must be 1 to {MAX_ENTRIES}")));
-    }
+    let filter = filter.read()?;
+    let limit = page_size(filter.limit)?;
     let (namespace, kind, prefix) = (filter.namespace(&caller.identity), filter.kind()?, filter.prefix()?);
     need_own(&caller, &namespace)?;
     let page = Page { limit, after: filter.after.map(Cursor) };
-    let listing = memory(&app)?.store().list(&namespace, kind, &prefix, page);
-    let page = in_time(&app, listing).await?.map_err(store_error)?;
+    let listing = state.memory()?.store().list(&namespace, kind, &prefix, page);
+    let page = state.limits.in_time(listing).await?.map_err(store_error)?;
     let entries: Vec<MemoryEntry> = page.entries.into_iter().map(MemoryEntry::from).collect();
     json(&serde_json::json!({ "entries": entries, "next": page.next }))
 }
 
-/// Removes cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
+/// Purges cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
 ///
-/// `pending` says that the store could not be reached and the removal is made up for when it can.
+/// `pending` means that the store could not be reached: the answers are not served any more, and are deleted when it can.
 #[utoipa::path(post, path = "/api/v1/memory/purge", tag = "memory", operation_id = "purge",
-    request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What is to go"),
-    responses(
-        (status = 200, description = "How much went", body = ref("#/components/schemas/Purged")),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn purge(State(app): State<Arc<App>>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What to purge"),
+    responses((status = 200, description = "How much was purged", body = ref("#/components/schemas/Purged")), Problems))]
+async fn purge(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryWrite)?;
-    let purge: Purge = read_json(&app, request, MAX_REQUEST_BYTES).await?;
+    let purge: Purge = state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
     let selector = purge.selector()?;
     match &selector {
         Selector::Namespace(namespace) | Selector::Key { namespace, .. } => need_own(&caller, namespace)?,
         _ => need(&caller, &Permission::Admin)?,
     }
-    json(&memory(&app)?.purge(selector).await)
+    json(&state.memory()?.purge(selector).await)
 }
 
-pub(super) fn memory(app: &App) -> Result<&MemoryControl, Problem> {
-    app.engine.memory().ok_or_else(|| Error::from(NoMemory::Off).into())
-}
-
-/// Lets through to a namespace whose it is, and an administrator.
+/// Refuses callers who neither own a namespace nor are administrators.
 pub(super) fn need_own(caller: &Caller, namespace: &Namespace) -> Result<(), Problem> {
     if may_see(caller, namespace) { Ok(()) } else { need(caller, &Permission::Admin) }
 }
@@ -196,12 +187,12 @@ impl Filter {
         })
     }
 
-    /// The keys of cached answers start with their pack and a slash.
+    /// Returns the prefix of wanted keys. Those of cached answers start with their pack and a slash.
     fn prefix(&self) -> Result<String, Problem> {
         match (&self.pack, &self.kind, &self.prefix) {
             (None, _, prefix) => Ok(prefix.clone().unwrap_or_default()),
             (Some(pack), None, None) => Ok(format!("{pack}/")),
-            _ => Err(Problem::new(Code::InvalidInput, "pack goes with neither kind nor prefix")),
+            _ => Err(Problem::new(Code::InvalidInput, "pack cannot be combined with kind or prefix")),
         }
     }
 }

@@ -1,45 +1,53 @@
-//! What an operator's tools ask: is it alive, is it ready, what did it count. No answer here holds a caller's data.
-
-use std::sync::Arc;
+//! Routes for operators: is it alive, is it ready, what did it count. They show no data of callers.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use helmdeck_conversation::Conversations;
 use helmdeck_core::Permission;
-use http::header::CONTENT_TYPE;
+use helmdeck_engine::Engine;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{NO_STORE, conversations, json};
+use super::conversations;
+use super::reply::json;
 use crate::access::{By, need};
 use crate::app::App;
+use crate::headers::NO_STORE;
 use crate::problem::Problem;
 
 /// The media type of `OpenMetrics` text.
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
+}
+
 /// Says that the process answers.
-#[utoipa::path(get, path = "/healthz", tag = "operations", operation_id = "health", responses(
-    (status = 200, description = "It answers", body = ref("#/components/schemas/Health")),
-))]
-pub(crate) async fn healthz() -> Result<Response, Problem> {
+#[utoipa::path(get, path = "/healthz", tag = "operations", operation_id = "health",
+    responses((status = 200, description = "It answers", body = ref("#/components/schemas/Health"))))]
+async fn healthz() -> Result<Response, Problem> {
     json(&serde_json::json!({ "status": "ok" }))
 }
 
 /// Says whether calls can be answered, check by check: `ok` or what is wrong.
 ///
-/// A failing memory store costs the cache and not the calls, and a place of files that does not answer costs the files: the server is
-/// `degraded` then, which is ready.
-#[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness", responses(
-    (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),
-    (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
-))]
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let checks = app.engine.ready();
+/// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot write files. In both
+/// cases the server is `degraded`, and still ready.
+#[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness",
+    responses(
+        (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),
+        (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
+    ))]
+async fn readyz(State(engine): State<Engine>) -> Result<Response, Problem> {
+    let checks = engine.ready();
     let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
     let status = match failed[..] {
         [] => "ready",
-        // Neither is needed by packs that write no files.
+        // Packs that write no files need none of these.
         ref some if some.iter().all(|name| ["store", "artifacts", "manifests"].contains(name)) => "degraded",
         _ => "not_ready",
     };
@@ -54,15 +62,18 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
     Ok(response)
 }
 
-/// Gives the counters as `OpenMetrics` text.
-#[utoipa::path(get, path = "/metrics", tag = "operations", operation_id = "metrics", responses(
-    (status = 200, description = "The counters", content_type = "application/openmetrics-text", body = String),
-))]
-pub(crate) async fn metrics(State(app): State<Arc<App>>, By(caller): By) -> Result<Response, Problem> {
+/// Returns the counters as `OpenMetrics` text.
+#[utoipa::path(get, path = "/metrics", tag = "operations", operation_id = "metrics",
+    responses((status = 200, description = "The counters", content_type = "application/openmetrics-text", body = String)))]
+async fn metrics(
+    State(engine): State<Engine>,
+    State(conversations): State<Conversations>,
+    By(caller): By,
+) -> Result<Response, Problem> {
     need(&caller, &Permission::MetricsRead)?;
-    let headers = [(CONTENT_TYPE, OPEN_METRICS), (http::header::CACHE_CONTROL, NO_STORE)];
-    let mut text = app.engine.metrics();
-    if let Some(memory) = app.conversations.opened() {
+    let headers = [(CONTENT_TYPE, OPEN_METRICS), (CACHE_CONTROL, NO_STORE)];
+    let mut text = engine.metrics();
+    if let Some(memory) = conversations.opened() {
         text = conversations::metrics::add(text, &memory.metrics());
     }
     Ok((headers, text).into_response())

@@ -290,12 +290,12 @@ async fn a_caller_learns_of_no_pack_that_it_may_not_run() {
     let app = App::new(
         fixture.engine.clone(),
         Default::default(),
-        ServerConfig::default(),
+        &ServerConfig::default(),
         Arc::clone(&fixture.clock) as _,
         None,
         false,
     );
-    let router = super::router(Arc::new(app));
+    let router = super::router(app);
     let ask = async |scope: &str, method: Method, path: &str| {
         let caller = Caller {
             identity: Arc::new(Identity::new("t", "u").unwrap()),

@@ -1,64 +1,69 @@
-//! A conversation as a whole: take it out, put it in, empty it, summarise it, forget it.
+//! A conversation as a whole: export, restore, empty, summarise, delete.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use helmdeck_conversation::{ConversationError, Folding, Snapshot};
-use helmdeck_core::{Code, Permission};
+use helmdeck_core::Code;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::super::body::{self, MAX_REQUEST_BYTES, read_json};
-use super::super::path::PathValues;
-use super::super::{JSON, NO_STORE, in_time, json};
-use super::{Conversation, Wanted, Whose, nothing, wanted};
-use crate::access::By;
+use super::extract::{Conversation, Owner, Session};
 use crate::app::App;
+use crate::body;
+use crate::headers::{JSON, NO_STORE};
 use crate::problem::Problem;
+use crate::rest::reply::{Problems, json, nothing};
+use crate::rest::state::MAX_REQUEST_BYTES;
 
 /// The strategy that a snapshot was made under.
 const STRATEGY: HeaderName = HeaderName::from_static("helmdeck-strategy");
 
-/// The most time that an answer takes after what it tells of has ended.
+/// Time that is left to answer after summarising.
 const TO_ANSWER: Duration = Duration::from_secs(1);
 
-/// The body of a request that says all in its path.
+/// Body of a request whose path says everything.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(snapshot))
+        .routes(routes!(restore))
+        .routes(routes!(flush))
+        .routes(routes!(fold))
+        .routes(routes!(forget))
+}
 
 /// Exports a conversation: its summary and every turn that is not in it.
 ///
 /// The same bytes restore it, here or elsewhere.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/snapshot", tag = "conversations", operation_id = "snapshot_conversation",
-    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
+    params(Session, Owner),
     responses(
         (status = 200, description = "The snapshot", body = ref("#/components/schemas/Snapshot"), headers(
-            ("Helmdeck-Strategy" = String, description = "The strategy that it was made under, and is restored under"),
+            ("Helmdeck-Strategy" = String, description = "The strategy that it was made under, and must be restored under"),
         )),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
+        Problems,
     ))]
-pub(crate) async fn snapshot(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-    whose: Wanted<Whose>,
-) -> Result<Response, Problem> {
-    let conversation = Conversation::open(&app, &caller, &Permission::MemoryRead, &path, &wanted(whose)?)?;
+async fn snapshot(conversation: Conversation) -> Result<Response, Problem> {
+    let Conversation { memory, identity, state, .. } = &conversation;
     let taking = async {
-        let kept = conversation.memory.trace(&conversation.identity).await?.kept_bytes;
-        // A large one is in memory several times until it is written; few of these are made at once, as with restoring.
-        let _permit = (kept > app.config.max_body_bytes).then(|| app.large_bodies.enter()).transpose()?;
-        Ok::<_, Problem>(conversation.memory.snapshot(&conversation.identity).await?)
+        let kept = memory.trace(identity).await?.kept_bytes;
+        // A large snapshot is in memory several times until it is sent, so only a few are made at once.
+        let _permit = (kept > state.limits.max_body_bytes).then(|| state.large_bodies.enter()).transpose()?;
+        Ok::<_, Problem>(memory.snapshot(identity).await?)
     };
-    let snapshot = in_time(&app, taking).await??;
+    let snapshot = conversation.in_time(taking).await?;
     let mut response = if snapshot.bytes.is_empty() {
         json(&snapshot)?
     } else {
-        // As they are: written anew they could differ, and would be held twice.
+        // The stored bytes: encoded again they could differ, and would be in memory twice.
         ([(CONTENT_TYPE, JSON), (CACHE_CONTROL, NO_STORE)], snapshot.bytes).into_response()
     };
     if let Some(strategy) = snapshot.strategy {
@@ -67,47 +72,37 @@ pub(crate) async fn snapshot(
     Ok(response)
 }
 
-/// Puts a snapshot in the place of what a conversation holds: all of it or, if something is wrong with it, nothing.
+/// Replaces a conversation by a snapshot: completely, or not at all if something is wrong with the snapshot.
 ///
-/// The body is what a snapshot gave, byte for byte; members that this version does not know are kept. It may be as large as the turns
-/// of a conversation may be together.
+/// The body is a snapshot, byte for byte; members that this version does not know are kept. It may be as large as all turns
+/// of a conversation together.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/restore", tag = "conversations", operation_id = "restore_conversation",
-    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
+    params(Session, Owner),
     request_body(content = ref("#/components/schemas/Snapshot"), content_type = "application/json", description = "The snapshot"),
-    responses(
-        (status = 204, description = "It is restored"),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn restore(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-    whose: Wanted<Whose>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
+    responses((status = 204, description = "It is restored"), Problems))]
+async fn restore(conversation: Conversation, request: Request) -> Result<Response, Problem> {
+    let Conversation { memory, identity, state, caller, .. } = &conversation;
     let (parts, body) = request.into_parts();
-    let (ordinary, config) = (app.config.max_body_bytes, conversation.memory.config());
+    let (usual, config) = (state.limits.max_body_bytes, memory.config());
     let (limit, _permit) = match declared(&parts.headers) {
-        Some(length) if length <= ordinary => (ordinary, None),
-        // All turns of a conversation, and what else there is of it. Few of these are read at once: together they take memory.
+        Some(length) if length <= usual => (usual, None),
+        // All turns of a conversation, and what else belongs to it. Only a few are read at once: together they take memory.
         _ => {
-            let share = app.large_bodies_of.enter(&caller.identity.without_session())?;
-            (config.max_bytes.saturating_add(ordinary), Some((share, app.large_bodies.enter()?)))
+            let share = state.large_bodies_of.enter(&caller.identity.without_session())?;
+            (config.max_bytes.saturating_add(usual), Some((share, state.large_bodies.enter()?)))
         }
     };
-    let slot = parts.extensions.get();
-    let bytes = body::read(&parts.headers, body, limit, app.config.body_timeout, slot).await?;
+    let bytes = body::read(&parts.headers, body, limit, state.limits.body_timeout, parts.extensions.get()).await?;
     if bytes.is_empty() {
-        // To the memory that is a snapshot of nothing; here it is more likely one that got lost.
+        // The memory would take it as a snapshot of nothing. Here the snapshot most likely got lost.
         return Err(Problem::new(
             Code::InvalidInput,
             "there is no snapshot in the body; to empty the conversation, flush it",
         ));
     }
-    // What the bytes say of themselves is checked by the memory.
+    // The memory checks what the bytes say of themselves.
     let snapshot = Snapshot { strategy: Some(config.strategy), bytes };
-    in_time(&app, conversation.memory.restore(&conversation.identity, &snapshot)).await??;
+    conversation.in_time(memory.restore(identity, &snapshot)).await?;
     Ok(nothing())
 }
 
@@ -115,69 +110,41 @@ fn declared(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Empties a conversation: every turn and the summary go, and it is healthy again.
+/// Empties a conversation: deletes every turn and the summary, and resets its health.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/flush", tag = "conversations", operation_id = "flush_conversation",
-    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
-    responses(
-        (status = 204, description = "It is empty"),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn flush(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-    whose: Wanted<Whose>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
-    let Nothing {} = read_json(&app, request, MAX_REQUEST_BYTES).await?;
-    in_time(&app, conversation.memory.flush(&conversation.identity)).await??;
+    params(Session, Owner),
+    responses((status = 204, description = "It is empty"), Problems))]
+async fn flush(conversation: Conversation, request: Request) -> Result<Response, Problem> {
+    let Nothing {} = conversation.state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    conversation.in_time(conversation.memory.flush(&conversation.identity)).await?;
     Ok(nothing())
 }
 
-/// Summarises now what waits for it, for at most as long as a request may take, and says how many turns still wait, as the health
-/// does.
+/// Summarises the turns that are waiting, for at most as long as a request may take, and returns the health with the number of
+/// turns that still wait.
 ///
-/// A summarizer that fails is no error: the health tells.
+/// A summarizer that fails is no error: the health shows it.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/fold", tag = "conversations", operation_id = "fold_conversation",
-    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
-    responses(
-        (status = 200, description = "What still waits", body = ref("#/components/schemas/DialogueHealth")),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn fold(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-    whose: Wanted<Whose>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
-    let Nothing {} = read_json(&app, request, MAX_REQUEST_BYTES).await?;
-    let deadline = app.config.request_deadline;
+    params(Session, Owner),
+    responses((status = 200, description = "The health", body = ref("#/components/schemas/DialogueHealth")), Problems))]
+async fn fold(conversation: Conversation, request: Request) -> Result<Response, Problem> {
+    let Conversation { memory, identity, state, .. } = &conversation;
+    let Nothing {} = state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
+    let deadline = state.limits.deadline;
     let within = deadline.saturating_sub(TO_ANSWER.min(deadline / 10));
     let folding = async {
-        let backlog_turns = conversation.memory.summarise(&conversation.identity, within).await?;
-        let trace = conversation.memory.trace(&conversation.identity).await?;
+        let backlog_turns = memory.summarise(identity, within).await?;
+        let trace = memory.trace(identity).await?;
         Ok::<_, ConversationError>(Folding { backlog_turns, ..trace.into() })
     };
-    json(&in_time(&app, folding).await??)
+    json(&conversation.in_time(folding).await?)
 }
 
-/// Removes a conversation with everything about it, also one that does not open, and says how many turns went.
+/// Deletes a conversation with everything about it, even if it cannot be decrypted, and returns the number of deleted turns.
 #[utoipa::path(delete, path = "/api/v1/conversations/{session}", tag = "conversations", operation_id = "forget_conversation",
-    params(("session" = String, Path, description = "The conversation, 1 to 256 bytes"), Whose),
-    responses(
-        (status = 200, description = "It is gone, or never was", body = ref("#/components/schemas/ForgottenDialogue")),
-        (status = "default", description = "What went wrong", content_type = "application/problem+json", body = ref("#/components/schemas/Problem")),
-    ))]
-pub(crate) async fn forget(
-    State(app): State<Arc<App>>,
-    By(caller): By,
-    PathValues(path): PathValues,
-    whose: Wanted<Whose>,
-) -> Result<Response, Problem> {
-    let conversation = Conversation::open(&app, &caller, &Permission::MemoryWrite, &path, &wanted(whose)?)?;
-    let turns = in_time(&app, conversation.memory.forget(&conversation.identity)).await??;
+    params(Session, Owner),
+    responses((status = 200, description = "It is deleted, or never existed", body = ref("#/components/schemas/ForgottenDialogue")), Problems))]
+async fn forget(conversation: Conversation) -> Result<Response, Problem> {
+    let turns = conversation.in_time(conversation.memory.forget(&conversation.identity)).await?;
     json(&serde_json::json!({ "removed_turns": turns }))
 }

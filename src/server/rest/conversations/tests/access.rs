@@ -104,7 +104,7 @@ async fn an_administrator_reads_writes_and_lists_for_others_and_leaves_a_trace()
         );
     }
     let first = client.get(BOSS, "?limit=2").await.json();
-    let next = super::super::segment(first["next"].as_str().unwrap());
+    let next = crate::rest::request::segment(first["next"].as_str().unwrap());
     let last = client.get(BOSS, &format!("?limit=2&after={next}")).await.json();
     assert_eq!((last["sessions"].as_array().unwrap().len(), &last["next"]), (1, &Value::Null), "{last}");
 

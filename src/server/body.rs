@@ -1,30 +1,24 @@
-//! A request body, bounded in size and time before a byte of it is kept. The input of a pack is handed on raw, never parsed
-//! here; what a route asks for itself is read as strictly as a pack's input is.
+//! Reading of a request body, with limits of size and time that hold before any of it is stored.
+//!
+//! The body is returned as it came in; nothing is parsed here.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
 use bytes::Bytes;
 use futures_util::future::poll_immediate;
-use helmdeck_core::json::read_strict;
-use helmdeck_core::{Code, Error, Json};
+use helmdeck_core::Code;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
 
-use crate::app::App;
 use crate::limits::Slot;
 use crate::problem::Problem;
 
-/// The largest request that only names what is wanted.
-pub(super) const MAX_REQUEST_BYTES: u64 = 16 << 10;
-
-/// Reads a JSON body of at most `max_bytes`, which has to be there within `timeout`.
+/// Reads a JSON body of at most `max_bytes`, which must arrive within `timeout`.
 ///
-/// A body that did not come with its head gives the request's slot to others until it is there: whoever sends slowly holds none.
+/// Until a body that did not come with its head has arrived, others may use the request's slot: slow senders hold none.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -50,26 +44,6 @@ pub(crate) async fn read(
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(max_bytes)),
         Err(_) => Err(Problem::http(StatusCode::BAD_REQUEST, "the request body could not be read")),
     }
-}
-
-/// Reads a JSON object of at most `max_bytes`, and of no more than the server takes at all, as strictly as the input of a pack:
-/// no key twice, nothing after the end, bounded in depth. No body stands for `{}`. The error never repeats what was sent.
-pub(super) async fn read_json<T: DeserializeOwned>(app: &App, request: Request, max_bytes: u64) -> Result<T, Problem> {
-    let (parts, body) = request.into_parts();
-    let limit = app.config.max_body_bytes.min(max_bytes);
-    let mut bytes = read(&parts.headers, body, limit, app.config.body_timeout, parts.extensions.get()).await?;
-    if bytes.trim_ascii().is_empty() {
-        bytes = Bytes::from_static(b"{}");
-    }
-    let malformed = |error: serde_json::Error| {
-        let place = format!("the request is not acceptable JSON (line {}, column {})", error.line(), error.column());
-        Error::new(Code::InvalidInput, place).with_source(error)
-    };
-    // A list of all fields in order would be read as an object too.
-    if !read_strict(&bytes).map_err(malformed)?.is_object() {
-        return Err(Problem::new(Code::InvalidInput, "the request must be a JSON object"));
-    }
-    Ok(Json::from_trusted(bytes).read()?)
 }
 
 fn check_headers(headers: &HeaderMap, max_bytes: u64) -> Result<(), Problem> {

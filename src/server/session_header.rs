@@ -2,27 +2,19 @@
 
 use std::sync::Arc;
 
-use helmdeck_core::{Call, Code, Error, Identity, Result};
+use helmdeck_core::{Code, Error, Identity, Result};
 use http::HeaderMap;
 
 /// The header.
 const NAME: &str = "helmdeck-session";
 
-/// Narrows the identity of a call to the session that the header names, if there is one.
-///
-/// A token that names a session is good for that one only. Callers without a token keep none: they are many people.
-///
-/// # Errors
-/// `invalid_input` if the header is there twice, or is not 1 to 256 visible ASCII characters; `forbidden` if the token names another session.
-pub(super) fn apply(headers: &HeaderMap, call: &mut Call) -> Result<()> {
-    call.identity = narrowed(headers, &call.identity)?;
-    Ok(())
-}
-
 /// Returns an identity, narrowed to the session that the header names, if there is one.
 ///
+/// A token that names a session is valid for that one only. Callers without a token have none: they are many people.
+///
 /// # Errors
-/// As [`apply`].
+/// `invalid_input` if the header is there twice, or is not 1 to 256 visible ASCII characters; `forbidden` if the token
+/// names another session.
 pub(crate) fn narrowed(headers: &HeaderMap, identity: &Arc<Identity>) -> Result<Arc<Identity>> {
     let mut values = headers.get_all(NAME).iter();
     let Some(value) = values.next() else { return Ok(Arc::clone(identity)) };
@@ -42,18 +34,14 @@ pub(crate) fn narrowed(headers: &HeaderMap, identity: &Arc<Identity>) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_core::{Identity, PackName};
-
     use super::*;
 
     fn named(identity: Identity, values: &[&str]) -> Result<Option<String>> {
-        let mut call = Call::new(PackName::new("a.b").unwrap(), "{}", Arc::new(identity));
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(NAME, value.parse().unwrap());
         }
-        apply(&headers, &mut call)?;
-        Ok(call.identity.session().map(str::to_owned))
+        Ok(narrowed(&headers, &Arc::new(identity))?.session().map(str::to_owned))
     }
 
     #[test]
