@@ -18,11 +18,18 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("egress", &["core"]),
     ("llm", &["core", "egress"]),
     ("system", &["core", "memory"]),
+    ("redact", &["core"]),
+    ("artifacts", &["core", "egress", "redact"]),
+    ("mcp-client", &["core", "process", "egress", "memory", "redact"]),
+    ("sandbox", &["core", "process"]),
     ("vault", &["core", "memory", "system"]),
     ("forge", &["core", "process", "events", "egress"]),
     // Packs see the engine, the store and the vault only through the traits of core.
     ("packs", &["core", "process", "egress", "llm", "forge", "conversation", "seam"]),
-    ("engine", &["core", "process", "events", "memory", "system", "egress"]),
+    (
+        "engine",
+        &["core", "process", "events", "memory", "system", "egress", "redact", "artifacts", "mcp-client", "sandbox"],
+    ),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
     ("seam", &["core", "memory", "forge"]),

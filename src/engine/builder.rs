@@ -14,19 +14,19 @@ use helmdeck_system::System;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
 use crate::audit::Audit;
 use crate::cache::{self, hub};
 use crate::config::Config;
 use crate::engine::{Engine, Inner};
 use crate::janitor::Janitor;
 use crate::jobs::Jobs;
-use crate::mcp::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
-use crate::sessions::{SessionPlace, Sessions};
 use crate::views::{EngineViews, Holders};
+use helmdeck_artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
+use helmdeck_mcp_client::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
+use helmdeck_sandbox::{SessionPlace, Sessions};
 
 /// How many events are kept for listeners who come late.
 const EVENTS: usize = 1024;
@@ -270,9 +270,10 @@ impl Builder {
             }
             None => (None, None),
         };
-        let sessions = self
-            .sessions
-            .map(|place| Sessions::local(place, self.config.sessions.clone(), Arc::clone(&self.clock), &metrics));
+        let sessions = self.sessions.map(|place| {
+            let (config, clock) = (self.config.sessions.clone(), Arc::clone(&self.clock));
+            metrics.register(|registry| Sessions::local(place, config, clock, registry))
+        });
         let servers = (!self.mcp.is_empty()).then(|| {
             let around = Surroundings {
                 secrets: Arc::clone(&self.secrets),
@@ -282,7 +283,7 @@ impl Builder {
                 stop: stop.child_token(),
                 tasks: TaskTracker::new(),
             };
-            Servers::new(self.mcp, around, &McpMetrics::register(&metrics))
+            Servers::new(self.mcp, around, &metrics.register(McpMetrics::register))
         });
         let jobs =
             Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
@@ -319,7 +320,7 @@ impl Files {
     fn open(self, egress: &Egress) -> ArtifactBackend {
         match self {
             Self::Folder(folder) => ArtifactBackend::folder(&folder),
-            Self::S3(bucket) => crate::artifacts::open_s3(&bucket.0, &bucket.1, egress),
+            Self::S3(bucket) => helmdeck_artifacts::open_s3(&bucket.0, &bucket.1, egress),
         }
     }
 

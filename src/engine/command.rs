@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::program::Program;
-use crate::quote::{self, Part};
-use crate::scrub;
+use helmdeck_redact as redact;
+use helmdeck_redact::quote::{self, Part};
 
 /// Settings of packs that run a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl Handler for CommandHandler {
         let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
         let told = (!status.success()).then(|| explained(&output, &noise, &revealed));
         // Redacted before it is cut: half a secret would not be found.
-        let mut noise = scrub::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
+        let mut noise = redact::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
         noise.truncate(noise.floor_char_boundary(STDERR_BYTES));
         if let Some(told) = told {
             return Err(told.error(status).with_source(noise));

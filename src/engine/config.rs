@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::artifacts::ArtifactConfig;
 use crate::audit::AuditConfig;
 use crate::cache::config::CacheConfig;
 use crate::command::CommandConfig;
 use crate::jobs::JobConfig;
-use crate::sessions::SessionConfig;
+use helmdeck_artifacts::ArtifactConfig;
+use helmdeck_sandbox::SessionConfig;
 
 /// Settings of the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

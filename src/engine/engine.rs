@@ -22,17 +22,17 @@ use helmdeck_memory::JanitorConfig;
 pub use found::Found;
 pub(crate) use inner::Inner;
 
-use crate::artifacts::ArtifactPage;
 use crate::builder::Builder;
 use crate::cache::explain::Explanation;
 use crate::config::Config;
 use crate::janitor;
 use crate::jobs::{Job, JobEvent, JobId, JobPage, JobQuery};
 use crate::layers::{credentials, validate_input};
-use crate::mcp::{McpStatus, Servers};
 use crate::memory::{self, MemoryControl};
 use crate::registry::PackInfo;
-use crate::sessions::SessionInfo;
+use helmdeck_artifacts::ArtifactPage;
+use helmdeck_mcp_client::{McpStatus, Servers};
+use helmdeck_sandbox::SessionInfo;
 
 /// Runs packs. Cheap to clone.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use helmdeck_core::{
 };
 use tower::Service;
 
-use crate::scrub;
+use helmdeck_redact as redact;
 
 /// What the handler of one pack runs with. Shared as one, because each call clones the stack.
 pub(crate) struct Runner {
@@ -57,7 +57,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let secrets = call.stage.secrets.clone();
     let progress = match (call.progress, &secrets) {
         (Some(inner), Some(secrets)) => {
-            Some(Arc::new(scrub::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _)
+            Some(Arc::new(redact::CleanProgress { inner, secrets: Arc::clone(secrets) }) as _)
         }
         (progress, _) => progress,
     };
@@ -105,7 +105,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     };
 
     let revealed = secrets.map(|secrets| secrets.revealed()).unwrap_or_default();
-    let reply = result.map_err(|error| scrub::error(error, &revealed))?;
+    let reply = result.map_err(|error| redact::error(error, &revealed))?;
     let (output, had_secret, not_modified) = match reply.output.clone() {
         Some(output) => clean(output, &revealed, manifest)?,
         None => match stale {
@@ -144,7 +144,7 @@ fn timed_out(manifest: &Manifest) -> Error {
 }
 
 fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) -> Result<(Json, bool, bool)> {
-    match scrub::bytes(output.bytes(), revealed) {
+    match redact::bytes(output.bytes(), revealed) {
         std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
         std::borrow::Cow::Owned(bytes) => {
             // A secret outside a text (a number, say) cannot be taken out without breaking the document.
@@ -158,7 +158,7 @@ fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) 
 
 fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmdeck_core::Secret]) -> Remark {
     let validator =
-        reply.validator.filter(|validator| matches!(scrub::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
+        reply.validator.filter(|validator| matches!(redact::text(validator, revealed), std::borrow::Cow::Borrowed(_)));
     Remark {
         no_store: reply.no_store,
         confirm_always: reply.confirm_always,

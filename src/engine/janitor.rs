@@ -18,8 +18,8 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::ArtifactStore;
 use crate::metrics::Metrics;
+use helmdeck_artifacts::ArtifactStore;
 
 /// How soon the place of files is asked again that did not answer.
 const AFTER_TROUBLE: Duration = Duration::from_secs(30);

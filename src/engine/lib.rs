@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-mod artifacts;
 mod audit;
 mod builder;
 mod cache;
@@ -14,18 +13,13 @@ mod http;
 mod janitor;
 mod jobs;
 mod layers;
-mod mcp;
 mod memory;
 mod metrics;
 mod pipeline;
 mod program;
-mod quote;
 mod registry;
-mod scrub;
-mod sessions;
 mod views;
 
-pub use artifacts::{ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
 pub use audit::{AuditConfig, AuditPage, AuditRow, Finding};
 pub use builder::{Builder, Memory};
 pub use cache::config::CacheConfig;
@@ -35,9 +29,10 @@ pub use cache::tags::stored_tag;
 pub use command::CommandConfig;
 pub use config::Config;
 pub use engine::{Engine, Found};
+pub use helmdeck_artifacts::{ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
+pub use helmdeck_mcp_client::{McpReach, McpServer, McpStatus, McpValue};
+pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use jobs::{Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobState};
-pub use mcp::{McpReach, McpServer, McpStatus, McpValue};
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
-pub use sessions::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};

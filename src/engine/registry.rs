@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::cache::pack::PackCache;
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::validate_input::ValidateInputLayer;
-use crate::mcp::Listing;
 use crate::pipeline::PackService;
+use helmdeck_mcp_client::Listing;
 
 /// Where a pack comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

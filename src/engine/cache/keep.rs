@@ -11,7 +11,7 @@ use helmdeck_memory::{Kind, Lock, Namespace, Put};
 use super::answer::{Answer, Times};
 use super::pack::{Contract, Located, PackCache};
 use super::queue::Write;
-use crate::artifacts::earliest_end;
+use helmdeck_artifacts::earliest_end;
 
 impl PackCache {
     /// Makes an answer of an outcome. Returns too whether it may be stored.

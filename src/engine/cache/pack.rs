@@ -16,8 +16,8 @@ use super::hot::Alias;
 use super::hub::Hub;
 use super::key::{Digests, Parts, canonical_input, for_handler, hex, namespace};
 use super::tags::{bounded, families};
-use crate::artifacts::ArtifactStore;
 use crate::program::{Program, ProgramVersion};
+use helmdeck_artifacts::ArtifactStore;
 
 /// The cache, as one registered pack sees it.
 pub(crate) struct PackCache {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use helmdeck_core::{Code, Error, Result};
 
 use super::inner::Inner;
-use crate::mcp::{Changed, FIRST_ANSWER, Known, Server, Servers};
+use helmdeck_mcp_client::{Changed, FIRST_ANSWER, Known, Server, Servers};
 
 impl Inner {
     /// Makes the registry follow what servers list.

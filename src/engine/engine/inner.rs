@@ -13,18 +13,18 @@ use helmdeck_events::Bus;
 use tokio_util::sync::CancellationToken;
 
 use super::found;
-use crate::artifacts::ArtifactStore;
 use crate::audit::Audit;
 use crate::call_runner::CallRunner;
 use crate::config::Config;
 use crate::folder::Follow;
 use crate::janitor::Janitor;
 use crate::jobs::Jobs;
-use crate::mcp::Servers;
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registered, Registry};
-use crate::sessions::Sessions;
+use helmdeck_artifacts::ArtifactStore;
+use helmdeck_mcp_client::Servers;
+use helmdeck_sandbox::Sessions;
 
 /// State of the engine.
 pub(crate) struct Inner {

@@ -11,9 +11,9 @@ use super::inner::Inner;
 use crate::command::CommandHandler;
 use crate::folder;
 use crate::http::HttpHandler;
-use crate::mcp::{Fitted, Servers};
 use crate::program::Program;
 use crate::registry::{Registered, Snapshot, Source};
+use helmdeck_mcp_client::{Fitted, Servers};
 
 /// A pack that was read and not yet admitted.
 struct Candidate {

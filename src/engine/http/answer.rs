@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::exchange::{is_redirect, trouble};
-use crate::quote::{self, Part};
+use helmdeck_redact::quote::{self, Part};
 
 /// The longest wait that is believed.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -7,7 +7,7 @@ use helmdeck_core::{Call, Clock, Error, Manifest, Outcome, Result, RunId};
 use tower::{Layer, Service};
 
 use super::finish::{After, Finish};
-use crate::artifacts::{ArtifactStore, Collector};
+use helmdeck_artifacts::{ArtifactStore, Collector};
 
 /// Where the files of one pack's runs go. Shared as one, because each call clones the stack.
 pub(crate) struct Files {

@@ -10,7 +10,7 @@ use helmdeck_core::manifest::SessionSpec;
 use helmdeck_core::{Call, Clock, Code, Error, Manifest, Outcome, Result};
 use tower::{Layer, Service};
 
-use crate::sessions::{Sessions, Used};
+use helmdeck_sandbox::{Sessions, Used};
 
 /// What the sessions of one pack are made with. Shared as one, because each call clones the stack.
 pub(crate) struct Asks {

@@ -27,10 +27,10 @@ pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
 pub(crate) use forget::Holders;
 pub use trouble::store_error;
 
-use crate::artifacts::ArtifactStore;
 use crate::audit::Audit;
 use crate::cache::hub::Hub;
-use crate::scrub;
+use helmdeck_artifacts::ArtifactStore;
+use helmdeck_redact as redact;
 
 /// The attribute that names the pack that wrote an entry.
 const PACK: &str = "pack";
@@ -166,10 +166,10 @@ fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     if secrets.is_empty() {
         return Ok(value);
     }
-    if names.iter().any(|name| matches!(scrub::text(name, &secrets), std::borrow::Cow::Owned(_))) {
+    if names.iter().any(|name| matches!(redact::text(name, &secrets), std::borrow::Cow::Owned(_))) {
         return Err(Error::new(Code::InvalidInput, "a name (a key, category, tag or conversation) holds a secret"));
     }
-    Ok(match scrub::bytes(&value, &secrets) {
+    Ok(match redact::bytes(&value, &secrets) {
         std::borrow::Cow::Borrowed(_) => value,
         std::borrow::Cow::Owned(clean) => clean.into(),
     })

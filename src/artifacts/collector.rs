@@ -1,0 +1,134 @@
+//! Collects the files of one run. What a handler was told in confidence is taken out of them.
+
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream;
+use helmdeck_core::context::{Artifacts, ByteStream, CallSecrets};
+use helmdeck_core::{ArtifactRef, Code, Error, Identity, Manifest, Result, RunId, Secret, Timestamp};
+
+use crate::names;
+use crate::store::ArtifactStore;
+use crate::upload::{Wanted, Written};
+
+/// Collects the files of one run.
+pub struct Collector {
+    store: Arc<ArtifactStore>,
+    prefix: String,
+    retention: Duration,
+    owner: Identity,
+    secrets: Option<Arc<dyn CallSecrets>>,
+    files: Mutex<Files>,
+}
+
+/// The files of one run.
+#[derive(Default)]
+struct Files {
+    written: Vec<Written>,
+    /// When the last one began to be written.
+    last: Option<Timestamp>,
+}
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    /// Makes a collector for the run of a pack.
+    pub fn new(
+        store: Arc<ArtifactStore>,
+        manifest: &Manifest,
+        run: RunId,
+        owner: &Identity,
+        secrets: Option<Arc<dyn CallSecrets>>,
+    ) -> Self {
+        let retention = manifest.artifact_retention.unwrap_or(store.config.retention);
+        Self {
+            store,
+            prefix: format!("{}/{run}", manifest.name),
+            retention,
+            owner: owner.clone(),
+            secrets,
+            files: Mutex::default(),
+        }
+    }
+
+    /// Returns what was written so far, and forgets it.
+    pub fn take(&self) -> Vec<ArtifactRef> {
+        let written = std::mem::take(&mut self.files.lock().written);
+        written.into_iter().map(|written| written.artifact).collect()
+    }
+
+    fn revealed(&self) -> Vec<Secret> {
+        self.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default()
+    }
+
+    async fn store(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+        names::check(name)?;
+        let revealed = self.revealed();
+        // What stands in a secret's place could make two files one, so such a name is refused instead.
+        if matches!(helmdeck_redact::text(name, &revealed), Cow::Owned(_)) {
+            return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
+        }
+        let (earlier, started) = self.begin(name);
+        let wanted = Wanted {
+            owner: &self.owner,
+            key: &format!("{}/{name}", self.prefix),
+            name,
+            media_type: &helmdeck_redact::text(media_type, &revealed),
+            retention: self.retention,
+            started,
+            replaces: earlier.as_ref(),
+        };
+        let artifact = self.store.put(&wanted, source).await?;
+        let written = &mut self.files.lock().written;
+        written.retain(|earlier| earlier.artifact.name != artifact.name);
+        written.push(Written { artifact: artifact.clone(), started });
+        Ok(artifact)
+    }
+
+    /// Returns what was written under this name before, and when the next file begins: after all others of the run, since its
+    /// start names its bytes.
+    fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
+        let now = self.store.clock.now();
+        let mut files = self.files.lock();
+        let started = files.last.map_or(now, |last| now.max(last.saturating_add(Duration::from_micros(1))));
+        files.last = Some(started);
+        (files.written.iter().find(|earlier| earlier.artifact.name == name).cloned(), started)
+    }
+}
+
+#[async_trait]
+impl Artifacts for Collector {
+    async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef> {
+        let max = self.store.config.max_bytes;
+        if bytes.len() as u64 > max {
+            let message = format!("the file has {} bytes, the limit is {max}", bytes.len());
+            return Err(Error::new(Code::TooLarge, message));
+        }
+        let bytes = match helmdeck_redact::bytes(&bytes, &self.revealed()) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(clean) => clean.into(),
+        };
+        self.store(name, media_type, Box::pin(stream::iter([Ok(bytes)]))).await
+    }
+
+    async fn put_stream(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
+        let source = match &self.secrets {
+            Some(secrets) => helmdeck_redact::stream(source, Arc::clone(secrets)),
+            None => source,
+        };
+        self.store(name, media_type, source).await
+    }
+}
+
+/// Returns the time before which nothing of a run with these files may be served from a cache.
+pub fn earliest_end(artifacts: &[ArtifactRef]) -> Option<Timestamp> {
+    artifacts.iter().map(|artifact| artifact.expires_at).min()
+}

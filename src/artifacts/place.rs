@@ -1,0 +1,148 @@
+//! Where files are kept: a local folder, which the first file makes, or a bucket of an S3-compatible store.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use helmdeck_core::Secret;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+
+/// A store of objects, or why there is none.
+pub(super) type Opened<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Where files are kept.
+pub struct ArtifactBackend {
+    kind: Kind,
+    /// How the place is named to callers: a bucket, but no folder of the operator's machine.
+    shown: String,
+    /// What must not stand in a log.
+    hidden: Vec<Secret>,
+}
+
+enum Kind {
+    /// Opened by the first write, or by the first read that finds the folder there.
+    Folder { path: PathBuf, opened: OnceLock<Arc<dyn ObjectStore>> },
+    /// A bucket.
+    #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "made by the feature s3 only"))]
+    Bucket(Arc<dyn ObjectStore>),
+    /// It cannot be opened.
+    Broken(String),
+}
+
+impl std::fmt::Debug for ArtifactBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArtifactBackend").finish_non_exhaustive()
+    }
+}
+
+impl ArtifactBackend {
+    /// A local folder, which need not be there.
+    pub fn folder(path: &Path) -> Self {
+        let kind = Kind::Folder { path: path.to_owned(), opened: OnceLock::new() };
+        Self { kind, shown: "the artifact folder".to_owned(), hidden: Vec::new() }
+    }
+
+    /// A bucket, or why it cannot be addressed.
+    #[cfg(feature = "s3")]
+    pub(super) fn bucket(store: Opened<Arc<dyn ObjectStore>>, shown: String, hidden: Vec<Secret>) -> Self {
+        let kind = store.map_or_else(|error| Kind::Broken(error.to_string()), Kind::Bucket);
+        Self { kind, shown, hidden }
+    }
+
+    /// A bucket that this build cannot address.
+    #[cfg(not(feature = "s3"))]
+    pub fn unknown(shown: &str) -> Self {
+        Self { kind: Kind::Broken("this build has no S3".to_owned()), shown: shown.to_owned(), hidden: Vec::new() }
+    }
+
+    /// Returns how it is named to callers.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Returns what must not stand in a log.
+    pub(super) fn hidden(&self) -> &[Secret] {
+        &self.hidden
+    }
+
+    /// Says whether it lists names in their order (as S3 does) and whether other machines keep it.
+    pub(super) const fn is_bucket(&self) -> bool {
+        !matches!(self.kind, Kind::Folder { .. })
+    }
+
+    /// Returns the store, `None` as long as nothing was ever written.
+    pub(super) async fn existing(&self) -> Opened<Option<&Arc<dyn ObjectStore>>> {
+        match &self.kind {
+            Kind::Bucket(store) => Ok(Some(store)),
+            Kind::Broken(why) => Err(why.clone().into()),
+            Kind::Folder { path, opened } => {
+                if opened.get().is_none() {
+                    let folder = path.clone();
+                    if let Some(store) = tokio::task::spawn_blocking(move || open(&folder)).await?? {
+                        // Another call may have opened it meanwhile; either will do.
+                        let _ = opened.set(store);
+                    }
+                }
+                Ok(opened.get())
+            }
+        }
+    }
+
+    /// Returns the store, and makes its folder (mode 0700) if it is not there.
+    pub(super) async fn ready(&self) -> Opened<&Arc<dyn ObjectStore>> {
+        if let Kind::Folder { path, opened } = &self.kind
+            && opened.get().is_none()
+        {
+            let folder = path.clone();
+            let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            tokio::task::spawn_blocking(make).await??;
+        }
+        self.existing().await?.ok_or_else(|| "the folder cannot be made".into())
+    }
+
+    /// Deletes what writers left in a local folder that were killed in the middle of a file: such a file has a number after `#`,
+    /// and is in no list. In a bucket nothing of the kind is seen. Says how many went.
+    pub(super) async fn remove_halves(&self, older: Duration) -> u64 {
+        let Kind::Folder { path, .. } = &self.kind else { return 0 };
+        let folder = path.clone();
+        let remove = move || halves(&folder, SystemTime::now().checked_sub(older));
+        tokio::task::spawn_blocking(remove).await.unwrap_or(0)
+    }
+}
+
+/// Opens a folder, `None` if there is none.
+fn open(folder: &Path) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    // What is known of a file must not outlive the file in a power cut.
+    let store = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true).with_fsync(true);
+    Ok(Some(Arc::new(store)))
+}
+
+/// Walks a folder without following links. What cannot be read is left for the next time.
+fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
+    let mut removed = 0;
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                open.push(entry.path());
+            } else if is_half(&entry.file_name().to_string_lossy())
+                && metadata.modified().ok().zip(before).is_some_and(|(modified, before)| modified < before)
+                && std::fs::remove_file(entry.path()).is_ok()
+            {
+                removed += 1;
+            }
+        }
+    }
+    removed
+}
+
+/// Names of ours have no `#`; the store of a local folder writes to `<name>#<number>` and renames that.
+fn is_half(name: &str) -> bool {
+    name.split_once('#').is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}

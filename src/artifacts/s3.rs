@@ -1,0 +1,85 @@
+//! Opens a bucket of an S3-compatible store. Every request goes out through the guard, to the server of the address and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use helmdeck_core::Secret;
+use helmdeck_egress::Egress;
+use object_store::aws::AmazonS3Builder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use object_store::prefix::PrefixStore;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+
+use crate::location::{S3Credentials, S3Location};
+use crate::place::{ArtifactBackend, Opened};
+
+/// How long the server may be silent: long enough for a part of an upload over a slow line.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often a request is tried again that may be.
+const RETRIES: usize = 3;
+/// How long after the first try no other begins.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens a bucket. Asks nobody anything yet.
+pub fn open(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> ArtifactBackend {
+    let hidden = [Some(Secret::new(credentials.key_id.clone())), Some(credentials.secret.clone())]
+        .into_iter()
+        .chain([credentials.token.clone()])
+        .flatten()
+        .collect();
+    ArtifactBackend::bucket(bucket(location, credentials, egress), location.shown(), hidden)
+}
+
+fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> Opened<Arc<dyn ObjectStore>> {
+    let endpoint = &location.endpoint;
+    let retry = RetryConfig {
+        max_retries: RETRIES,
+        retry_timeout: PATIENCE,
+        backoff: BackoffConfig { max_backoff: Duration::from_secs(2), ..BackoffConfig::default() },
+    };
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(&location.bucket)
+        .with_region(&location.region)
+        .with_endpoint(endpoint.as_str().trim_end_matches('/'))
+        .with_allow_http(endpoint.scheme() == "http")
+        .with_virtual_hosted_style_request(false)
+        .with_access_key_id(&credentials.key_id)
+        .with_secret_access_key(credentials.secret.expose())
+        .with_retry(retry)
+        .with_http_connector(Connector(egress.reaching_only(endpoint, SILENCE)));
+    if let Some(token) = &credentials.token {
+        builder = builder.with_token(token.expose());
+    }
+    let store = builder.build()?;
+    if location.prefix.is_empty() {
+        return Ok(Arc::new(store));
+    }
+    Ok(Arc::new(PrefixStore::new(store, location.prefix.as_str())))
+}
+
+/// Gives the guard's client to the store, so that there is no second one.
+#[derive(Debug)]
+struct Connector(Egress);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(Guarded(self.0.clone())))
+    }
+}
+
+/// The guard's client, made by the first request.
+#[derive(Debug)]
+struct Guarded(Egress);
+
+#[async_trait]
+impl HttpService for Guarded {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // A redirect would carry the signature to another host.
+        let client = self.0.single_step_client().await;
+        let client = client.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        HttpService::call(&client, request).await
+    }
+}

@@ -1,0 +1,294 @@
+//! Store of artifacts: reads, checks and describes files. Only the owner can read an artifact; everyone else gets `not_found`.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use helmdeck_core::{ArtifactRef, Clock, Code, Error, Identity, Result, Timestamp};
+use object_store::{ObjectStore, ObjectStoreExt};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ArtifactConfig;
+use crate::names;
+use crate::place::ArtifactBackend;
+
+/// The most bytes of what is known of one file. Ours take under 1 KiB.
+const MAX_ABOUT_BYTES: u64 = 64 << 10;
+
+/// Where files are kept.
+pub struct ArtifactStore {
+    pub(crate) place: ArtifactBackend,
+    pub(crate) config: ArtifactConfig,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: ArtifactMetrics,
+    /// What the last request to the place failed with, until one succeeds.
+    pub(crate) trouble: Mutex<Option<String>>,
+}
+
+impl std::fmt::Debug for ArtifactStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArtifactStore").field("place", &self.place.shown()).finish_non_exhaustive()
+    }
+}
+
+/// What is counted about files.
+#[derive(Debug, Default)]
+pub struct ArtifactMetrics {
+    pub(crate) stored: Counter,
+    pub(crate) stored_bytes: Counter,
+    pub(crate) deleted: Counter,
+    pub(crate) failures: Family<[(&'static str, &'static str); 1], Counter>,
+    pub(crate) kept: Gauge,
+    pub(crate) sweeps: Counter,
+}
+
+impl ArtifactMetrics {
+    /// Makes the metrics and registers them.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register("artifacts_stored", "Files that packs wrote", metrics.stored.clone());
+        registry.register_with_unit(
+            "artifacts_stored",
+            "What the files that packs wrote take",
+            Unit::Bytes,
+            metrics.stored_bytes.clone(),
+        );
+        registry.register(
+            "artifacts_deleted",
+            "Files that their owner or an administrator deleted, or that went with what was forgotten",
+            metrics.deleted.clone(),
+        );
+        registry.register(
+            "artifact_failures",
+            "Requests to the place of files that failed, by operation",
+            metrics.failures.clone(),
+        );
+        registry.register("artifacts_kept", "Files kept, at the last sweep", metrics.kept.clone());
+        registry.register(
+            "artifact_sweeps",
+            "Sweeps of the place of files that came to their end",
+            metrics.sweeps.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str) {
+        self.failures.get_or_create(&[("operation", operation)]).inc();
+    }
+}
+
+/// What is known of a file: stored beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) artifact: ArtifactRef,
+    pub(crate) tenant: String,
+    pub(crate) user: String,
+    /// When it began to be written.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub(crate) created_at: Timestamp,
+}
+
+/// What a look for a file finds.
+pub(crate) enum Known {
+    /// There is none.
+    Nothing,
+    /// There is something, and it makes no sense.
+    Unreadable,
+    /// There is one.
+    About(Box<About>),
+}
+
+impl About {
+    pub(crate) fn new(artifact: ArtifactRef, owner: &Identity, created_at: Timestamp) -> Self {
+        Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
+    }
+
+    /// Says whether an entry is of this file, and not of one that it replaced or that is to replace it.
+    pub(crate) fn is_of(&self, entry: &names::NameEntry) -> bool {
+        self.artifact.expires_at == entry.ends && self.created_at == entry.started
+    }
+}
+
+/// The cause of an error of a file that is not what it was, whereas the place is well.
+#[derive(Debug)]
+struct Damaged;
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the file is not what was written")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Says whether an `artifact_failed` tells of a file that is damaged, which does not get better; else its place failed, which may.
+#[must_use]
+pub fn is_damaged(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<Damaged>())
+}
+
+pub(crate) fn no_artifact() -> Error {
+    Error::new(Code::NotFound, "there is no such artifact")
+}
+
+impl ArtifactStore {
+    /// Keeps files in a place.
+    #[must_use]
+    pub fn new(
+        place: ArtifactBackend,
+        config: ArtifactConfig,
+        clock: Arc<dyn Clock>,
+        metrics: ArtifactMetrics,
+    ) -> Self {
+        Self { place, config, clock, metrics, trouble: Mutex::default() }
+    }
+
+    /// Says whether files are kept in a bucket.
+    pub const fn is_bucket(&self) -> bool {
+        self.place.is_bucket()
+    }
+
+    /// Returns what is wrong with the place, as far as the last request shows.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    /// Returns the store, `None` as long as nothing was ever written.
+    pub(crate) async fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
+        self.place.existing().await.map_err(|error| self.failed("open", error))
+    }
+
+    /// Makes an error of a failure of the place: it is counted, and without secrets.
+    pub(crate) fn failed(
+        &self,
+        operation: &'static str,
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        self.metrics.failed(operation);
+        let done = match operation {
+            "store" => "stored in",
+            "read" => "read from",
+            "list" => "listed in",
+            "delete" => "deleted in",
+            _ => "reached in",
+        };
+        let place = self.place.shown();
+        *self.trouble.lock() = Some(format!("{place} does not answer as it should"));
+        let error =
+            Error::new(Code::ArtifactFailed, format!("an artifact cannot be {done} {place}")).with_source(error);
+        helmdeck_redact::error(error, self.place.hidden())
+    }
+
+    pub(crate) fn succeeded(&self) {
+        self.trouble.lock().take();
+    }
+
+    /// Says whether the place can be reached. Asks for one name and changes nothing.
+    ///
+    /// # Errors
+    /// `artifact_failed` if not.
+    pub async fn reach(&self) -> Result<()> {
+        let Some(store) = self.existing().await? else { return Ok(()) };
+        self.first_name(store).await
+    }
+
+    pub(crate) async fn first_name(&self, store: &Arc<dyn ObjectStore>) -> Result<()> {
+        use futures_util::StreamExt;
+
+        match store.list(Some(&names::OWNERS.into())).next().await {
+            Some(Err(error)) => Err(self.failed("list", error)),
+            _ => {
+                self.succeeded();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a small object, reads it back and deletes it.
+    ///
+    /// # Errors
+    /// `artifact_failed` with what does not work.
+    pub async fn probe(&self) -> Result<()> {
+        let store = self.place.ready().await.map_err(|error| self.failed("open", error))?;
+        let name: object_store::path::Path = format!("probe/{}", helmdeck_core::RunId::next(self.clock.now())).into();
+        let text = name.as_ref().as_bytes().to_vec();
+        store.put(&name, text.clone().into()).await.map_err(|error| self.failed("store", error))?;
+        let read = async { store.get(&name).await?.bytes().await };
+        let read = read.await.map_err(|error| self.failed("read", error));
+        let deleted = store.delete(&name).await.map_err(|error| self.failed("delete", error));
+        if read? != text {
+            return Err(self.failed("read", "what was written is not what was read"));
+        }
+        deleted?;
+        self.succeeded();
+        Ok(())
+    }
+
+    /// Returns what is known of a file.
+    pub(crate) async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Known> {
+        let Some(place) = names::about(key) else { return Ok(Known::Nothing) };
+        let object = match store.get(&place).await {
+            Ok(object) => object,
+            Err(object_store::Error::NotFound { .. }) => {
+                // A bucket that is gone answers like an object that is not there.
+                if self.place.is_bucket() {
+                    self.first_name(store).await?;
+                }
+                return Ok(Known::Nothing);
+            }
+            Err(error) => return Err(self.failed("read", error)),
+        };
+        if object.meta.size > MAX_ABOUT_BYTES {
+            return Ok(Known::Unreadable);
+        }
+        let bytes = object.bytes().await.map_err(|error| self.failed("read", error))?;
+        self.succeeded();
+        Ok(match serde_json::from_slice::<About>(&bytes) {
+            Ok(about) if about.artifact.key == key => Known::About(Box::new(about)),
+            _ => Known::Unreadable,
+        })
+    }
+
+    /// Returns what is known of a file that has not ended, of this owner, or without one of anybody.
+    pub(crate) async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
+        let store = self.existing().await?.ok_or_else(no_artifact)?;
+        let about = match self.about(store, key).await? {
+            Known::About(about) => *about,
+            Known::Nothing => return Err(no_artifact()),
+            // Nobody knows whose it is.
+            Known::Unreadable if owner.is_some() => return Err(no_artifact()),
+            Known::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
+        };
+        let owned = owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
+        if !owned || self.clock.now() >= about.artifact.expires_at {
+            return Err(no_artifact());
+        }
+        Ok(about)
+    }
+
+    /// Makes an error of a file that is not what it was. The place itself is well.
+    pub(crate) fn damaged(&self, how: &str) -> Error {
+        self.metrics.failed("read");
+        Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
+    }
+
+    /// Says whether all of these files are still there.
+    pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
+        let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
+        for artifact in artifacts {
+            if self.clock.now() >= artifact.expires_at || !self.is_there(store, artifact).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn is_there(&self, store: &Arc<dyn ObjectStore>, artifact: &ArtifactRef) -> bool {
+        let Ok(Known::About(about)) = self.about(store, &artifact.key).await else { return false };
+        let Some(file) = names::file(&artifact.key, about.created_at) else { return false };
+        about.artifact == *artifact && store.head(&file).await.is_ok()
+    }
+}

@@ -1,0 +1,116 @@
+//! Deletes files that have ended, and what crashes left. Only what an entry of ours names is touched, so nothing else in the same
+//! bucket is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use helmdeck_core::Result;
+use object_store::ObjectStore;
+use object_store::path::Path as Key;
+
+use crate::names::{NameEntry, OWNERS};
+use crate::store::{ArtifactStore, Known};
+
+/// How long a file without anything known of it may still be in the middle of being written.
+const GRACE: Duration = Duration::from_secs(86_400);
+/// How many entries are held in memory.
+const STEP: usize = 1000;
+/// How many files are deleted at a time.
+const AT_ONCE: usize = 8;
+
+/// What a sweep did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Files that had ended.
+    pub files: u64,
+    /// What writers left that were killed.
+    pub halves: u64,
+    /// What could not be deleted, and is left for the next sweep.
+    pub failures: u64,
+}
+
+/// What became of one entry.
+enum Fate {
+    Swept,
+    Half,
+    Kept,
+}
+
+impl ArtifactStore {
+    /// Deletes files that have ended, and halves. One that cannot be deleted does not stop the others.
+    ///
+    /// # Errors
+    /// `artifact_failed` if the place does not list its names.
+    pub async fn sweep(&self) -> Result<Swept> {
+        let mut swept = self.sweep_ended().await?;
+        swept.halves += self.place.remove_halves(GRACE).await;
+        Ok(swept)
+    }
+
+    /// Deletes files that have ended. Every name is read once, and seen once.
+    ///
+    /// # Errors
+    /// As [`ArtifactStore::sweep`].
+    pub async fn sweep_ended(&self) -> Result<Swept> {
+        let mut swept = Swept::default();
+        let Some(store) = self.existing().await? else { return Ok(swept) };
+        let (now, mut kept) = (self.clock.now(), 0);
+        let mut names = store.list(Some(&Key::from(OWNERS)));
+        let mut ended = Vec::new();
+        while let Some(object) = names.next().await {
+            let object = match object {
+                Ok(object) => object,
+                // It was deleted while the folder was walked.
+                Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
+                Err(error) => return Err(self.failed("list", error)),
+            };
+            match NameEntry::read(&object.location) {
+                Some(entry) if entry.ends <= now => ended.push(entry),
+                Some(_) => kept += 1,
+                None => {}
+            }
+            if ended.len() >= STEP {
+                self.end_all(store, std::mem::take(&mut ended), &mut swept).await;
+            }
+        }
+        self.succeeded();
+        self.end_all(store, ended, &mut swept).await;
+        self.metrics.kept.set(kept);
+        self.metrics.sweeps.inc();
+        Ok(swept)
+    }
+
+    async fn end_all(&self, store: &Arc<dyn ObjectStore>, ended: Vec<NameEntry>, swept: &mut Swept) {
+        let fates = stream::iter(ended).map(async |entry| self.end(store, &entry).await);
+        let mut fates = std::pin::pin!(fates.buffer_unordered(AT_ONCE));
+        while let Some(fate) = fates.next().await {
+            match fate {
+                Ok(Fate::Swept) => swept.files += 1,
+                Ok(Fate::Half) => swept.halves += 1,
+                Ok(Fate::Kept) => {}
+                Err(_) => swept.failures += 1,
+            }
+        }
+    }
+
+    /// Deletes what belongs to an entry whose time is over.
+    async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
+        let now = self.clock.now();
+        match self.about(store, &entry.key).await? {
+            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be there.
+            Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
+            Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
+                Ok(Fate::Kept)
+            }
+            // What is known is of the file that replaced it, or that it did not come to replace.
+            Known::About(about) if !about.is_of(entry) => {
+                self.delete_all(store, [entry.file(), entry.path()]).await?;
+                Ok(Fate::Kept)
+            }
+            Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
+            // What cannot be read has ended all the same.
+            Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
+        }
+    }
+}

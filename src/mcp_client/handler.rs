@@ -1,0 +1,163 @@
+//! Handlers of kind `mcp`: a call of a tool.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, Secret};
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions};
+use serde_json::{Map, Value};
+
+use super::client::told;
+use super::connection::{Connection, InUse};
+use super::failure;
+use super::server::Server;
+
+/// A tool behind a pack.
+pub(crate) struct McpHandler {
+    pub(crate) server: Arc<Server>,
+    pub(crate) tool: String,
+    /// The digest of the tool as it was when the pack was made of it.
+    pub(crate) digest: Vec<u8>,
+}
+
+#[async_trait]
+impl Handler for McpHandler {
+    async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+        let arguments = match input.to_value() {
+            Value::Object(arguments) => arguments,
+            _ => return Err(Error::new(Code::InvalidInput, "the arguments of a tool are a JSON object")),
+        };
+        // Asked for in the caller's name, so that whatever comes back is cleaned of them, and their use is known.
+        if let Some(secrets) = &context.secrets {
+            for name in self.server.config.credentials() {
+                secrets.get(&name)?;
+            }
+        }
+        let result = self.call(&context, arguments).await;
+        self.server.metrics.called(&result);
+        result
+    }
+}
+
+impl McpHandler {
+    async fn call(&self, context: &Context, arguments: Map<String, Value>) -> Result<Reply> {
+        let (connection, _in_use) = self.connect().await?;
+        // Connecting listed the tools anew. What was checked and keyed by the old contract must not reach the new tool.
+        if self.server.digest(&self.tool).is_none_or(|now| now != self.digest) {
+            let name = self.server.name();
+            let message = format!("tool \"{}\" of MCP server \"{name}\" has changed; call it again", self.tool);
+            return Err(Error::new(Code::Conflict, message));
+        }
+        let result = self.ask(&connection, context, arguments).await?;
+        // Variables of the server's environment are no credentials of the call; they are cleaned here.
+        let output = self.output(&result, &connection.secrets)?;
+        match helmdeck_redact::bytes(&output, &connection.secrets) {
+            std::borrow::Cow::Borrowed(_) => Ok(Reply::json(Json::from_trusted(output.into()))),
+            std::borrow::Cow::Owned(clean) => {
+                let holds = |_| Error::new(Code::InvalidOutput, "the answer of the tool holds a secret");
+                Ok(Reply::json(Json::parse(clean).map_err(holds)?).no_store())
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<(Arc<Connection>, InUse)> {
+        loop {
+            let connection = self.server.connection().await?;
+            let in_use = connection.in_use();
+            // It may have been stopped for being idle a moment ago; then another is made.
+            if connection.is_open() {
+                return Ok((connection, in_use));
+            }
+            drop(in_use);
+            if let Some(ended) = connection.why_ended().await
+                && self.server.left_alone().is_zero()
+            {
+                tracing::debug!(mcp.server = self.server.name(), why = ended.why, "connecting again");
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        connection: &Arc<Connection>,
+        context: &Context,
+        arguments: Map<String, Value>,
+    ) -> Result<CallToolResult> {
+        let name = self.server.name();
+        let doing = format!("tool \"{}\" ran", self.tool);
+        let params = CallToolRequestParams::new(self.tool.clone()).with_arguments(arguments);
+        let request = CallToolRequest::new(params).into();
+        let sent = connection.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => return Err(failure::of_request(name, &doing, error, connection).await),
+        };
+        let _listening =
+            context.progress.clone().map(|sink| connection.client.listeners.add(handle.progress_token.clone(), sink));
+        let mut guard = CancelOnDrop { request: Some((connection.peer.clone(), handle.id.clone())) };
+        let answer = handle.await_response().await;
+        guard.request = None;
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::InputRequiredResult(_)) => Err(Error::new(
+                Code::HandlerFailed,
+                format!("tool \"{}\" of MCP server \"{name}\" asks for more input, which is not supported", self.tool),
+            )),
+            Ok(_) => Err(Error::new(
+                Code::HandlerFailed,
+                format!("tool \"{}\" of MCP server \"{name}\" answered with something that is no result", self.tool),
+            )),
+            Err(error) => Err(failure::of_request(name, &doing, error, connection).await),
+        }
+    }
+
+    /// Makes the output of a result: the structured content if it is an object, else `{"content": [...]}`, with structured
+    /// content of another type beside it.
+    fn output(&self, result: &CallToolResult, secrets: &[Secret]) -> Result<Vec<u8>> {
+        if result.is_error == Some(true) {
+            let text: Vec<&str> =
+                result.content.iter().filter_map(|block| Some(block.as_text()?.text.as_str())).collect();
+            let text = text.join("\n");
+            let message = format!("tool \"{}\" failed: {}", self.tool, told(text.trim(), secrets));
+            return Err(Error::new(Code::HandlerFailed, message));
+        }
+        let written = match &result.structured_content {
+            Some(object @ Value::Object(_)) => serde_json::to_vec(object),
+            Some(other) => {
+                serde_json::to_vec(&serde_json::json!({"content": result.content, "structuredContent": other}))
+            }
+            None => serde_json::to_vec(&serde_json::json!({"content": result.content})),
+        };
+        let output = written.map_err(|error| {
+            Error::new(Code::Internal, "the answer of the tool cannot be written").with_source(error)
+        })?;
+        let limit = self.server.config.max_output_bytes;
+        if output.len() as u64 > limit {
+            let message = format!("tool \"{}\" answered with {} bytes, the limit is {limit}", self.tool, output.len());
+            return Err(Error::new(Code::InvalidOutput, message));
+        }
+        Ok(output)
+    }
+}
+
+/// Tells the server when nobody waits for an answer any more: the call was cancelled, or its time was up.
+struct CancelOnDrop {
+    request: Option<(Peer<RoleClient>, RequestId)>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let (Some((peer, id)), Ok(runtime)) = (self.request.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            let cancelled = CancelledNotificationParam::new(Some(id), Some("nobody waits for the answer".to_owned()));
+            // Fails only if the connection is gone, and the request with it.
+            let _ = peer.notify_cancelled(cancelled).await;
+        });
+    }
+}

@@ -1,0 +1,486 @@
+//! One supervised server: started when somebody needs it, one connection for all callers, left alone for a while after it
+//! failed, stopped when nobody asks.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use helmdeck_core::secrets::{Grant, Secrets};
+use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
+use helmdeck_egress::Egress;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::backoff::Failures;
+use super::config::{McpReach, McpServer, McpValue};
+use super::connection::{self, Connection, Ended, Opened, Way};
+use super::failure;
+use super::listing::Listing;
+use super::metrics::ServerMetrics;
+use super::process::{self, Program, how};
+use super::remembered::Remembered;
+
+type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
+/// Notified when the list of tools has changed; answers when the registry knows.
+pub type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What every server of an engine needs.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Credentials.
+    pub secrets: Arc<dyn Secrets>,
+    /// Guard of servers over HTTP.
+    pub egress: Egress,
+    /// The search path of programs.
+    pub path: String,
+    /// Where lists of tools are kept between starts.
+    pub remembered: Option<Remembered>,
+    /// Cancelled when the engine stops.
+    pub stop: CancellationToken,
+    /// Tasks that the engine waits for at its end.
+    pub tasks: TaskTracker,
+}
+
+/// Where a server stands.
+enum State {
+    /// Not started, or stopped because nobody asked.
+    Down,
+    Starting(Starting),
+    Up(Arc<Connection>),
+    /// Failed, and left alone until then.
+    Failed {
+        until: Instant,
+        error: Error,
+    },
+}
+
+/// How much is known of a server's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Known {
+    /// Nothing: it was never asked.
+    Nothing,
+    /// It was asked and did not answer.
+    Failed,
+    /// What it listed at an earlier start.
+    Remembered,
+    /// What it listed itself.
+    Listed,
+}
+
+/// One supervised server.
+pub struct Server {
+    pub(crate) config: McpServer,
+    pub(crate) metrics: ServerMetrics,
+    around: Surroundings,
+    state: Mutex<State>,
+    failures: Mutex<Failures>,
+    listing: Mutex<Option<Arc<Listing>>>,
+    /// How much is known of its tools.
+    known: watch::Sender<Known>,
+    changed: Mutex<Option<Changed>>,
+    this: Weak<Self>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(crate) fn new(config: McpServer, around: Surroundings, metrics: ServerMetrics) -> Arc<Self> {
+        let remembered = around.remembered.as_ref().and_then(|remembered| remembered.load(&config)).map(Arc::new);
+        let known = if remembered.is_some() { Known::Remembered } else { Known::Nothing };
+        Arc::new_cyclic(|this| Self {
+            config,
+            metrics,
+            around,
+            state: Mutex::new(State::Down),
+            failures: Mutex::default(),
+            listing: Mutex::new(remembered),
+            known: watch::Sender::new(known),
+            changed: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Says who is told of a changed list of tools.
+    pub(crate) fn on_change(&self, changed: Changed) {
+        *lock(&self.changed) = Some(changed);
+    }
+
+    /// Returns what it listed the last time, in this process or an earlier one; `None` if it was never asked with success.
+    pub fn listing(&self) -> Option<Arc<Listing>> {
+        lock(&self.listing).clone()
+    }
+
+    /// Says how much is known of its tools.
+    pub fn known(&self) -> Known {
+        *self.known.borrow()
+    }
+
+    /// Waits until something is known of its tools, or that it does not answer.
+    pub async fn settled(&self) {
+        // The sender lives as long as this.
+        let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
+    }
+
+    /// Returns the digest of a tool as the server lists it now, `None` if it does not.
+    pub(crate) fn digest(&self, tool: &str) -> Option<Vec<u8>> {
+        let listing = self.listing()?;
+        let listed = listing.tools.iter().find(|listed| listed.name == tool)?;
+        Some(listed.digest(&self.config, &listing))
+    }
+
+    /// Returns the word for where it stands, and why it is not up.
+    pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
+        match &*lock(&self.state) {
+            State::Up(connection) if connection.is_open() => ("up", None),
+            State::Starting(_) => ("starting", None),
+            State::Failed { error, .. } => ("failed", Some(error.clone())),
+            State::Up(_) | State::Down => ("down", None),
+        }
+    }
+
+    /// Returns how long it is still left alone after a failure.
+    pub(crate) fn left_alone(&self) -> Duration {
+        match &*lock(&self.state) {
+            State::Failed { until, .. } => until.saturating_duration_since(Instant::now()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns the connection, made if there is none. However many ask, one start is made; it goes on without them.
+    ///
+    /// # Errors
+    /// Why it cannot be started; while it is left alone, the error of then with the time to come back.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>> {
+        let fresh = self.grants().map(|(grants, _)| grants);
+        let starting = {
+            let mut state = lock(&self.state);
+            match &*state {
+                // A credential that was rotated or revoked is another connection.
+                State::Up(connection)
+                    if connection.is_open() && fresh.as_ref().is_ok_and(|grants| *grants == connection.grants) =>
+                {
+                    return Ok(Arc::clone(connection));
+                }
+                State::Starting(starting) => starting.clone(),
+                State::Failed { until, error } if *until > Instant::now() => {
+                    let wait = until.duration_since(Instant::now());
+                    return Err(error.clone().with_retry_after(wait));
+                }
+                _ => {
+                    if let State::Up(old) = &*state {
+                        old.retire.cancel();
+                    }
+                    let starting = self.start();
+                    *state = State::Starting(starting.clone());
+                    starting
+                }
+            }
+        };
+        starting.await
+    }
+
+    fn start(&self) -> Starting {
+        let Some(this) = self.this.upgrade() else {
+            return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();
+        };
+        // A task of its own: who asked first may leave.
+        let task = self.around.tasks.spawn(async move {
+            let limit = this.config.start_timeout;
+            let stop = this.around.stop.clone();
+            let started = tokio::select! {
+                started = tokio::time::timeout(limit, this.open()) => started.unwrap_or_else(|_| {
+                    let limit = helmdeck_core::duration::format_duration(limit);
+                    let message = format!("the MCP server \"{}\" did not start within {limit}", this.name());
+                    Err(Error::new(Code::Timeout, message))
+                }),
+                () = stop.cancelled() => Err(Error::new(Code::Cancelled, "the engine is shutting down")),
+            };
+            this.started(started).await
+        });
+        async move { task.await.unwrap_or_else(|_| Err(Error::new(Code::Internal, "starting an MCP server failed"))) }
+            .boxed()
+            .shared()
+    }
+
+    async fn open(&self) -> Result<(Opened, Listing)> {
+        let (grants, reveal) = self.grants()?;
+        let (way, secrets) = self.way(&reveal)?;
+        self.metrics.starts.inc();
+        tracing::debug!(mcp.server = self.name(), "starting an MCP server");
+        let opened = connection::open(self.name(), &way, self.config.max_output_bytes, secrets.clone(), grants).await;
+        let opened = opened.map_err(|error| helmdeck_redact::error(error, &secrets))?;
+        let listing = opened.connection.list(self.name()).await;
+        match listing {
+            Ok(listing) => Ok((opened, listing)),
+            Err(error) => {
+                // Nobody else knows of this connection; dropping it ends the program too.
+                drop(opened);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the grants of its credentials for the operator, and how to get at what is behind them.
+    fn grants(&self) -> Result<(Vec<Grant>, BTreeMap<String, Secret>)> {
+        let names = self.config.credentials();
+        let (mut grants, mut revealed) = (Vec::with_capacity(names.len()), BTreeMap::new());
+        if names.is_empty() {
+            return Ok((grants, revealed));
+        }
+        let identity = Identity::local();
+        let pack = PackName::new(&format!("mcp.{}.tools", self.name()))
+            .map_err(|message| Error::new(Code::Internal, message))?;
+        for name in names {
+            let missing = || {
+                Error::new(Code::CredentialInvalid, format!("credential \"{}\" does not exist", name.escape_debug()))
+            };
+            let grant = self.around.secrets.grant(&name, &identity, &pack)?.ok_or_else(missing)?;
+            revealed.insert(name, self.around.secrets.reveal(&grant, &identity, &pack)?);
+            grants.push(grant);
+        }
+        Ok((grants, revealed))
+    }
+
+    fn way(&self, revealed: &BTreeMap<String, Secret>) -> Result<(Way, Vec<Secret>)> {
+        let reveal = |name: &str| {
+            let missing = || Error::new(Code::CredentialInvalid, format!("credential \"{name}\" does not exist"));
+            revealed.get(name).cloned().ok_or_else(missing)
+        };
+        let mut secrets = Vec::new();
+        let mut fill = |values: &BTreeMap<String, McpValue>, host: Option<&str>| -> Result<BTreeMap<String, String>> {
+            values
+                .iter()
+                .map(|(name, value)| {
+                    let (text, found) = value.resolve(host, reveal)?;
+                    secrets.extend(found);
+                    Ok((name.clone(), text))
+                })
+                .collect()
+        };
+        let way = match &self.config.reach {
+            McpReach::Command { argv, cwd, env } => Way::Program(Program {
+                argv: argv.clone(),
+                cwd: cwd.clone(),
+                path: self.around.path.clone(),
+                env: fill(env, None)?.into_iter().collect(),
+            }),
+            McpReach::Http { url, headers } => {
+                let headers = fill(headers, url.host_str())?;
+                Way::Http { url: url.clone(), headers, egress: self.around.egress.clone() }
+            }
+        };
+        Ok((way, secrets))
+    }
+
+    async fn started(self: Arc<Self>, started: Result<(Opened, Listing)>) -> Result<Arc<Connection>> {
+        match started {
+            Ok((opened, listing)) => {
+                let connection = Arc::clone(&opened.connection);
+                tracing::info!(
+                    mcp.server = self.name(),
+                    server = listing.server,
+                    protocol = listing.protocol,
+                    tools = listing.tools.len(),
+                    "an MCP server is up"
+                );
+                self.metrics.up.set(1);
+                // Who waits for the connection finds the registry as the server just described it.
+                self.learn(listing).await;
+                *lock(&self.state) = State::Up(Arc::clone(&connection));
+                self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
+                Ok(connection)
+            }
+            Err(error) => {
+                let wait = match error.code() {
+                    Code::Cancelled => Duration::ZERO,
+                    _ => lock(&self.failures).start_failed(),
+                };
+                tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
+                *lock(&self.state) = State::Failed { until: Instant::now() + wait, error: error.clone() };
+                if self.known() == Known::Nothing {
+                    // Manifests that wait for it are told why, before whoever waits for it goes on.
+                    self.tell().await;
+                    self.learnt(Known::Failed);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes note of a list that the server just gave, and waits until the registry follows it.
+    async fn learn(&self, listing: Listing) {
+        let listing = {
+            let mut known = lock(&self.listing);
+            match &*known {
+                Some(same) if **same == listing => None,
+                _ => Some(Arc::clone(known.insert(Arc::new(listing)))),
+            }
+        };
+        if let Some(listing) = listing {
+            if let Some(this) = self.this.upgrade()
+                && let Some(remembered) = self.around.remembered.clone()
+            {
+                // Nobody waits for it but the end of the engine.
+                self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
+            }
+            self.tell().await;
+        }
+        let confirmed = self.known() == Known::Remembered;
+        self.learnt(Known::Listed);
+        if confirmed {
+            // A manifest that does not fit what was remembered waited for this answer: now it is refused, or fits.
+            self.tell().await;
+        }
+    }
+
+    async fn tell(&self) {
+        let changed = lock(&self.changed).clone();
+        if let Some(changed) = changed {
+            changed().await;
+        }
+    }
+
+    fn learnt(&self, now: Known) {
+        self.known.send_if_modified(|known| {
+            let news = *known < now;
+            *known = now.max(*known);
+            news
+        });
+    }
+
+    /// Looks after a connection until it ends.
+    async fn supervise(self: Arc<Self>, opened: Opened) {
+        let Opened { connection, service, group, too_long } = opened;
+        let cancel = service.cancellation_token();
+        let mut running = std::pin::pin!(service.waiting());
+        let asked = tokio::select! {
+            _ = &mut running => false,
+            () = self.attend(&connection) => true,
+        };
+        if asked {
+            // Closes stdin, or ends the session; then the program may end by itself.
+            cancel.cancel();
+            let _ = tokio::time::timeout(Duration::from_secs(2), running).await;
+            if let Some(group) = group {
+                process::end(group).await;
+            }
+            self.down(&connection, None);
+            return;
+        }
+        let status = match group {
+            Some(group) => process::kill(group).await,
+            None => None,
+        };
+        let ended = match too_long.get() {
+            Some(limit) => {
+                Ended { code: Code::InvalidOutput, why: format!("it wrote a message of more than {limit} bytes") }
+            }
+            None if matches!(self.config.reach, McpReach::Http { .. }) => {
+                Ended { code: Code::HandlerFailed, why: "it closed the connection".to_owned() }
+            }
+            None => Ended { code: Code::HandlerFailed, why: how(status) },
+        };
+        self.down(&connection, Some(ended));
+    }
+
+    /// Returns when the connection is to be ended: nobody uses it, it was retired, or the engine stops. Until then it takes
+    /// note of changed tools.
+    async fn attend(&self, connection: &Arc<Connection>) {
+        let news = async {
+            if connection.must_subscribe()
+                && let Err(error) = connection.listen().await
+            {
+                let cause = failure::cause(&error, &connection.secrets);
+                tracing::debug!(mcp.server = self.name(), cause, "an MCP server tells no news of its tools");
+            }
+            std::future::pending::<()>().await;
+        };
+        let relist = async {
+            loop {
+                connection.client.changed.notified().await;
+                match connection.list(self.name()).await {
+                    Ok(listing) => self.learn(listing).await,
+                    Err(error) => tracing::warn!(mcp.server = self.name(), %error, "tools cannot be listed anew"),
+                }
+            }
+        };
+        let idle = async {
+            loop {
+                let left =
+                    (connection.last_used() + self.config.idle_timeout).saturating_duration_since(Instant::now());
+                if left.is_zero() && connection.calls() == 0 {
+                    tracing::debug!(mcp.server = self.name(), "stopping an idle MCP server");
+                    return;
+                }
+                tokio::time::sleep(left.max(Duration::from_millis(10))).await;
+            }
+        };
+        let retired = async {
+            connection.retire.cancelled().await;
+            // Calls under way may finish; they have deadlines.
+            while connection.calls() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = news => {}
+            () = relist => {}
+            () = idle => {}
+            () = retired => {}
+            () = self.around.stop.cancelled() => {}
+        }
+        connection.retire.cancel();
+    }
+
+    /// Takes note of the end of a connection; `ended` says why if nobody asked for it.
+    fn down(&self, connection: &Arc<Connection>, ended: Option<Ended>) {
+        let mut state = lock(&self.state);
+        let current = matches!(&*state, State::Up(current) if Arc::ptr_eq(current, connection));
+        if current {
+            self.metrics.up.set(0);
+        }
+        match &ended {
+            Some(Ended { code, why }) => {
+                let wait = lock(&self.failures).ended(connection.since.elapsed());
+                tracing::warn!(mcp.server = self.name(), why, wait_ms = wait.as_millis(), "an MCP server ended");
+                self.metrics.crashes.inc();
+                if current {
+                    let error = Error::new(*code, format!("the MCP server \"{}\" ended: {why}", self.name()));
+                    *state = State::Failed { until: Instant::now() + wait, error };
+                }
+            }
+            None if current => *state = State::Down,
+            None => {}
+        }
+        drop(state);
+        let stopped = || Ended { code: Code::HandlerFailed, why: "it was stopped".to_owned() };
+        connection.set_ended(ended.unwrap_or_else(stopped));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
+    mutex.lock()
+}

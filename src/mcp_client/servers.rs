@@ -1,0 +1,277 @@
+//! The configured MCP servers of an engine: their states, and the packs made of their tools.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use helmdeck_core::manifest::{HandlerSpec, ManifestError};
+use helmdeck_core::suggest::did_you_mean;
+use helmdeck_core::{Error, Handler, Manifest, PackName, Result};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::config::{McpReach, McpServer};
+use crate::handler::McpHandler;
+use crate::listing::{self, Listing};
+use crate::metrics::McpMetrics;
+use crate::server::{Changed, Known, Server, Surroundings};
+
+/// The longest that a list of tools waits for a server that was never asked before.
+pub const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// Where one server stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct McpStatus {
+    /// Its name.
+    pub name: String,
+    /// `command` or `http`.
+    pub kind: &'static str,
+    /// `up`, `down` (not needed, so far), `starting` or `failed`.
+    pub state: &'static str,
+    /// Name and version that it gives itself; empty if it never answered.
+    pub server: String,
+    /// The protocol revision that it speaks; empty if it never answered.
+    pub protocol: String,
+    /// How many tools it lists, `None` if it never answered.
+    pub listed: Option<usize>,
+    /// Whether that is what it listed at an earlier start: in this process it was not asked, or has not answered.
+    pub remembered: bool,
+    /// The names of the tools that are taken.
+    pub tools: Vec<String>,
+    /// Why it is not up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A tool that is taken: its manifest, its handler, and the digest of its contract.
+pub type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
+
+/// What became of a manifest that names a tool.
+pub enum Fitted {
+    /// The manifest with what it inherits, the handler, and the digest of the tool.
+    Ready(Box<Manifest>, Arc<dyn Handler>, Vec<u8>),
+    /// The server was not asked yet, or what is remembered of it does not fit.
+    Pending(PackName),
+    /// The server does not answer; a call asks it again.
+    Failed(PackName, ManifestError),
+    /// The manifest does not fit the tool.
+    Refused(ManifestError),
+}
+
+impl std::fmt::Debug for Fitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fitted").finish_non_exhaustive()
+    }
+}
+
+impl Fitted {
+    /// What becomes of a manifest that names a server that is not configured.
+    #[must_use]
+    pub fn none(manifest: &Manifest, server: &str) -> Self {
+        let message =
+            format!("there is no MCP server \"{server}\"; add it with `helmdeck mcp add {server} -- <command>`");
+        Self::Refused(ManifestError { file: manifest.file.clone(), line: None, message })
+    }
+}
+
+/// All servers of an engine.
+pub struct Servers {
+    servers: BTreeMap<String, Arc<Server>>,
+    around: Surroundings,
+    /// When all were asked in the background.
+    asked: OnceLock<Instant>,
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Servers").finish_non_exhaustive()
+    }
+}
+
+impl Servers {
+    /// Makes the servers. Starts none.
+    #[must_use]
+    pub fn new(configs: Vec<McpServer>, around: Surroundings, metrics: &McpMetrics) -> Self {
+        let servers = configs.into_iter().map(|config| {
+            let (name, metrics) = (config.name.clone(), metrics.server(&config.name));
+            (name, Server::new(config, around.clone(), metrics))
+        });
+        Self { servers: servers.collect(), around, asked: OnceLock::new() }
+    }
+
+    /// Returns all servers, sorted by name.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.values()
+    }
+
+    /// Returns a server by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Server>> {
+        self.servers.get(name)
+    }
+
+    /// Says what to do when the tools of a server change.
+    pub fn on_change(&self, changed: &Changed) {
+        self.all().for_each(|server| server.on_change(Arc::clone(changed)));
+    }
+
+    /// Fits a manifest that names a tool to what the server lists.
+    pub fn fit(&self, manifest: Manifest, server: &str, tool: &str) -> Fitted {
+        let refuse =
+            |message: String| Fitted::Refused(ManifestError { file: manifest.file.clone(), line: None, message });
+        let Some(found) = self.servers.get(server) else {
+            return Fitted::none(&manifest, server);
+        };
+        let Some(listing) = found.listing() else {
+            return match found.state() {
+                ("failed", Some(error)) => {
+                    let why = ManifestError { file: manifest.file, line: None, message: error.message().to_owned() };
+                    Fitted::Failed(manifest.name, why)
+                }
+                _ => Fitted::Pending(manifest.name),
+            };
+        };
+        // What does not fit an old list may fit what the server lists today.
+        let (old, name) = (found.known() < Known::Listed, manifest.name.clone());
+        let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
+            if old {
+                return Fitted::Pending(name);
+            }
+            let hint = did_you_mean(tool, listing.tools.iter().map(|listed| &*listed.name));
+            return refuse(format!("the MCP server \"{server}\" has no tool \"{tool}\"{hint}"));
+        };
+        match listing::fit(manifest, &found.config, listed) {
+            Ok(manifest) => {
+                let digest = listed.digest(&found.config, &listing);
+                Fitted::Ready(Box::new(manifest), Self::handler(found, tool, &digest), digest)
+            }
+            Err(_) if old => Fitted::Pending(name),
+            Err(error) => Fitted::Refused(error),
+        }
+    }
+
+    fn handler(server: &Arc<Server>, tool: &str, digest: &[u8]) -> Arc<dyn Handler> {
+        Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
+    }
+
+    /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
+    /// asked yet have none; one that failed is refused as a whole. Each with the name of its pack, if it is about one.
+    pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
+        let mut packs = Vec::new();
+        for server in self.all() {
+            match (server.listing(), server.state()) {
+                (Some(listing), _) => {
+                    packs.extend(listing::import(&server.config, &listing).into_iter().map(|(name, pack)| {
+                        let (manifest, digest) = match pack {
+                            Ok(pack) => pack,
+                            Err(error) => return (name, Err(error)),
+                        };
+                        let tool = match &manifest.handler {
+                            HandlerSpec::Mcp { tool, .. } => tool.clone(),
+                            _ => String::new(),
+                        };
+                        let handler = Self::handler(server, &tool, &digest);
+                        (name, Ok((manifest, handler, digest)))
+                    }))
+                }
+                (None, ("failed", Some(error))) => {
+                    let (file, message) = (listing::place(server.name()), error.message().to_owned());
+                    packs.push((None, Err(ManifestError { file, line: None, message })));
+                }
+                (None, _) => {}
+            }
+        }
+        packs
+    }
+
+    /// Returns what each server has listed, by its name.
+    pub fn listings(&self) -> impl Iterator<Item = (String, Arc<Listing>)> {
+        self.all().filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
+    }
+
+    /// Says where each server stands.
+    pub fn status(&self) -> Vec<McpStatus> {
+        self.all()
+            .map(|server| {
+                let (listing, (state, error)) = (server.listing(), server.state());
+                let kind = match server.config.reach {
+                    McpReach::Command { .. } => "command",
+                    McpReach::Http { .. } => "http",
+                };
+                let tools = listing.iter().flat_map(|listing| &listing.tools).map(|tool| tool.name.clone());
+                McpStatus {
+                    name: server.name().to_owned(),
+                    kind,
+                    state,
+                    server: listing.as_ref().map(|listing| listing.server.clone()).unwrap_or_default(),
+                    protocol: listing.as_ref().map(|listing| listing.protocol.clone()).unwrap_or_default(),
+                    listed: listing.as_ref().map(|listing| listing.tools.len()),
+                    remembered: server.known() == Known::Remembered,
+                    tools: tools.filter(|tool| server.config.takes(tool)).collect(),
+                    error: error.map(|error| error.message().to_owned()),
+                }
+            })
+            .collect()
+    }
+
+    /// Asks a server for its tools, unless it has answered before in this process.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub async fn ask(server: &Arc<Server>) -> Result<(), Error> {
+        match server.known() {
+            Known::Listed => Ok(()),
+            _ => server.connection().await.map(drop),
+        }
+    }
+
+    /// Asks all servers for their tools in the background, until the engine stops.
+    pub fn ask_in_background(&self) {
+        let _ = self.asked.set(Instant::now());
+        for server in self.all().cloned() {
+            let stop = self.around.stop.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = Self::ask_until_it_answers(server) => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// Waits until something is known of every server's tools, or that it does not answer. Each has its `start_timeout` for it,
+    /// [`FIRST_ANSWER`] at most, from when all were asked in the background; after that this waits no more.
+    pub async fn settled(&self) {
+        let Some(asked) = self.asked.get().copied() else { return };
+        let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {
+            let until = asked + server.config.start_timeout.min(FIRST_ANSWER);
+            async move {
+                let _ = tokio::time::timeout_at(until, server.settled()).await;
+            }
+        });
+        join_all(waiting.collect::<Vec<_>>()).await;
+    }
+
+    /// Says whether the tools of every server are known.
+    pub fn all_known(&self) -> bool {
+        self.all().all(|server| server.known() >= Known::Remembered)
+    }
+
+    /// Asks a server for its tools until it answers, as long as it takes.
+    pub async fn ask_until_it_answers(server: Arc<Server>) {
+        while Self::ask(&server).await.is_err() {
+            // A failure that is nobody's turn to repeat (a missing credential) is tried again now and then too.
+            tokio::time::sleep(server.left_alone().max(Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Ends all servers and waits for them, a few seconds at most.
+    pub async fn shutdown(&self) {
+        self.around.stop.cancel();
+        self.around.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(3), self.around.tasks.wait()).await.is_err() {
+            tracing::warn!("an MCP server did not end in time and is killed");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Text of a server or a program, quoted in an error: bounded, without secrets, on one line, and marked as theirs.
+
+use helmdeck_core::text::collapse_whitespace;
+use helmdeck_core::{Secret, leaks};
+
+/// The most that is quoted, in bytes.
+const MAX_BYTES: usize = 1 << 10;
+/// What stands in place of a text that cannot be repeated.
+const WITH_CREDENTIAL: &str = "(not repeated: it looks as if it held a credential)";
+
+/// Which part of a text that is too long is quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The beginning, as of an HTTP body.
+    Head,
+    /// The end, as of what a program wrote before it failed.
+    Tail,
+}
+
+/// Returns the text in quotes, to be put after "it says"; `None` if nothing is left of it.
+///
+/// `secrets` are those that the call was given; they are removed before the text is cut, so that no half of one stays. A text that
+/// holds something else that looks like a credential is not repeated at all.
+pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    let text = crate::text(&text, secrets);
+    if leaks::has_leak(text.as_bytes()) {
+        return Some(WITH_CREDENTIAL.to_owned());
+    }
+    let line = collapse_whitespace(&text);
+    if line.is_empty() {
+        return None;
+    }
+    let (cut, shown) = match (line.len() > MAX_BYTES, part) {
+        (false, _) => (false, line.as_str()),
+        (true, Part::Head) => (true, &line[..line.floor_char_boundary(MAX_BYTES)]),
+        (true, Part::Tail) => (true, &line[line.ceil_char_boundary(line.len() - MAX_BYTES)..]),
+    };
+    let shown: String = shown.chars().flat_map(visible).collect();
+    Some(match (cut, part) {
+        (false, _) => format!("\"{shown}\""),
+        (true, Part::Head) => format!("\"{shown}...\""),
+        (true, Part::Tail) => format!("\"...{shown}\""),
+    })
+}
+
+/// Writes control characters, and those that turn the direction of text (UAX #9), as escapes. Quotes stay: JSON has many.
+fn visible(character: char) -> impl Iterator<Item = char> {
+    let hidden = character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let escaped = hidden.then(|| character.escape_unicode());
+    escaped.into_iter().flatten().chain((!hidden).then_some(character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str, part: Part) -> Option<String> {
+        foreign(text.as_bytes(), &[Secret::new("hunter2 hunter2".into())], part)
+    }
+
+    #[test]
+    fn text_is_one_visible_line_without_secrets() {
+        let text = "{\n \"message\": \"no \u{202e}city\u{1b}[2J of hunter2 hunter2\"}";
+        let expected = "\"{ \"message\": \"no \\u{202e}city\\u{1b}[2J of [secret]\"}\"";
+        assert_eq!(quoted(text, Part::Head).as_deref(), Some(expected));
+        assert_eq!(quoted(" \n\t", Part::Head), None);
+        let token = format!("echo gh{}_{}", "p", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6");
+        assert_eq!(quoted(&token, Part::Head).as_deref(), Some(WITH_CREDENTIAL));
+    }
+
+    #[test]
+    fn long_text_is_cut_at_the_side_that_matters() {
+        let long = format!("first {} last", "é".repeat(MAX_BYTES));
+        let head = quoted(&long, Part::Head).unwrap();
+        assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");
+        let tail = quoted(&long, Part::Tail).unwrap();
+        assert!(tail.starts_with("\"...é") && tail.ends_with("last\"") && tail.len() <= MAX_BYTES + 5, "{tail}");
+        // A secret across the cut goes before the cut is made.
+        let across = format!("{}hunter2 hunter2", "x".repeat(MAX_BYTES - 5));
+        assert!(!quoted(&across, Part::Head).unwrap().contains("hunter"));
+    }
+}

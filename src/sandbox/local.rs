@@ -1,0 +1,490 @@
+//! Sessions on this machine: a folder each, and commands in a sandbox.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use helmdeck_core::session::{Exec, Executed};
+use helmdeck_core::{Clock, Code, Error, Result, Timestamp};
+use helmdeck_process::Spawner;
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::command::{self, Allowed};
+use super::config::SessionConfig;
+use super::metrics::SessionMetrics;
+use super::place::{Folder, Record, SessionFolder};
+use super::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
+use super::sandbox::{Folders, Sandbox};
+use super::{check, fill, probe};
+
+/// How often sessions past their end are looked for, and those that another process ended.
+const WATCH: Duration = Duration::from_secs(1);
+/// How many of those looks there are for one at what dead processes left.
+const SWEEP: u32 = 60;
+/// How long a session that another process holds may take to end.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where sessions run: what the operator and the program say about it.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) folder: PathBuf,
+    pub(crate) program: PathBuf,
+    /// Whether sessions that were preserved outlive this process.
+    pub(crate) outlive: bool,
+    pub(crate) config: SessionConfig,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: SessionMetrics,
+}
+
+/// A session that this process made, or uses.
+struct Live {
+    record: Mutex<Record>,
+    folder: Folder,
+    /// Held by the process that made it.
+    lock: Mutex<Option<File>>,
+    /// Ends what runs in it.
+    stop: CancellationToken,
+    /// Commands run one after the other.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Live {
+    fn new(record: Record, folder: Folder, lock: Option<File>) -> Arc<Self> {
+        Arc::new(Self {
+            record: Mutex::new(record),
+            folder,
+            lock: Mutex::new(lock),
+            stop: CancellationToken::new(),
+            turn: Arc::default(),
+        })
+    }
+
+    fn record(&self) -> Record {
+        self.record.lock().clone()
+    }
+
+    fn is_ours(&self) -> bool {
+        self.lock.lock().is_some()
+    }
+}
+
+/// The sessions of this machine.
+pub(crate) struct LocalRuntime {
+    /// Itself, for tasks that must not keep it.
+    this: Weak<Self>,
+    parts: Parts,
+    place: SessionFolder,
+    live: Mutex<HashMap<String, Arc<Live>>>,
+    sandbox: OnceCell<Sandbox>,
+    spawner: OnceCell<Spawner>,
+    watching: std::sync::Once,
+    tasks: TaskTracker,
+    closed: CancellationToken,
+}
+
+impl LocalRuntime {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            place: SessionFolder::new(parts.folder.clone()),
+            parts,
+            live: Mutex::default(),
+            sandbox: OnceCell::new(),
+            spawner: OnceCell::new(),
+            watching: std::sync::Once::new(),
+            tasks: TaskTracker::new(),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    fn live(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Live>>> {
+        self.live.lock()
+    }
+
+    /// Finds out once how commands are kept in; while they cannot be, each call asks anew.
+    async fn sandbox(&self) -> Result<&Sandbox> {
+        let spawner = self.spawner().await?;
+        let parts = &self.parts;
+        self.sandbox.get_or_try_init(|| probe::probe(spawner, &parts.program, &parts.config, &self.tasks)).await
+    }
+
+    async fn spawner(&self) -> Result<&Spawner> {
+        let start = || async { Spawner::new("helmdeck-sessions", Handle::current()) };
+        self.spawner.get_or_try_init(start).await.map_err(|error| {
+            Error::new(Code::ResourceExhausted, "this machine has no room for one more thread").with_source(error)
+        })
+    }
+
+    /// Starts to look after the sessions, once.
+    fn watch(&self) {
+        self.watching.call_once(|| {
+            let (this, closed) = (self.this.clone(), self.closed.clone());
+            let watch = async move {
+                for look in 1_u32.. {
+                    tokio::time::sleep(WATCH).await;
+                    let Some(this) = this.upgrade() else { return };
+                    this.look(look % SWEEP == 0).await;
+                }
+            };
+            tokio::spawn(closed.run_until_cancelled_owned(watch));
+        });
+    }
+
+    /// Ends what is past its end, or was ended by another process.
+    async fn look(&self, sweep: bool) {
+        let now = self.parts.clock.now();
+        let all: Vec<_> = self.live().values().cloned().collect();
+        for live in all {
+            let read = {
+                let live = Arc::clone(&live);
+                blocking(move || live.folder.read()).await
+            };
+            match read {
+                Ok(Ok(Some(record))) => {
+                    let expired = record.expires_at <= now;
+                    let id = record.id.clone();
+                    *live.record.lock() = record;
+                    if expired {
+                        self.terminate_later(&id, Reason::Expired);
+                    }
+                }
+                Ok(Ok(None)) => self.terminate_later(&live.record().id, Reason::Asked),
+                // Nothing is known of it now, so nothing follows; but its end is its end.
+                Ok(Err(_)) | Err(_) => {
+                    let record = live.record();
+                    if record.expires_at <= now {
+                        self.terminate_later(&record.id, Reason::Expired);
+                    }
+                }
+            }
+        }
+        if sweep {
+            self.sweep().await;
+        }
+    }
+
+    /// Finds a session among those that this process knows, else on the disk.
+    async fn find(&self, id: &str) -> Result<Option<Arc<Live>>> {
+        let now = self.parts.clock.now();
+        let known = self.live().get(id).cloned();
+        if let Some(live) = known {
+            return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
+        }
+        let Some(folder) = self.place.of(id) else { return Ok(None) };
+        let read = {
+            let folder = folder.clone();
+            blocking(move || folder.read()).await?.map_err(unread)?
+        };
+        let Some(record) = read.filter(|record| record.expires_at > now) else { return Ok(None) };
+        self.watch();
+        let live = Live::new(record, folder, None);
+        Ok(Some(Arc::clone(self.live().entry(id.to_owned()).or_insert(live))))
+    }
+
+    async fn found(&self, live: &Live) -> Result<DetectedRuntime> {
+        let folders = Folders::of(live.folder.path());
+        let (folder_inside, supplies_inside) = self.sandbox().await?.inside(&folders);
+        let Folders { folder, supplies, .. } = folders;
+        Ok(DetectedRuntime { record: live.record(), folder, supplies, folder_inside, supplies_inside })
+    }
+
+    async fn end(&self, id: &str, why: Reason) -> Result<bool> {
+        let live = self.live().get(id).cloned();
+        let Some(live) = live else {
+            let Some(folder) = self.place.of(id) else { return Ok(false) };
+            let place = self.place.clone();
+            return removed(blocking(move || place.end(&folder, END_LIMIT)).await?);
+        };
+        live.stop.cancel();
+        // What runs in it holds the turn until nothing of it is left.
+        let _turn = live.turn.lock().await;
+        let lock = live.lock.lock().take();
+        let first = self.live().remove(id).is_some();
+        let (place, folder) = (self.place.clone(), live.folder.clone());
+        let Some(lock) = lock else {
+            // Only used here: another process holds it, or none any more.
+            let ends = matches!(why, Reason::Asked | Reason::Expired);
+            return match ends {
+                true => removed(blocking(move || place.end(&folder, END_LIMIT)).await?),
+                false => Ok(false),
+            };
+        };
+        let result = removed(blocking(move || place.remove(&folder, lock, END_LIMIT)).await?.map(|()| first));
+        if first {
+            self.parts.metrics.ended(why);
+        }
+        result
+    }
+
+    fn ended() -> Error {
+        Error::new(Code::SessionUnavailable, "the session has ended")
+    }
+}
+
+#[async_trait]
+impl SessionRuntime for LocalRuntime {
+    async fn create(&self, wish: Wish) -> Result<DetectedRuntime> {
+        if self.closed.is_cancelled() {
+            return Err(Error::new(Code::SessionUnavailable, "the server is shutting down"));
+        }
+        let sandbox = self.sandbox().await?.clone();
+        self.sweep().await;
+        let (place, config, now) = (self.place.clone(), self.parts.config.clone(), self.parts.clock.now());
+        let create = move || {
+            let memory = wish.memory.unwrap_or(config.memory);
+            let limits = (wish.tenant.clone(), wish.user.clone(), now);
+            let make = |id| Record {
+                id,
+                tenant: wish.tenant,
+                user: wish.user,
+                pack: wish.pack,
+                created_at: now,
+                expires_at: wish.expires_at,
+                preserved: false,
+                memory,
+            };
+            let fits = |records: &[Record]| check::fits(records, &limits.0, &limits.1, limits.2, &config);
+            place.create(now, make, fits, |folder| fill::fill(folder, sandbox.user))
+        };
+        let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
+        let live = Live::new(record.clone(), folder, Some(lock));
+        self.live().insert(record.id.clone(), Arc::clone(&live));
+        self.parts.metrics.made();
+        if self.closed.is_cancelled() {
+            // Made while the last ones were ended.
+            self.terminate(&record.id, Reason::Shutdown).await?;
+            return Err(Self::ended());
+        }
+        self.watch();
+        self.found(&live).await
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>> {
+        match self.find(id).await? {
+            Some(live) => Ok(Some(self.found(&live).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn exec(&self, id: &str, command: Exec) -> Result<Executed> {
+        check::command(&command)?;
+        let live = self.find(id).await?.ok_or_else(Self::ended)?;
+        let sandbox = self.sandbox().await?;
+        let turn = tokio::select! {
+            turn = Arc::clone(&live.turn).lock_owned() => turn,
+            () = live.stop.cancelled() => return Err(Self::ended()),
+        };
+        let running = {
+            let folder = live.folder.clone();
+            blocking(move || folder.running()).await?.map_err(unread)?.ok_or_else(Self::ended)?
+        };
+        let record = live.record();
+        let left = record.expires_at.since(self.parts.clock.now());
+        if left.is_zero() || live.stop.is_cancelled() {
+            return Err(Self::ended());
+        }
+        let folders = Folders::of(live.folder.path());
+        let allowed = Allowed {
+            memory: record.memory,
+            disk: self.parts.config.disk,
+            folder: folders.folder.clone(),
+            supplies: folders.supplies.clone(),
+            owner: sandbox.user,
+            timeout: command.timeout.min(left),
+        };
+        let line = sandbox.line(&folders, &self.parts.config, record.memory, &command);
+        let spawner = self.spawner().await?;
+        command::run(spawner, line, &command, allowed, &live.stop, &self.tasks, (turn, running)).await
+    }
+
+    async fn extend(&self, id: &str, until: Timestamp) -> Result<()> {
+        let live = self.find(id).await?.ok_or_else(Self::ended)?;
+        let place = self.place.clone();
+        let extend = move || {
+            let change = |record: &mut Record| {
+                record.preserved = true;
+                record.expires_at = record.expires_at.max(until);
+            };
+            let changed = place.change(&live.folder, change).map_err(|error| {
+                Error::new(Code::Internal, "what is known of the session cannot be written").with_source(error)
+            })?;
+            *live.record.lock() = changed.ok_or_else(Self::ended)?;
+            Ok(())
+        };
+        blocking(extend).await?
+    }
+
+    async fn terminate(&self, id: &str, why: Reason) -> Result<bool> {
+        let gone = || Error::new(Code::Internal, "the sessions are gone");
+        let (this, id) = (self.this.upgrade().ok_or_else(gone)?, id.to_owned());
+        // A task of its own, so that it comes to its end also if nobody waits for it any more.
+        let end = self.tasks.spawn(async move { this.end(&id, why).await });
+        end.await.map_err(lost)?
+    }
+
+    fn terminate_later(&self, id: &str, why: Reason) {
+        let (Some(this), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else { return };
+        // At once, so that nothing starts in it any more.
+        if let Some(live) = self.live().get(id) {
+            live.stop.cancel();
+        }
+        let id = id.to_owned();
+        let end = async move {
+            if let Err(error) = this.end(&id, why).await {
+                tracing::warn!(session = id, cause = error.cause(), "{}", error.message());
+            }
+        };
+        self.tasks.spawn_on(end, &runtime);
+    }
+
+    async fn list(&self) -> Result<Vec<Record>> {
+        let (place, now) = (self.place.clone(), self.parts.clock.now());
+        let records = blocking(move || place.records()).await?;
+        let mut records =
+            records.map_err(|error| Error::new(Code::Internal, "the sessions cannot be read").with_source(error))?;
+        records.retain(|record| record.expires_at > now);
+        records.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        Ok(records)
+    }
+
+    async fn sweep(&self) {
+        let (place, now) = (self.place.clone(), self.parts.clock.now());
+        match blocking(move || place.sweep(now)).await {
+            Ok(Ok(count)) => (0..count).for_each(|_| self.parts.metrics.ended_elsewhere(Reason::Abandoned)),
+            Ok(Err(error)) => tracing::warn!(%error, "what ended sessions left cannot be removed"),
+            Err(_) => {}
+        }
+    }
+
+    async fn probe(&self) -> Result<String> {
+        let sandbox = self.sandbox().await?;
+        let user = sandbox.user.map_or_else(String::new, |user| format!(" as user {user}"));
+        Ok(match &sandbox.bwrap {
+            Some(_) => format!("commands run in a sandbox{user}"),
+            None => "commands run WITHOUT a sandbox, as sessions.allow_unsandboxed says".to_owned(),
+        })
+    }
+
+    async fn close(&self) {
+        self.closed.cancel();
+        let all: Vec<_> = self.live().values().cloned().collect();
+        for live in all {
+            let record = live.record();
+            if self.parts.outlive && record.preserved && live.is_ours() {
+                // Stays, without a command in it: whoever comes next finds its lock free and its end not reached.
+                live.stop.cancel();
+                let _turn = live.turn.lock().await;
+                self.live().remove(&record.id);
+                continue;
+            }
+            self.terminate_later(&record.id, Reason::Shutdown);
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Runs what waits for the disk on another thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(lost)
+}
+
+fn lost(error: tokio::task::JoinError) -> Error {
+    Error::new(Code::Internal, "the work on a session was lost").with_source(error)
+}
+
+fn unread(error: std::io::Error) -> Error {
+    Error::new(Code::Internal, "what is known of the session cannot be read").with_source(error)
+}
+
+fn removed(result: std::io::Result<bool>) -> Result<bool> {
+    result.map_err(|error| Error::new(Code::Internal, "something of the session cannot be removed").with_source(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::Used;
+    use helmdeck_core::SystemClock;
+
+    /// Makes a runtime with one session, which no command ever ran in.
+    fn runtime(data: &std::path::Path) -> (Arc<LocalRuntime>, Arc<Live>) {
+        let clock = SystemClock::default();
+        let now = clock.now();
+        let runtime = LocalRuntime::new(Parts {
+            folder: data.join("sessions"),
+            program: "/nonexistent".into(),
+            outlive: false,
+            config: SessionConfig::default(),
+            clock: Arc::new(clock),
+            metrics: SessionMetrics::default(),
+        });
+        let make = |id| Record {
+            id,
+            tenant: "acme".to_owned(),
+            user: "ann".to_owned(),
+            pack: "test.pack".to_owned(),
+            created_at: now,
+            expires_at: now.saturating_add(Duration::from_secs(3600)),
+            preserved: false,
+            memory: 1,
+        };
+        let made = runtime.place.create::<std::io::Error>(now, make, |_| Ok(()), |_| Ok(()));
+        let (folder, record, lock) = made.unwrap();
+        let live = Live::new(record.clone(), folder, Some(lock));
+        runtime.live().insert(record.id, Arc::clone(&live));
+        (runtime, live)
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_record_cannot_be_read_for_a_moment_lives_on() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let kept = live.folder.path().join("kept");
+        std::fs::rename(live.folder.record_path(), &kept).unwrap();
+        std::fs::create_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        assert!(!live.stop.is_cancelled() && kept.exists());
+        std::fs::remove_dir(live.folder.record_path()).unwrap();
+        runtime.look(true).await;
+        runtime.close().await;
+        assert!(live.stop.is_cancelled() && !live.folder.path().exists(), "without a record it has ended");
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_also_if_nobody_waits_for_its_end_any_more() {
+        let data = tempfile::tempdir().unwrap();
+        let (runtime, live) = runtime(data.path());
+        let record = live.record();
+        let path = || live.folder.path().to_owned();
+        let found = DetectedRuntime {
+            record,
+            folder: path(),
+            supplies: path(),
+            folder_inside: String::new(),
+            supplies_inside: String::new(),
+        };
+        let mut used =
+            Used { runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>, found, ends: true, kept: false };
+        // Something is still being killed in it.
+        let turn = live.turn.lock().await;
+        tokio::select! {
+            biased;
+            () = used.finish() => panic!("it ended under what runs in it"),
+            () = live.stop.cancelled() => {}
+        }
+        drop(used);
+        assert!(live.folder.path().exists());
+        drop(turn);
+        runtime.tasks.close();
+        runtime.tasks.wait().await;
+        assert!(!live.folder.path().exists() && runtime.live().is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! What a place must be able to do for sessions to run there. One is there: [`super::local`], this machine.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use helmdeck_core::session::{Exec, Executed};
+use helmdeck_core::{Result, Timestamp};
+
+use super::place::Record;
+
+/// What is asked of a new session.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) tenant: String,
+    pub(crate) user: String,
+    pub(crate) pack: String,
+    pub(crate) expires_at: Timestamp,
+    /// The most memory of a command in it, in bytes; `None` = as the operator says.
+    pub(crate) memory: Option<u64>,
+}
+
+/// A session that is there.
+#[derive(Debug, Clone)]
+pub(crate) struct DetectedRuntime {
+    pub(crate) record: Record,
+    pub(crate) folder: PathBuf,
+    pub(crate) supplies: PathBuf,
+    pub(crate) folder_inside: String,
+    pub(crate) supplies_inside: String,
+}
+
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The call that made it is over.
+    CallOver,
+    /// Its owner or an operator ended it.
+    Asked,
+    /// Its time was up.
+    Expired,
+    /// The process ends.
+    Shutdown,
+    /// The process that made it ended without ending it.
+    Abandoned,
+}
+
+impl Reason {
+    /// Returns the name used in metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::CallOver => "call_over",
+            Self::Asked => "asked",
+            Self::Expired => "expired",
+            Self::Shutdown => "shutdown",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// Where sessions run. It knows nothing of who may use which: [`crate::Sessions`] does.
+#[async_trait]
+pub(crate) trait SessionRuntime: Send + Sync {
+    /// Makes a session.
+    ///
+    /// # Errors
+    /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's share, `overloaded` beyond all.
+    async fn create(&self, wish: Wish) -> Result<DetectedRuntime>;
+
+    /// Returns a session; `None` if it has ended or never was.
+    async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>>;
+
+    /// Runs a command in a session, after those that run in it already (of this process).
+    ///
+    /// # Errors
+    /// As [`helmdeck_core::session::Session::exec`].
+    async fn exec(&self, id: &str, command: Exec) -> Result<Executed>;
+
+    /// Lets a session live until then, unless it lives longer already, and outlive the call that made it.
+    ///
+    /// # Errors
+    /// `session_unavailable` if it has ended.
+    async fn extend(&self, id: &str, until: Timestamp) -> Result<()>;
+
+    /// Ends a session with everything that runs in it, and removes what it held. Says whether it was there.
+    ///
+    /// # Errors
+    /// `internal` if something of it cannot be removed.
+    async fn terminate(&self, id: &str, why: Reason) -> Result<bool>;
+
+    /// Ends a session in a task of its own, which [`SessionRuntime::close`] waits for.
+    fn terminate_later(&self, id: &str, why: Reason);
+
+    /// Returns all sessions, in the order in which they were made.
+    ///
+    /// # Errors
+    /// `internal` if they cannot be read.
+    async fn list(&self) -> Result<Vec<Record>>;
+
+    /// Removes what processes left behind that have ended.
+    async fn sweep(&self);
+
+    /// Says whether commands can run here, and how they are kept away from everything else.
+    ///
+    /// # Errors
+    /// `session_unavailable` with what is missing and what to do.
+    async fn probe(&self) -> Result<String>;
+
+    /// Ends every session of this process, and waits until nothing of them is left.
+    async fn close(&self);
+}

@@ -1,0 +1,256 @@
+//! Sessions: private folders and the commands that run in them. [`Sessions`] decides who may use which.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use helmdeck_core::manifest::SessionSpec;
+use helmdeck_core::session::{Exec, Executed, Session};
+use helmdeck_core::{Clock, Code, Error, Identity, PackName, Result, Timestamp};
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+
+use crate::config::SessionConfig;
+use crate::local::{LocalRuntime, Parts};
+use crate::metrics::SessionMetrics;
+use crate::place::Record;
+use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
+
+/// Where sessions are, and what they are made with.
+#[derive(Debug, Clone)]
+pub struct SessionPlace {
+    /// The folder that holds a folder for each session. The first session makes it (0700).
+    pub folder: PathBuf,
+    /// The helmdeck program, which sets the limits of commands: it must hand everything after its argument [`STAGE`](crate::STAGE) to [`stage`](crate::stage()).
+    pub program: PathBuf,
+    /// Whether sessions that a pack preserves outlive this process: yes for a single call, no for a server.
+    pub outlive: bool,
+}
+
+/// A session, for whoever looks after sessions.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: String,
+    /// The tenant of its owner.
+    pub tenant: String,
+    /// The user of its owner.
+    pub user: String,
+    /// The pack that asked for it.
+    pub pack: String,
+    /// When it was made.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub created_at: Timestamp,
+    /// When it ends.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub expires_at: Timestamp,
+    /// Whether it outlives the call that made it.
+    pub preserved: bool,
+}
+
+impl From<Record> for SessionInfo {
+    fn from(record: Record) -> Self {
+        let Record { id, tenant, user, pack, created_at, expires_at, preserved, memory: _ } = record;
+        Self { id, tenant, user, pack, created_at, expires_at, preserved }
+    }
+}
+
+/// The sessions of an engine: who may use which.
+#[derive(Clone)]
+pub struct Sessions {
+    runtime: Arc<dyn SessionRuntime>,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+impl Sessions {
+    /// Keeps sessions on this machine. Touches nothing before the first one.
+    pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
+        let SessionPlace { folder, program, outlive } = place;
+        let metrics = SessionMetrics::register(registry);
+        let parts = Parts { folder, program, outlive, config, clock: Arc::clone(&clock), metrics };
+        Self { runtime: LocalRuntime::new(parts), clock }
+    }
+
+    /// Makes a session for a pack that asks for one.
+    ///
+    /// # Errors
+    /// `session_unavailable` if none can be made here; `internal` if its folder cannot be made.
+    pub async fn create(&self, spec: &SessionSpec, identity: &Identity, pack: &PackName) -> Result<Used> {
+        let wish = Wish {
+            tenant: identity.tenant().to_owned(),
+            user: identity.user().to_owned(),
+            pack: pack.to_string(),
+            expires_at: self.clock.now().saturating_add(spec.timeout),
+            memory: spec.memory_bytes,
+        };
+        let found = self.runtime.create(wish).await?;
+        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: true, kept: false })
+    }
+
+    /// Returns a session of this caller.
+    ///
+    /// # Errors
+    /// `not_found`, in the same words whether it has ended, never was, or is somebody else's.
+    pub async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
+        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        // All callers without a token are one, and what one of them made is not for the others.
+        if identity.is_anonymous() {
+            return Err(none());
+        }
+        let found = self.runtime.get(id).await?.filter(|found| owns(identity, &found.record)).ok_or_else(none)?;
+        Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
+    }
+
+    /// Returns the sessions of a caller, oldest first; without one, those of everybody.
+    pub async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
+        let mut records = self.runtime.list().await?;
+        records.retain(|record| identity.is_none_or(|identity| owns(identity, record)));
+        Ok(records.into_iter().map(SessionInfo::from).collect())
+    }
+
+    /// Ends a session with everything that runs in it.
+    ///
+    /// # Errors
+    /// As [`Sessions::of`].
+    pub async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
+        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        let records = self.runtime.list().await?;
+        let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
+        records.iter().find(owned).ok_or_else(none)?;
+        match self.runtime.terminate(id, Reason::Asked).await? {
+            true => Ok(()),
+            false => Err(none()),
+        }
+    }
+
+    /// Removes sessions that have ended, and those of processes that are gone.
+    pub async fn sweep(&self) {
+        self.runtime.sweep().await;
+    }
+
+    /// Runs a command in a sandbox, and describes how commands are isolated.
+    ///
+    /// # Errors
+    /// `session_unavailable` with what is missing and what to do.
+    pub async fn probe(&self) -> Result<String> {
+        self.runtime.probe().await
+    }
+
+    /// Ends every session of this process.
+    pub async fn close(&self) {
+        self.runtime.close().await;
+    }
+}
+
+fn owns(identity: &Identity, record: &Record) -> bool {
+    !identity.is_anonymous() && identity.tenant() == record.tenant && identity.user() == record.user
+}
+
+/// A session that a call uses. Dropped, it ends, if the call made it.
+pub struct Used {
+    runtime: Arc<dyn SessionRuntime>,
+    found: DetectedRuntime,
+    /// Whether it ends with the call.
+    ends: bool,
+    /// Whether it is there after the call.
+    kept: bool,
+}
+
+impl std::fmt::Debug for Used {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Used").finish_non_exhaustive()
+    }
+}
+
+impl Used {
+    /// Returns what a handler gets.
+    #[must_use]
+    pub fn handle(&self) -> Arc<dyn Session> {
+        Arc::new(Handle { runtime: Arc::clone(&self.runtime), found: self.found.clone() })
+    }
+
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.found.record.id
+    }
+
+    /// Says whether it outlives the call.
+    #[must_use]
+    pub const fn kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Lets the session outlive the call, until then at least.
+    ///
+    /// # Errors
+    /// `internal` if its record cannot be written.
+    pub async fn keep(&mut self, until: Timestamp) -> Result<()> {
+        self.runtime.extend(&self.found.record.id, until).await?;
+        (self.ends, self.kept) = (false, true);
+        Ok(())
+    }
+
+    /// Ends the session if the call made it, and waits for that.
+    pub async fn finish(&mut self) {
+        if !self.ends {
+            return;
+        }
+        if let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await {
+            tracing::warn!(session = self.id(), cause = error.cause(), "{}", error.message());
+        }
+        // Only now: dropped while it waited, it ends all the same.
+        self.ends = false;
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if self.ends {
+            self.runtime.terminate_later(&self.found.record.id, Reason::CallOver);
+        }
+    }
+}
+
+/// A session as handlers see it.
+struct Handle {
+    runtime: Arc<dyn SessionRuntime>,
+    found: DetectedRuntime,
+}
+
+#[async_trait]
+impl Session for Handle {
+    fn id(&self) -> &str {
+        &self.found.record.id
+    }
+
+    fn folder(&self) -> &Path {
+        &self.found.folder
+    }
+
+    fn supplies(&self) -> &Path {
+        &self.found.supplies
+    }
+
+    fn folder_inside(&self) -> &str {
+        &self.found.folder_inside
+    }
+
+    fn supplies_inside(&self) -> &str {
+        &self.found.supplies_inside
+    }
+
+    fn expires_at(&self) -> Timestamp {
+        self.found.record.expires_at
+    }
+
+    async fn exec(&self, command: Exec) -> Result<Executed> {
+        self.runtime.exec(&self.found.record.id, command).await
+    }
+}
