@@ -105,6 +105,16 @@ async fn variables_of_a_command_act_on_it_alone_and_stand_in_no_list_of_processe
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn command_lines_inside_show_no_host_path() {
+    let fixture = SessionFixture::new();
+    let came = fixture.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; readlink /proc/[0-9]*/fd/*").await;
+    let data = fixture.data.path().to_str().unwrap();
+    assert!(came.stdout.contains("--args") && !came.stdout.contains(data), "{came:?}");
+    assert!(!came.stdout.contains(env!("CARGO_BIN_EXE_helmdeck")) && !came.stdout.contains("memfd"), "{came:?}");
+    fixture.engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn memory_that_forked_processes_share_counts_once() {
     let fixture = SessionFixture::with(|config| config.sessions.memory = 400 << 20);
     let script = "import os, time\n\

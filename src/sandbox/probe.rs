@@ -1,5 +1,6 @@
 //! Finds out whether commands can be kept in here, by running one.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +30,23 @@ const AS_ROOT: &str = "there is no sandbox here, and commands never run as root:
 const NOT_EVEN: &str = "commands cannot run here, with a sandbox or without: the limits of sessions.processes, sessions.address_space, \
     sessions.disk and sessions.open_files must not be above those of helmdeck itself, and system calls must be allowed to be refused (seccomp)";
 
+const UNREADABLE: &str = "commands run as another user, who cannot run the helmdeck program: make it readable and executable for \
+    everybody (`chmod 755`)";
+
+/// Returns whether a user can read and execute a file, as far as its mode says.
+fn can_run(program: &Path, user: u32) -> bool {
+    // What cannot be read here is left to the attempt.
+    let Ok(meta) = std::fs::metadata(program) else { return true };
+    let shift = if meta.uid() == user {
+        6
+    } else if meta.gid() == user {
+        3
+    } else {
+        0
+    };
+    (meta.mode() >> shift) & 0o5 == 0o5
+}
+
 /// Finds a sandbox that works.
 ///
 /// # Errors
@@ -41,6 +59,9 @@ pub(super) async fn probe(
 ) -> Result<Sandbox> {
     let unavailable = |message: &'static str| Error::new(Code::SessionUnavailable, message);
     let user = geteuid().is_root().then_some(config.user);
+    if user.is_some_and(|user| !can_run(program, user)) {
+        return Err(unavailable(UNREADABLE).with_source(program.display().to_string()));
+    }
     let bwrap = tokio::task::spawn_blocking(Bwrap::find).await.ok().flatten();
     let missing = bwrap.is_none();
     let sandbox = Sandbox { bwrap, program: program.to_owned(), user };

@@ -131,6 +131,14 @@ impl Words {
         self.0.extend([OsString::from(option), from.into(), to.into()]);
     }
 
+    /// Adds bubblewrap with its options, and before it how many of its arguments the stage is to hide.
+    fn bwrap(&mut self, bwrap: &Bwrap, options: Self) {
+        self.add([&options.0.len().to_string(), "--"]);
+        self.0.push(bwrap.path.clone().into());
+        self.0.extend(options.0);
+        self.add(["--"]);
+    }
+
     /// What both sandboxes have: `folders` and `program` are where they stand outside of it.
     fn mounts(&mut self, folders: &Folders, program: &Path, config: &SessionConfig) {
         self.add(["--ro-bind", "/usr", "/usr"]);
@@ -173,7 +181,7 @@ impl Sandbox {
     /// Makes the whole command line. `cwd` is below the session's folder, without `..`.
     pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
-        words.add([STAGE, "supervise", &std::process::id().to_string(), "--"]);
+        words.add([STAGE, "supervise", &std::process::id().to_string()]);
         let before = variables::written(&self.environment(folders, config, command));
         let limits = |words: &mut Words, program: &Path| {
             words.0.push(program.into());
@@ -187,31 +195,18 @@ impl Sandbox {
             words.0.extend(command.argv.iter().map(OsString::from));
         };
         let Some(bwrap) = &self.bwrap else {
+            words.add(["0", "--"]);
             limits(&mut words, &self.program);
             return Line { argv: words.0, before };
         };
-        words.0.push(bwrap.path.clone().into());
         match self.user {
             Some(user) => {
-                // A process that died without capabilities cannot take one of another user with it; the end of a namespace can.
-                words.add([
-                    "--die-with-parent",
-                    "--unshare-pid",
-                    "--dev-bind",
-                    "/dev",
-                    "/dev",
-                    "--bind",
-                    "/proc",
-                    "/proc",
-                ]);
-                words.add(["--tmpfs", "/tmp"]);
-                words.mounts(folders, &self.program, config);
-                words.add(["--", PROGRAM, STAGE, "user", &user.to_string(), "--"]);
-                words.0.push(bwrap.path.clone().into());
+                words.bwrap(bwrap, outer(folders, &self.program, config));
+                words.add([PROGRAM, STAGE, "user", &user.to_string()]);
                 let moved = Folders { folder: FOLDER.into(), supplies: SUPPLIES.into(), etc: "/etc".into() };
-                inner(&mut words, bwrap, &moved, Path::new(PROGRAM), config);
+                words.bwrap(bwrap, inner(bwrap, &moved, Path::new(PROGRAM), config));
             }
-            None => inner(&mut words, bwrap, folders, &self.program, config),
+            None => words.bwrap(bwrap, inner(bwrap, folders, &self.program, config)),
         }
         limits(&mut words, Path::new(PROGRAM));
         Line { argv: words.0, before }
@@ -248,8 +243,19 @@ impl Sandbox {
     }
 }
 
-/// Adds the sandbox itself.
-fn inner(words: &mut Words, bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfig) {
+/// Returns the options of the outer sandbox, which only makes the session's folders reachable for another user.
+fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
+    let mut words = Words(Vec::new());
+    // A process that died without capabilities cannot take one of another user with it; the end of a namespace can.
+    words.add(["--die-with-parent", "--unshare-pid", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]);
+    words.add(["--tmpfs", "/tmp"]);
+    words.mounts(folders, program, config);
+    words
+}
+
+/// Returns the options of the sandbox itself.
+fn inner(bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
+    let mut words = Words(Vec::new());
     words.add(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
     if bwrap.disables_user_namespaces {
         words.add(["--disable-userns"]);
@@ -262,5 +268,6 @@ fn inner(words: &mut Words, bwrap: &Bwrap, folders: &Folders, program: &Path, co
     // After /tmp and the rest, so that a path of the operator's below one of them is seen.
     words.mounts(folders, program, config);
     words.add(["--dir", "/var/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]);
-    words.add(["--chdir", "/", "--"]);
+    words.add(["--chdir", "/"]);
+    words
 }

@@ -1,21 +1,27 @@
 //! What this program does between helmdeck and a command of a session, each time executed anew, because limits and users are set
 //! for the process that sets them.
 //!
-//! - `supervise <parent> -- program...`: starts a program, waits for it and for everything that it left behind, which it kills. It dies
-//!   with helmdeck, and the sandbox dies with it.
-//! - `user <id> -- program...`: gives up root for that user, then becomes the program.
+//! - `supervise <parent> <hidden> -- program...`: starts a program, waits for it and for everything that it left behind, which it kills.
+//!   It dies with helmdeck, and the sandbox dies with it.
+//! - `user <id> <hidden> -- program...`: gives up root for that user, then becomes the program.
 //! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, refuses system
 //!   calls ([`super::calls`]), says on stderr with the byte [`STARTED`] that the sandbox stands, waits for the environment on stdin
 //!   ([`super::variables`]), goes to the folder, and becomes the program.
 //!
+//! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command line, which commands can read,
+//! would show paths of the host.
+//!
 //! It is one thread, reads no configuration, has no environment, and trusts nothing that comes after `--`.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::io::{ErrorKind, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
     set_parent_process_death_signal, setrlimit, wait,
@@ -49,17 +55,47 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     let mut command = arguments.split_off(end);
     command.remove(0);
     let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-    let Some((program, rest)) = command.split_first() else { return failed("no program is named") };
-    let mut program = Command::new(program);
-    program.args(rest);
+    let hidden = match words[..] {
+        ["supervise" | "user", _, hidden] => hidden.parse().unwrap_or(0),
+        _ => 0,
+    };
+    let (program, _hidden) = match program(&command, hidden) {
+        Ok(program) => program,
+        Err(message) => return failed(&message),
+    };
     match words[..] {
-        ["supervise", parent] => supervise(parent, program),
-        ["user", user] => become_user(user, program),
+        ["supervise", parent, _] => supervise(parent, program),
+        ["user", user, _] => become_user(user, program),
         ["limits", processes, space, file, open, outputs, folder] => {
             limits([processes, space, file, open], outputs == "merge", folder, program)
         }
         _ => failed("this is not for people to call"),
     }
+}
+
+/// Makes the program of a stage. Its first `hidden` arguments go into a file in memory, which it inherits: keep the file open until
+/// the program has started. Bubblewrap closes it before it starts the command.
+fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>), String> {
+    let (name, arguments) = command.split_first().ok_or("no program is named")?;
+    let mut program = Command::new(name);
+    if hidden == 0 {
+        program.args(arguments);
+        return Ok((program, None));
+    }
+    let (hidden, shown) = arguments.split_at_checked(hidden).ok_or("arguments are missing")?;
+    let write = || -> std::io::Result<File> {
+        // Without close-on-exec.
+        let mut file = File::from(memfd_create("arguments", MemfdFlags::empty())?);
+        for argument in hidden {
+            file.write_all(argument.as_bytes())?;
+            file.write_all(b"\0")?;
+        }
+        file.rewind()?;
+        Ok(file)
+    };
+    let file = write().map_err(|error| format!("the arguments cannot be handed over: {error}"))?;
+    program.arg("--args").arg(file.as_raw_fd().to_string()).args(shown);
+    Ok((program, Some(file)))
 }
 
 fn failed(what: &str) -> StageEnd {
