@@ -1,4 +1,4 @@
-//! Collects the files of one run. What a handler was told in confidence is taken out of them.
+//! Collects the artifacts of one run, with secrets removed.
 
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::names;
 use crate::store::ArtifactStore;
 use crate::upload::{Wanted, Written};
 
-/// Collects the files of one run.
+/// Collector of the artifacts of one run.
 pub struct Collector {
     store: Arc<ArtifactStore>,
     prefix: String,
@@ -25,11 +25,11 @@ pub struct Collector {
     files: Mutex<Files>,
 }
 
-/// The files of one run.
+/// Artifacts of one run.
 #[derive(Default)]
 struct Files {
     written: Vec<Written>,
-    /// When the last one began to be written.
+    /// Start time of the latest artifact.
     last: Option<Timestamp>,
 }
 
@@ -59,7 +59,7 @@ impl Collector {
         }
     }
 
-    /// Returns what was written so far, and forgets it.
+    /// Returns the artifacts written so far, and clears the collector.
     pub fn take(&self) -> Vec<ArtifactRef> {
         let written = std::mem::take(&mut self.files.lock().written);
         written.into_iter().map(|written| written.artifact).collect()
@@ -72,7 +72,7 @@ impl Collector {
     async fn store(&self, name: &str, media_type: &str, source: ByteStream) -> Result<ArtifactRef> {
         names::check(name)?;
         let revealed = self.revealed();
-        // What stands in a secret's place could make two files one, so such a name is refused instead.
+        // Redaction could give two artifacts the same name, so a name with a secret is refused.
         if matches!(helmdeck_redact::text(name, &revealed), Cow::Owned(_)) {
             return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
         }
@@ -93,8 +93,8 @@ impl Collector {
         Ok(artifact)
     }
 
-    /// Returns what was written under this name before, and when the next file begins: after all others of the run, since its
-    /// start names its bytes.
+    /// Returns what was written under this name before, and when the next file begins: after all others of the run,
+    /// since its start names its bytes.
     fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
         let now = self.store.clock.now();
         let mut files = self.files.lock();
@@ -128,7 +128,7 @@ impl Artifacts for Collector {
     }
 }
 
-/// Returns the time before which nothing of a run with these files may be served from a cache.
+/// Returns when the first of these artifacts expires; a cached answer must not outlive it.
 pub fn earliest_end(artifacts: &[ArtifactRef]) -> Option<Timestamp> {
     artifacts.iter().map(|artifact| artifact.expires_at).min()
 }

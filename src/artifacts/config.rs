@@ -9,15 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
-    /// Where files are kept: an S3-compatible store ([`S3Location`](super::S3Location)). Empty, the default, is a local folder.
+    /// URL of the artifact store: an S3-compatible store ([`S3Location`](super::S3Location)). Empty, the default, is a
+    /// local folder.
     pub url: String,
-    /// The largest file, in bytes. Default 100 MiB.
+    /// Size limit of one artifact. Default 100 MiB.
     #[serde(with = "size")]
     pub max_bytes: u64,
-    /// How long a file is kept unless its pack says otherwise. Default 7 d.
+    /// How long an artifact is kept if its pack sets nothing else. Default 7 d.
     #[serde(with = "text")]
     pub retention: Duration,
-    /// How often files that have ended are swept. Default 1 h.
+    /// Interval between sweeps of expired artifacts. Default 1 h.
     #[serde(with = "text")]
     pub sweep_interval: Duration,
 }

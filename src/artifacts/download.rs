@@ -1,4 +1,4 @@
-//! Reads a file while it is handed on, and checks its digest: what does not match never looks like a whole file.
+//! Downloads. The digest is checked on the way: a stream that does not match never ends like a complete one.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use sha2::{Digest, Sha256};
 use crate::names::{self, hex};
 use crate::store::{About, ArtifactStore, no_artifact};
 
-/// Files up to this size are checked before their first byte is handed out.
+/// Artifacts up to this size are checked before their first byte is sent.
 const CHECKED_FIRST_BYTES: u64 = 1 << 20;
 
 impl ArtifactStore {
-    /// Opens a file of this owner, or without one a file of anybody.
+    /// Opens an artifact of this owner; without one, of anybody.
     ///
     /// A stream whose digest turns out wrong ends with an error instead of its last piece.
     ///
     /// # Errors
-    /// `not_found` if there is none, if it has ended, or if it is somebody else's; `artifact_failed` if it is damaged or
-    /// cannot be read.
+    /// `not_found` if there is none, it has expired, or belongs to another caller; `artifact_failed` if it is damaged
+    /// or cannot be read.
     pub async fn open(self: &Arc<Self>, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         let mut about = self.live(owner, key).await?;
         let found = loop {
             if let Some(found) = self.bytes(&about).await? {
                 break found;
             }
-            // It may have been replaced since; then there is another.
+            // It may have been replaced since: then there is a newer one.
             let later = self.live(owner, key).await?;
             if later.created_at == about.created_at {
                 return Err(no_artifact());
@@ -48,7 +48,7 @@ impl ArtifactStore {
         Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
     }
 
-    /// Returns a file of this owner of at most `max_bytes`, whole in memory.
+    /// Returns an artifact of this owner of at most `max_bytes`, whole in memory.
     ///
     /// # Errors
     /// As [`ArtifactStore::open`]; `too_large` if it is longer.
@@ -65,7 +65,7 @@ impl ArtifactStore {
         Ok((about, bytes.await?.freeze()))
     }
 
-    /// Opens the bytes of a file, `None` if they are not there.
+    /// Opens the bytes of an artifact; `None` if they are missing.
     async fn bytes(&self, about: &About) -> Result<Option<GetResult>> {
         let Some(file) = names::file(&about.artifact.key, about.created_at) else { return Ok(None) };
         let Some(store) = self.existing().await? else { return Ok(None) };
@@ -76,7 +76,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Hands a file on, one piece late: the last one only when the digest is right.
+    /// Passes a stream on, one piece late, so that the last piece is sent only if the digest matches.
     fn checked(self: &Arc<Self>, artifact: &ArtifactRef, found: GetResult) -> ByteStream {
         let reading = Reading {
             files: Arc::clone(self),
@@ -101,7 +101,7 @@ struct Reading<S> {
 }
 
 impl<S: stream::Stream<Item = object_store::Result<Bytes>> + Unpin> Reading<S> {
-    /// Returns the next piece, and what reads the one after it.
+    /// Returns the next piece and the rest of the stream.
     async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>> {
         loop {
             match self.inner.next().await {

@@ -1,4 +1,4 @@
-//! Which files there are, of one owner or of all; and deleting them: one, or all of an owner.
+//! Lists and deletes artifacts, of one owner or of all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use serde::Serialize;
 use crate::names::{self, NameEntry, OWNERS};
 use crate::store::{ArtifactStore, Known, no_artifact};
 
-/// How many requests a list makes at a time.
+/// Concurrent requests of one list.
 const AT_ONCE: usize = 8;
-/// How many entries are deleted between two looks.
+/// Entries deleted per listing.
 const STEP: usize = 500;
-/// The most looks for files that are written meanwhile.
+/// Limit of listings while artifacts are still being written.
 const LOOKS: usize = 1000;
 
-/// A file, and whose it is.
+/// An artifact and its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedArtifact {
-    /// The file.
+    /// The artifact.
     #[serde(flatten)]
     pub artifact: ArtifactRef,
-    /// When it began to be written.
+    /// Start time of the write.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub created_at: Timestamp,
     /// The tenant of its owner.
     pub tenant: String,
-    /// Its owner.
+    /// The user who owns it.
     pub user: String,
 }
 
-/// A page of a list of files.
+/// A page of a list of artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArtifactPage {
-    /// The files: of one owner the newest first, of all owner by owner.
+    /// The artifacts: of one owner newest first, of all grouped by owner.
     pub artifacts: Vec<ListedArtifact>,
-    /// What the next page comes after; `None` = this is the last. A page may hold fewer files than asked for, even none, and have a
-    /// next.
+    /// Cursor of the next page; `None` = this is the last. A page can hold fewer artifacts than requested, even none,
+    /// and still have a next one.
     pub next: Option<String>,
 }
 
@@ -62,14 +62,14 @@ impl ArtifactStore {
         while let Some(object) = names.next().await {
             let object = match object {
                 Ok(object) => object,
-                // It was deleted while the folder was walked.
+                // It was deleted during the walk.
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };
             let Some(entry) = NameEntry::read(&object.location).filter(|entry| keep(entry)) else { continue };
             found.insert(object.location, entry);
             if found.len() > limit {
-                // A local folder is walked in no order, so the first ones are what is left when the last ones go.
+                // A local folder is walked in no order: keep the first names and drop the last.
                 found.pop_last();
                 more = true;
                 if self.place.is_bucket() {
@@ -81,12 +81,13 @@ impl ArtifactStore {
         Ok((found, more))
     }
 
-    /// Returns files that have not ended: of this owner, or without one of anybody.
+    /// Returns artifacts that have not expired, of this owner; without one, of everybody.
     ///
-    /// It reads all names of the owner in a local folder, those of the page in a bucket, and what is known of the page's files.
+    /// It reads all names of the owner in a local folder, only those of the page in a bucket, and the descriptions of
+    /// the page.
     ///
     /// # Errors
-    /// `invalid_input` if `after` is none that a page gave, `artifact_failed` if the place does not answer.
+    /// `invalid_input` if `after` comes from no page, `artifact_failed` if the backend does not answer.
     pub async fn list(
         &self,
         owner: Option<&Identity>,
@@ -109,9 +110,9 @@ impl ArtifactStore {
         let read: Vec<_> = read.buffered(AT_ONCE).collect().await;
         let mut artifacts = Vec::with_capacity(read.len());
         for (about, entry) in read {
-            // It is not whole yet, not there any more, or damaged, which does not hide the others.
+            // Incomplete, deleted or damaged: skip it and show the others.
             let Known::About(about) = about? else { continue };
-            // The entry of a file that was replaced has another start.
+            // The entry of a replaced artifact has another start time.
             if about.is_of(&entry) && names::owner(&about.tenant, &about.user) == entry.owner {
                 let (created_at, artifact) = (about.created_at, about.artifact);
                 artifacts.push(ListedArtifact { artifact, created_at, tenant: about.tenant, user: about.user });
@@ -120,10 +121,10 @@ impl ArtifactStore {
         Ok(ArtifactPage { artifacts, next })
     }
 
-    /// Deletes a file of this owner, or without one of anybody.
+    /// Deletes an artifact of this owner; without one, of anybody.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it is somebody else's; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if there is none, or it belongs to another caller; `artifact_failed` if it cannot be deleted.
     pub async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
         let store = self.existing().await?.ok_or_else(no_artifact)?;
@@ -139,13 +140,13 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes a file by its entry: first what makes it visible, the entry last, so that a crash in between leaves what the next
-    /// sweep finds.
+    /// Deletes an artifact by its entry: its description first, the entry last. After a crash in between, the next
+    /// sweep finds the rest.
     pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<()> {
         self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
     }
 
-    /// Deletes objects one after the other, also those that are not there.
+    /// Deletes objects one after the other. A missing object is no error.
     pub(super) async fn delete_all<const N: usize>(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -160,10 +161,10 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes every file of a caller, and says how many went. One that is being written fails when its writer finds its entry gone.
+    /// Deletes all artifacts of a caller and returns how many. A write in progress fails when it finds its entry gone.
     ///
     /// # Errors
-    /// `artifact_failed` if the place does not answer; what went is gone.
+    /// `artifact_failed` if the backend does not answer. What was deleted stays deleted.
     pub async fn forget(&self, tenant: &str, user: &str) -> Result<u64> {
         let Some(store) = self.existing().await? else { return Ok(0) };
         let folder = Key::from(format!("{OWNERS}/{}", names::owner(tenant, user)));
@@ -175,7 +176,8 @@ impl ArtifactStore {
             }
             for entry in found.values() {
                 self.remove(store, entry).await?;
-                // A writer that came to its end meanwhile has seen its entry, if what it wrote last was there before the entry went.
+                // A writer that came to its end meanwhile has seen its entry, if what it wrote last was there before
+                // the entry went.
                 self.delete_all(store, [names::about(&entry.key), entry.file()]).await?;
                 forgotten += 1;
                 self.metrics.deleted.inc();

@@ -1,20 +1,20 @@
-//! The URL of an S3-compatible store, and the credentials for it.
+//! URL of an S3-compatible store, and its credentials.
 
 use helmdeck_core::Secret;
 use url::Url;
 
-/// The region of an address that names none: what stores with one place only expect.
+/// Default region: stores with a single region expect it.
 const REGION: &str = "us-east-1";
 
-/// Where a bucket is: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`.
+/// Location of a bucket: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`.
 ///
-/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket stands in the path of each
-/// request, never in the host.
+/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket stands in the path
+/// of each request, never in the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Location {
     /// The bucket, which must exist.
     pub(crate) bucket: String,
-    /// What every name in the bucket starts with; may be empty.
+    /// Prefix of all names in the bucket; may be empty.
     pub(crate) prefix: String,
     /// The server.
     pub(crate) endpoint: Url,
@@ -26,8 +26,8 @@ impl S3Location {
     /// Reads the address of a bucket.
     ///
     /// # Errors
-    /// What is wrong with it, without repeating it: somebody may have written a secret into it. Without the feature `s3`, that
-    /// this build has none.
+    /// What is wrong with it. The address is not repeated, because it may contain a secret. Without the feature `s3`,
+    /// that this build does not support S3.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !cfg!(feature = "s3") {
             return Err("this build has no S3; leave the setting empty, or build with the feature \"s3\"".to_owned());
@@ -69,7 +69,7 @@ impl S3Location {
         Ok(Self { bucket, prefix, endpoint, region })
     }
 
-    /// Returns the place as it is shown to people.
+    /// Returns the location without secrets, for people.
     #[must_use]
     pub fn shown(&self) -> String {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
@@ -86,7 +86,7 @@ fn server(text: &str) -> Result<Url, String> {
     if bare && http && url.host().is_some() { Ok(url) } else { Err(wrong()) }
 }
 
-/// Who asks the store. Shown nowhere.
+/// Credentials of an S3-compatible store. `Debug` hides them.
 #[derive(Clone)]
 pub struct S3Credentials {
     /// The id of the access key.

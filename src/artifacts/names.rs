@@ -1,41 +1,41 @@
-//! How objects of the store are named. Nothing here touches the store.
+//! Names of the objects in the store. Pure functions.
 //!
-//! A file `<pack>/<run id>/<name>` is three objects:
-//! - `owners/<owner>/<run id, inverted>/<pack>/<end>-<start>-<name>`, empty: the entry. It is written first and deleted last, so
-//!   that whatever a crash leaves is found by it. Its name alone says whose the file is and when it ends, so that a list and a
-//!   sweep read names only; the run id is inverted so that the newest comes first in a store that lists names in order.
-//! - `files/<pack>/<run id>/<start>-<name>`: the bytes. What replaces a file has another start, so it never touches the bytes that
-//!   are seen until it is whole.
-//! - `about/<pack>/<run id>/<name>`: what is known of it, as JSON, its start too. It is written last: it makes the file visible.
+//! An artifact `<pack>/<run id>/<name>` is three objects:
+//! - `owners/<owner>/<run id, inverted>/<pack>/<end>-<start>-<name>`, empty: the entry. It is written first and deleted
+//!   last, so that it leads to everything that a crash leaves. Its name holds owner and expiry, so that lists and
+//!   sweeps read names only. The run id is inverted so that the newest comes first in a store that lists names in
+//!   order.
+//! - `files/<pack>/<run id>/<start>-<name>`: the bytes. A replacement has another start time, so it never touches the
+//!   bytes that are visible until it is complete.
+//! - `about/<pack>/<run id>/<name>`: the description, as JSON. It is written last and makes the artifact visible.
 
 pub(super) use helmdeck_core::hex;
 use helmdeck_core::{Code, Error, PackName, Result, Timestamp};
 use object_store::path::Path as Key;
 use sha2::{Digest, Sha256};
 
-/// The folder of what is known about files.
+/// Folder of the descriptions.
 const ABOUT: &str = "about";
-/// The folder of the files.
+/// Folder of the bytes.
 const FILES: &str = "files";
-/// The folder of the entries.
+/// Folder of the entries.
 pub(super) const OWNERS: &str = "owners";
 const MAX_NAME_BYTES: usize = 128;
 
-/// Returns the name of the object with the bytes of a file that began to be written then, `None` if there can be no file of this
-/// key.
+/// Returns the name of the object with the bytes, for a start time; `None` if the key is malformed.
 pub(super) fn file(key: &str, started: Timestamp) -> Option<Key> {
     split(key)?;
     let (run, name) = key.rsplit_once('/')?;
     Key::parse(format!("{FILES}/{run}/{:020}-{name}", started.micros().max(0))).ok()
 }
 
-/// Returns the name of the object with what is known of a file, `None` if there can be no file of this key.
+/// Returns the name of the object with the description; `None` if the key is malformed.
 pub(super) fn about(key: &str) -> Option<Key> {
     split(key)?;
     Key::parse(format!("{ABOUT}/{key}")).ok()
 }
 
-/// Takes a key apart: pack, run id, name. `None` if it is none.
+/// Splits a key into pack, run id and name; `None` if it is malformed.
 fn split(key: &str) -> Option<(&str, u128, &str)> {
     let (pack, rest) = key.split_once('/')?;
     let (run, name) = rest.split_once('/')?;
@@ -50,10 +50,10 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.chars().all(plain)
 }
 
-/// Checks the name that a handler gives a file.
+/// Checks the name that a handler gives an artifact.
 ///
 /// # Errors
-/// `invalid_input` with what a name may be.
+/// `invalid_input` with the rules for names.
 pub(super) fn check(name: &str) -> Result<()> {
     if is_name(name) {
         return Ok(());
@@ -63,7 +63,7 @@ pub(super) fn check(name: &str) -> Result<()> {
     Err(Error::new(Code::InvalidInput, message))
 }
 
-/// Returns the folder of the entries of one caller: a digest, because the names of callers may hold anything.
+/// Returns the folder with the entries of one caller: a digest, because names of callers can contain any character.
 pub(super) fn owner(tenant: &str, user: &str) -> String {
     let mut digest = Sha256::new();
     for part in [tenant, user] {
@@ -73,21 +73,21 @@ pub(super) fn owner(tenant: &str, user: &str) -> String {
     hex(&digest.finalize())
 }
 
-/// The entry of a file: what its name says.
+/// Entry of an artifact, as its name encodes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NameEntry {
-    /// The folder of its owner.
+    /// Folder of its owner.
     pub(super) owner: String,
-    /// The key of the file.
+    /// Key of the artifact.
     pub(super) key: String,
-    /// When the file ends.
+    /// Expiry.
     pub(super) ends: Timestamp,
-    /// When it began to be written.
+    /// Start time of the write.
     pub(super) started: Timestamp,
 }
 
 impl NameEntry {
-    /// Returns its name, `None` if there can be no file of this key.
+    /// Returns its name; `None` if the key is malformed.
     pub(super) fn path(&self) -> Option<Key> {
         let (pack, run, name) = split(&self.key)?;
         let (ends, started) = (self.ends.micros().max(0), self.started.micros().max(0));
@@ -95,12 +95,12 @@ impl NameEntry {
         Key::parse(text).ok()
     }
 
-    /// Returns the name of the object with its bytes, `None` if there can be no file of this key.
+    /// Returns the name of the object with its bytes; `None` if the key is malformed.
     pub(super) fn file(&self) -> Option<Key> {
         file(&self.key, self.started)
     }
 
-    /// Reads a name, `None` if it is no entry's.
+    /// Parses a name; `None` if it is not that of an entry.
     pub(super) fn read(path: &Key) -> Option<Self> {
         let mut parts = path.as_ref().split('/');
         let (folder, owner, run, pack, rest) =
@@ -118,11 +118,11 @@ impl NameEntry {
             ends: time(ends)?,
             started: time(started)?,
         };
-        // What does not read back as it is written was put there by somebody else.
+        // A name that does not round-trip was not written by helmdeck.
         (entry.path().as_ref() == Some(path)).then_some(entry)
     }
 
-    /// Returns the pack that wrote the file.
+    /// Returns the pack that wrote the artifact.
     pub(super) fn pack(&self) -> &str {
         self.key.split('/').next().unwrap_or_default()
     }

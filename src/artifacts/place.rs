@@ -1,4 +1,4 @@
-//! Where files are kept: a local folder, which the first file makes, or a bucket of an S3-compatible store.
+//! Backend of the artifact store: a local folder, made by the first write, or a bucket of an S3-compatible store.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use helmdeck_core::Secret;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 
-/// A store of objects, or why there is none.
+/// An object store, or why it could not be opened.
 pub(super) type Opened<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Where files are kept.
+/// Backend of the artifact store.
 pub struct ArtifactBackend {
     kind: Kind,
-    /// How the place is named to callers: a bucket, but no folder of the operator's machine.
+    /// Name for callers: that of a bucket, but never a folder of the operator's machine.
     shown: String,
-    /// What must not stand in a log.
+    /// Secrets that must not reach a log.
     hidden: Vec<Secret>,
 }
 
 enum Kind {
-    /// Opened by the first write, or by the first read that finds the folder there.
+    /// Opened by the first write, or by the first read that finds the folder.
     Folder { path: PathBuf, opened: OnceLock<Arc<dyn ObjectStore>> },
     /// A bucket.
     #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "made by the feature s3 only"))]
@@ -38,41 +38,41 @@ impl std::fmt::Debug for ArtifactBackend {
 }
 
 impl ArtifactBackend {
-    /// A local folder, which need not be there.
+    /// Makes a backend of a local folder. It need not exist.
     pub fn folder(path: &Path) -> Self {
         let kind = Kind::Folder { path: path.to_owned(), opened: OnceLock::new() };
         Self { kind, shown: "the artifact folder".to_owned(), hidden: Vec::new() }
     }
 
-    /// A bucket, or why it cannot be addressed.
+    /// Makes a backend of a bucket, or of the reason why it cannot be opened.
     #[cfg(feature = "s3")]
     pub(super) fn bucket(store: Opened<Arc<dyn ObjectStore>>, shown: String, hidden: Vec<Secret>) -> Self {
         let kind = store.map_or_else(|error| Kind::Broken(error.to_string()), Kind::Bucket);
         Self { kind, shown, hidden }
     }
 
-    /// A bucket that this build cannot address.
+    /// Makes a backend of a bucket that this build does not support.
     #[cfg(not(feature = "s3"))]
     pub fn unknown(shown: &str) -> Self {
         Self { kind: Kind::Broken("this build has no S3".to_owned()), shown: shown.to_owned(), hidden: Vec::new() }
     }
 
-    /// Returns how it is named to callers.
+    /// Returns its name for callers.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Returns what must not stand in a log.
+    /// Returns the secrets that must not reach a log.
     pub(super) fn hidden(&self) -> &[Secret] {
         &self.hidden
     }
 
-    /// Says whether it lists names in their order (as S3 does) and whether other machines keep it.
+    /// Returns whether it is a bucket: remote, and listing names in order.
     pub(super) const fn is_bucket(&self) -> bool {
         !matches!(self.kind, Kind::Folder { .. })
     }
 
-    /// Returns the store, `None` as long as nothing was ever written.
+    /// Returns the object store; `None` before the first write.
     pub(super) async fn existing(&self) -> Opened<Option<&Arc<dyn ObjectStore>>> {
         match &self.kind {
             Kind::Bucket(store) => Ok(Some(store)),
@@ -81,7 +81,7 @@ impl ArtifactBackend {
                 if opened.get().is_none() {
                     let folder = path.clone();
                     if let Some(store) = tokio::task::spawn_blocking(move || open(&folder)).await?? {
-                        // Another call may have opened it meanwhile; either will do.
+                        // Another call may have opened it in the meantime; either works.
                         let _ = opened.set(store);
                     }
                 }
@@ -90,7 +90,7 @@ impl ArtifactBackend {
         }
     }
 
-    /// Returns the store, and makes its folder (mode 0700) if it is not there.
+    /// Returns the object store. Makes its folder (mode 0700) if it is missing.
     pub(super) async fn ready(&self) -> Opened<&Arc<dyn ObjectStore>> {
         if let Kind::Folder { path, opened } = &self.kind
             && opened.get().is_none()
@@ -102,8 +102,8 @@ impl ArtifactBackend {
         self.existing().await?.ok_or_else(|| "the folder cannot be made".into())
     }
 
-    /// Deletes what writers left in a local folder that were killed in the middle of a file: such a file has a number after `#`,
-    /// and is in no list. In a bucket nothing of the kind is seen. Says how many went.
+    /// Deletes partial files of killed writers from a local folder and returns how many. They have a number after `#`
+    /// and are in no list. Buckets show no partial uploads.
     pub(super) async fn remove_halves(&self, older: Duration) -> u64 {
         let Kind::Folder { path, .. } = &self.kind else { return 0 };
         let folder = path.clone();
@@ -112,17 +112,17 @@ impl ArtifactBackend {
     }
 }
 
-/// Opens a folder, `None` if there is none.
+/// Opens a folder; `None` if it does not exist.
 fn open(folder: &Path) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
     if !folder.is_dir() {
         return Ok(None);
     }
-    // What is known of a file must not outlive the file in a power cut.
+    // After a power cut, no description may be left without its bytes.
     let store = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true).with_fsync(true);
     Ok(Some(Arc::new(store)))
 }
 
-/// Walks a folder without following links. What cannot be read is left for the next time.
+/// Walks a folder without following links. Unreadable entries are left for the next time.
 fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
     let mut removed = 0;
     let mut open = vec![folder.to_owned()];
@@ -142,7 +142,7 @@ fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
     removed
 }
 
-/// Names of ours have no `#`; the store of a local folder writes to `<name>#<number>` and renames that.
+/// Returns whether a name is that of a partial file: `object_store` writes to `<name>#<number>` and renames it.
 fn is_half(name: &str) -> bool {
     name.split_once('#').is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,4 +1,4 @@
-//! Opens a bucket of an S3-compatible store. Every request goes out through the guard, to the server of the address and nowhere else.
+//! Opens a bucket of an S3-compatible store. Every request goes through egress, and only to the server of the address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use crate::location::{S3Credentials, S3Location};
 use crate::place::{ArtifactBackend, Opened};
 
-/// How long the server may be silent: long enough for a part of an upload over a slow line.
+/// Timeout of one request: long enough for one part of an upload over a slow line.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How often a request is tried again that may be.
+/// Retries of an idempotent request.
 const RETRIES: usize = 3;
-/// How long after the first try no other begins.
+/// No retry begins later than this after the first attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Opens a bucket. Asks nobody anything yet.
+/// Opens a bucket. Sends no request yet.
 pub fn open(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -> ArtifactBackend {
     let hidden = [Some(Secret::new(credentials.key_id.clone())), Some(credentials.secret.clone())]
         .into_iter()
@@ -60,7 +60,7 @@ fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -
     Ok(Arc::new(PrefixStore::new(store, location.prefix.as_str())))
 }
 
-/// Gives the guard's client to the store, so that there is no second one.
+/// Gives the client of egress to `object_store`, so that it makes none itself.
 #[derive(Debug)]
 struct Connector(Egress);
 
@@ -70,7 +70,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// The guard's client, made by the first request.
+/// Client of egress, made by the first request.
 #[derive(Debug)]
 struct Guarded(Egress);
 

@@ -1,4 +1,5 @@
-//! Store of artifacts: reads, checks and describes files. Only the owner can read an artifact; everyone else gets `not_found`.
+//! Store of artifacts: reads, checks and describes files. Only the owner can read an artifact; everyone else gets
+//! `not_found`.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use crate::config::ArtifactConfig;
 use crate::names;
 use crate::place::ArtifactBackend;
 
-/// The most bytes of what is known of one file. Ours take under 1 KiB.
+/// Size limit of one description. Ours take less than 1 KiB.
 const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
-/// Where files are kept.
+/// Store of artifacts.
 pub struct ArtifactStore {
     pub(crate) place: ArtifactBackend,
     pub(crate) config: ArtifactConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: ArtifactMetrics,
-    /// What the last request to the place failed with, until one succeeds.
+    /// Error of the last request to the backend, until one succeeds.
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Debug for ArtifactStore {
     }
 }
 
-/// What is counted about files.
+/// Metrics of artifacts.
 #[derive(Debug, Default)]
 pub struct ArtifactMetrics {
     pub(crate) stored: Counter,
@@ -80,24 +81,24 @@ impl ArtifactMetrics {
     }
 }
 
-/// What is known of a file: stored beside it.
+/// Description of an artifact, stored beside it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) artifact: ArtifactRef,
     pub(crate) tenant: String,
     pub(crate) user: String,
-    /// When it began to be written.
+    /// Start time of the write.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub(crate) created_at: Timestamp,
 }
 
-/// What a look for a file finds.
+/// Result of a read of a description.
 pub(crate) enum Known {
-    /// There is none.
+    /// None exists.
     Nothing,
-    /// There is something, and it makes no sense.
+    /// It cannot be parsed.
     Unreadable,
-    /// There is one.
+    /// It exists.
     About(Box<About>),
 }
 
@@ -106,13 +107,13 @@ impl About {
         Self { artifact, tenant: owner.tenant().to_owned(), user: owner.user().to_owned(), created_at }
     }
 
-    /// Says whether an entry is of this file, and not of one that it replaced or that is to replace it.
+    /// Returns whether an entry belongs to this artifact, and not to an older or newer one of the same key.
     pub(crate) fn is_of(&self, entry: &names::NameEntry) -> bool {
         self.artifact.expires_at == entry.ends && self.created_at == entry.started
     }
 }
 
-/// The cause of an error of a file that is not what it was, whereas the place is well.
+/// Cause of the error of a damaged artifact. The backend itself works.
 #[derive(Debug)]
 struct Damaged;
 
@@ -124,7 +125,7 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Says whether an `artifact_failed` tells of a file that is damaged, which does not get better; else its place failed, which may.
+/// Returns whether an `artifact_failed` is permanent because the artifact is damaged. Otherwise the backend failed.
 #[must_use]
 pub fn is_damaged(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<Damaged>())
@@ -135,7 +136,7 @@ pub(crate) fn no_artifact() -> Error {
 }
 
 impl ArtifactStore {
-    /// Keeps files in a place.
+    /// Makes a store over a backend.
     #[must_use]
     pub fn new(
         place: ArtifactBackend,
@@ -146,22 +147,22 @@ impl ArtifactStore {
         Self { place, config, clock, metrics, trouble: Mutex::default() }
     }
 
-    /// Says whether files are kept in a bucket.
+    /// Returns whether the backend is a bucket.
     pub const fn is_bucket(&self) -> bool {
         self.place.is_bucket()
     }
 
-    /// Returns what is wrong with the place, as far as the last request shows.
+    /// Returns what is wrong with the backend, by the last request.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
 
-    /// Returns the store, `None` as long as nothing was ever written.
+    /// Returns the object store; `None` before the first write.
     pub(crate) async fn existing(&self) -> Result<Option<&Arc<dyn ObjectStore>>> {
         self.place.existing().await.map_err(|error| self.failed("open", error))
     }
 
-    /// Makes an error of a failure of the place: it is counted, and without secrets.
+    /// Makes a redacted error of a failure of the backend, and counts it.
     pub(crate) fn failed(
         &self,
         operation: &'static str,
@@ -186,7 +187,7 @@ impl ArtifactStore {
         self.trouble.lock().take();
     }
 
-    /// Says whether the place can be reached. Asks for one name and changes nothing.
+    /// Checks whether the backend can be reached, by listing one name. Changes nothing.
     ///
     /// # Errors
     /// `artifact_failed` if not.
@@ -227,13 +228,13 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Returns what is known of a file.
+    /// Reads the description of an artifact.
     pub(crate) async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Known> {
         let Some(place) = names::about(key) else { return Ok(Known::Nothing) };
         let object = match store.get(&place).await {
             Ok(object) => object,
             Err(object_store::Error::NotFound { .. }) => {
-                // A bucket that is gone answers like an object that is not there.
+                // A deleted bucket answers like a missing object.
                 if self.place.is_bucket() {
                     self.first_name(store).await?;
                 }
@@ -252,13 +253,13 @@ impl ArtifactStore {
         })
     }
 
-    /// Returns what is known of a file that has not ended, of this owner, or without one of anybody.
+    /// Reads the description of an artifact that has not expired, of this owner; without one, of anybody.
     pub(crate) async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
         let store = self.existing().await?.ok_or_else(no_artifact)?;
         let about = match self.about(store, key).await? {
             Known::About(about) => *about,
             Known::Nothing => return Err(no_artifact()),
-            // Nobody knows whose it is.
+            // Its owner is unknown.
             Known::Unreadable if owner.is_some() => return Err(no_artifact()),
             Known::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
         };

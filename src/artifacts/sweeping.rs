@@ -1,5 +1,5 @@
-//! Deletes files that have ended, and what crashes left. Only what an entry of ours names is touched, so nothing else in the same
-//! bucket is.
+//! Deletes files that have ended, and what crashes left. Only what an entry of ours names is touched, so nothing else
+//! in the same bucket is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,8 @@ impl ArtifactStore {
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
-            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be there.
+            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be
+            // there.
             Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
             Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
                 Ok(Fate::Kept)

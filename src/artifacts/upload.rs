@@ -1,4 +1,5 @@
-//! Writes a file while it is read, in bounded memory: as one object if it is small, else in parts. What is given up is removed.
+//! Writes a file while it is read, in bounded memory: as one object if it is small, else in parts. What is given up is
+//! removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +120,8 @@ impl ArtifactStore {
         }
     }
 
-    /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing finds the
-    /// file any more, so it goes too.
+    /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing
+    /// finds the file any more, so it goes too.
     async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry, path: &Key) -> Result<()> {
         match store.head(path).await {
             Ok(_) => Ok(()),

@@ -1,7 +1,7 @@
 //! The audit: one row per call while gate 1 is open, written behind the response and by its own deadline.
 //!
-//! A call only puts a record into a bounded queue; what is learnable is picked out by the writer, off the caller's thread.
-//! A full queue or a failing store costs rows, which are counted, and never a call.
+//! A call only puts a record into a bounded queue; what is learnable is picked out by the writer, off the caller's
+//! thread. A full queue or a failing store costs rows, which are counted, and never a call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -367,8 +367,8 @@ impl Page {
     }
 }
 
-/// Says whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is not even
-/// copied for the audit.
+/// Says whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is not
+/// even copied for the audit.
 pub(crate) fn is_learnable(schema: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))

@@ -133,16 +133,17 @@ impl Builder {
         self
     }
 
-    /// Says that gate 1 is open and the store could not be opened: what needs memory fails with this reason, the rest runs.
-    /// Of no effect with [`Builder::memory`].
+    /// Says that gate 1 is open and the store could not be opened: what needs memory fails with this reason, the rest
+    /// runs. Of no effect with [`Builder::memory`].
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
         self
     }
 
-    /// Says in one word why nothing can be written to the store at the start ([`helmdeck_memory::StoreError::trouble`]); replies say so
-    /// until a write works. Of no effect without [`Builder::memory`].
+    /// Says in one word why nothing can be written to the store at the start
+    /// ([`helmdeck_memory::StoreError::trouble`]); replies say so until a write works. Of no effect without
+    /// [`Builder::memory`].
     #[must_use]
     pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
         self.store_trouble = Some(trouble);
@@ -150,8 +151,8 @@ impl Builder {
     }
 
     /// Says where news comes from of what other processes delete from the store: a message bus that carries it. Without
-    /// this, the store is listened to if it tells ([`helmdeck_memory::ReadStore::changes`]), else asked. Of no effect without
-    /// [`Builder::memory`].
+    /// this, the store is listened to if it tells ([`helmdeck_memory::ReadStore::changes`]), else asked. Of no effect
+    /// without [`Builder::memory`].
     ///
     /// Each piece of news drops what it names from this process. When the source ends, the store is asked from then on.
     #[must_use]
@@ -174,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Says in which bucket files of packs are kept, instead of a folder. It is asked nothing before it is needed; it is reached
-    /// through the guard of [`Builder::egress`], and no call can reach it by that.
+    /// Says in which bucket files of packs are kept, instead of a folder. It is asked nothing before it is needed; it
+    /// is reached through the guard of [`Builder::egress`], and no call can reach it by that.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
         self.artifacts = Some(Files::S3(Box::new((bucket, credentials))));
@@ -189,16 +190,16 @@ impl Builder {
         self
     }
 
-    /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys to seal
-    /// with. Without this, jobs end with the process.
+    /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys
+    /// to seal with. Without this, jobs end with the process.
     #[must_use]
     pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.jobs = Some((system, keyring));
         self
     }
 
-    /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing but public
-    /// addresses is.
+    /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing
+    /// but public addresses is.
     #[must_use]
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -212,17 +213,17 @@ impl Builder {
         self
     }
 
-    /// Adds MCP servers, whose tools become packs `mcp.<server>.<tool>` when they are asked for ([`Engine::import_all`],
-    /// [`Engine::import_in_background`], or a call of one). Nothing is started before.
+    /// Adds MCP servers, whose tools become packs `mcp.<server>.<tool>` when they are asked for
+    /// ([`Engine::import_all`], [`Engine::import_in_background`], or a call of one). Nothing is started before.
     #[must_use]
     pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
         self.mcp.extend(servers);
         self
     }
 
-    /// Says in which folder the tools of MCP servers are remembered between starts, so that their packs are there at once and a
-    /// cached answer needs no server. Sealed if there are keys; without, what looks like a token is not written. `makes` says
-    /// whether the folder above it is made if it is not there.
+    /// Says in which folder the tools of MCP servers are remembered between starts, so that their packs are there at
+    /// once and a cached answer needs no server. Sealed if there are keys; without, what looks like a token is not
+    /// written. `makes` says whether the folder above it is made if it is not there.
     #[must_use]
     pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
         self.remembered = Some(Remembered::new(folder.into(), keyring, makes));
@@ -231,7 +232,8 @@ impl Builder {
 
     /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
     ///
-    /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no task.
+    /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no
+    /// task.
     #[must_use]
     pub fn build(self) -> Engine {
         let metrics = Arc::new(Metrics::new());

@@ -1,7 +1,7 @@
 //! Handlers of kind `command`: a program that reads the input on stdin and writes the output on stdout.
 //!
-//! The program inherits no environment variable. It runs in its own process group, which is killed when the call ends for
-//! any reason.
+//! The program inherits no environment variable. It runs in its own process group, which is killed when the call ends
+//! for any reason.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +29,8 @@ pub struct CommandConfig {
     /// The most that a program may write to stdout. Default 16 MiB.
     #[serde(with = "size")]
     pub max_output_bytes: u64,
-    /// The search path that programs get, and that names without a `/` are looked up in. Default the usual system folders.
+    /// The search path that programs get, and that names without a `/` are looked up in. Default the usual system
+    /// folders.
     pub path: String,
 }
 

@@ -1,4 +1,5 @@
-//! Settings of the engine: the settings of its parts under one name each. Every field has a default; unknown keys are refused.
+//! Settings of the engine: the settings of its parts under one name each. Every field has a default; unknown keys are
+//! refused.
 
 use serde::{Deserialize, Serialize};
 

@@ -54,7 +54,8 @@ impl Engine {
     /// Finds the pack of a call.
     ///
     /// # Errors
-    /// `not_found` if there is no such pack or version; the error of an MCP server that must be asked for its tools first.
+    /// `not_found` if there is no such pack or version; the error of an MCP server that must be asked for its tools
+    /// first.
     pub async fn find(&self, call: &Call) -> Result<Found> {
         Ok(Found::new(Arc::clone(&self.0), self.0.find(call).await?))
     }
@@ -95,7 +96,8 @@ impl Engine {
         Ok(found.info(&self.0.registry.snapshot()))
     }
 
-    /// Returns a number that grows with each reload of the packs, so that callers know when to drop what they derived from them.
+    /// Returns a number that grows with each reload of the packs, so that callers know when to drop what they derived
+    /// from them.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.0.registry.revision()
@@ -139,13 +141,15 @@ impl Engine {
         self.0.reload();
     }
 
-    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task. Does not wait for calls under way.
+    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task. Does not wait for calls
+    /// under way.
     pub async fn shutdown(&self) {
         self.0.shutdown().await;
     }
 
-    /// Starts the background sweeps: sessions that earlier processes left, expired artifacts, jobs of lost processes, and rows of
-    /// the store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them. Call it once.
+    /// Starts the background sweeps: sessions that earlier processes left, expired artifacts, jobs of lost processes,
+    /// and rows of the store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them. Call
+    /// it once.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let inner = &self.0;
         if let Some(sessions) = inner.sessions.clone() {
@@ -161,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// Deletes expired artifacts in a local folder, for a process that is about to end. It may be dropped in the middle; the next
-    /// sweep goes on there. Buckets are left to servers, because this would query them at each call.
+    /// Deletes expired artifacts in a local folder, for a process that is about to end. It may be dropped in the
+    /// middle; the next sweep goes on there. Buckets are left to servers, because this would query them at each call.
     pub async fn sweep_files_once(&self) {
         if let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) {
             janitor::sweep_artifacts_once(store, &self.0.metrics).await;
@@ -190,7 +194,8 @@ impl Engine {
     /// A damaged artifact ends with an error before its last piece; one of at most 1 MiB is not opened.
     ///
     /// # Errors
-    /// `not_found` if there is none, it has expired or belongs to another caller; `artifact_failed` if it cannot be read.
+    /// `not_found` if there is none, it has expired or belongs to another caller; `artifact_failed` if it cannot be
+    /// read.
     pub async fn open_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         self.0.artifacts()?.open(owner, key).await
     }
@@ -225,7 +230,8 @@ impl Engine {
     /// Deletes all artifacts of a caller, those being written too, and returns how many. Needs no memory key.
     ///
     /// # Errors
-    /// `artifact_failed` if the artifact store does not answer. What was deleted stays deleted; the next try finds the rest.
+    /// `artifact_failed` if the artifact store does not answer. What was deleted stays deleted; the next try finds the
+    /// rest.
     pub async fn forget_artifacts(&self, tenant: &str, user: &str) -> Result<u64> {
         match &self.0.artifacts {
             Some(files) => files.forget(tenant, user).await,
@@ -255,8 +261,8 @@ impl Engine {
         }
     }
 
-    /// Returns the sessions of a caller, of every process on this data folder, oldest first; without a caller (operators only),
-    /// those of everybody.
+    /// Returns the sessions of a caller, of every process on this data folder, oldest first; without a caller
+    /// (operators only), those of everybody.
     ///
     /// # Errors
     /// `session_unavailable` if this engine has no sessions; `internal` if they cannot be read.
@@ -267,13 +273,14 @@ impl Engine {
     /// Returns a session of a caller, to run commands in.
     ///
     /// # Errors
-    /// `not_found` if it has ended, never was, or belongs to another caller; `session_unavailable` if this engine has none.
+    /// `not_found` if it has ended, never was, or belongs to another caller; `session_unavailable` if this engine has
+    /// none.
     pub async fn session(&self, identity: &Identity, id: &str) -> Result<Arc<dyn Session>> {
         Ok(self.0.sessions()?.of(identity, id).await?.handle())
     }
 
-    /// Ends a session of a caller with everything that runs in it; without a caller (operators only), one of anybody. What another
-    /// process runs in it ends within two seconds.
+    /// Ends a session of a caller with everything that runs in it; without a caller (operators only), one of anybody.
+    /// What another process runs in it ends within two seconds.
     ///
     /// # Errors
     /// As [`Engine::session`]; `internal` if something of it cannot be removed.
@@ -289,13 +296,13 @@ impl Engine {
         self.0.sessions()?.probe().await
     }
 
-    /// Queues a call as a job, which runs on without its caller. The call's own deadline, cancel and progress are ignored; the
-    /// pack's timeout counts from the start of the run. Input and credentials are checked first.
+    /// Queues a call as a job, which runs on without its caller. The call's own deadline, cancel and progress are
+    /// ignored; the pack's timeout counts from the start of the run. Input and credentials are checked first.
     ///
     /// # Errors
-    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for an anonymous
-    /// caller; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to stop, or if the job
-    /// cannot be written to the database: then nothing was done.
+    /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for an
+    /// anonymous caller; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to
+    /// stop, or if the job cannot be written to the database: then nothing was done.
     pub async fn submit(&self, call: Call) -> Result<Job> {
         if call.identity.is_anonymous() {
             // All callers without a token are one: each would see and cancel what the others started.
@@ -329,13 +336,14 @@ impl Engine {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
-    /// is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
+    /// its result is not kept, with the reason.
     pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         self.0.jobs.outcome(owner, id).await
     }
 
-    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it is.
+    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it
+    /// is.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -353,8 +361,8 @@ impl Engine {
 
     /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it continues after that event. Of a job of this process every report comes, unless the
-    /// reader is hundreds behind; of another process what is in the database, about twice a second.
+    /// With `after`, the number of an event, it continues after that event. Of a job of this process every report
+    /// comes, unless the reader is hundreds behind; of another process what is in the database, about twice a second.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -367,7 +375,8 @@ impl Engine {
         self.0.jobs.follow(owner, id, after).await
     }
 
-    /// Starts no more jobs: those that wait fail, to be submitted again later; those that run go on until [`Engine::shutdown`].
+    /// Starts no more jobs: those that wait fail, to be submitted again later; those that run go on until
+    /// [`Engine::shutdown`].
     pub async fn drain_jobs(&self) {
         self.0.jobs.drain().await;
     }
@@ -377,7 +386,8 @@ impl Engine {
         self.0.jobs.ended().await;
     }
 
-    /// Waits for a pack that is, or needs, a tool of an MCP server that was not asked yet. The server's `start_timeout` bounds it.
+    /// Waits for a pack that is, or needs, a tool of an MCP server that was not asked yet. The server's `start_timeout`
+    /// bounds it.
     ///
     /// # Errors
     /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] says so.
@@ -422,8 +432,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the first answers after [`Engine::import_in_background`]: at most `start_timeout` and 10 s for each server, and not
-    /// for servers whose tools are remembered. Returns whether the tools of all servers are known.
+    /// Waits for the first answers after [`Engine::import_in_background`]: at most `start_timeout` and 10 s for each
+    /// server, and not for servers whose tools are remembered. Returns whether the tools of all servers are known.
     pub async fn packs_settled(&self) -> bool {
         match &self.0.servers {
             Some(servers) => {

@@ -1,4 +1,5 @@
-//! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest; changes are picked up without a restart.
+//! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest; changes are picked up without a
+//! restart.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -83,8 +84,8 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
     Ok((manifest, folder))
 }
 
-/// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever reads the
-/// file reads them.
+/// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever
+/// reads the file reads them.
 fn token_line(text: &str) -> Option<usize> {
     text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }
@@ -114,7 +115,8 @@ fn bounded(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))
 }
 
-/// Watches a folder: `changed` is called after every change, once things have settled. Ends when the returned guard is dropped.
+/// Watches a folder: `changed` is called after every change, once things have settled. Ends when the returned guard is
+/// dropped.
 ///
 /// # Errors
 /// If the system cannot watch the folder, for example because it is not there.

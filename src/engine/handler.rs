@@ -1,7 +1,7 @@
 //! The innermost service: runs a handler once, under its deadline, with panics turned into `handler_failed`.
 //!
-//! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further out
-//! (checks, cache, log, reply) ever sees one.
+//! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further
+//! out (checks, cache, log, reply) ever sees one.
 
 use parking_lot::Mutex;
 use std::future::Future;

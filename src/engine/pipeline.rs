@@ -1,7 +1,7 @@
 //! The pipeline: one expression, a line a layer, outermost first, each with the reason for its place.
 //!
-//! Whether the cache is part of it is decided here, once, when a pack is registered: with a gate shut the layer is not there,
-//! so a shut gate costs nothing and can change nothing.
+//! Whether the cache is part of it is decided here, once, when a pack is registered: with a gate shut the layer is not
+//! there, so a shut gate costs nothing and can change nothing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The files behind a pack of kind `command`, and whether they are still those that an answer was made by.
 //!
-//! What counts: the program, every argument that is a file of the manifest's folder (a script), and, beside each of these that has
-//! an extension, the files with the same extension in its folder (and, within the manifest's folder, two folders further down):
-//! what a script imports. At most 256 files. Whatever else a program reads is not seen; raise `epoch` when that changes.
+//! What counts: the program, every argument that is a file of the manifest's folder (a script), and, beside each of
+//! these that has an extension, the files with the same extension in its folder (and, within the manifest's folder, two
+//! folders further down): what a script imports. At most 256 files. Whatever else a program reads is not seen; raise
+//! `epoch` when that changes.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;

@@ -1,16 +1,16 @@
-//! How long a server that failed is left alone.
+//! Backoff between starts of a server that failed.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The first wait.
+/// First wait.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait.
+/// Longest wait.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A connection that lived this long was a good one: what failed before it is forgotten.
+/// A connection that lived this long resets the count of failures.
 const GOOD: Duration = Duration::from_secs(60);
 
-/// What is known of the failures in a row of one server.
+/// Consecutive failures of one server.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failures {
     in_a_row: u32,
@@ -23,8 +23,8 @@ impl Failures {
         jittered(wait(self.in_a_row), random())
     }
 
-    /// Counts the end of a connection that had been made. The first may be followed by a new start at once; one that
-    /// comes again and again waits like a start that fails.
+    /// Counts the unexpected end of a connection, and returns how long to wait. The first one permits a new start at
+    /// once; repeated ones wait like failed starts.
     pub(crate) fn ended(&mut self, lived: Duration) -> Duration {
         if lived >= GOOD {
             self.in_a_row = 0;
@@ -41,14 +41,14 @@ fn wait(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST)
 }
 
-/// Moves a wait by up to a quarter either way, so that servers that fail together do not start together.
+/// Adds jitter of up to a quarter either way, so that servers that fail together do not start together.
 fn jittered(wait: Duration, random: u64) -> Duration {
     let quarter = wait / 4;
     let span = u64::try_from(quarter.as_micros()).unwrap_or(u64::MAX).saturating_mul(2).max(1);
     wait - quarter + Duration::from_micros(random % span)
 }
 
-/// A number that need not be secret: every hasher of the standard library starts with other keys.
+/// Returns a random number for jitter: every hasher of the standard library starts with other keys.
 fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }

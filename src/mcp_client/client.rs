@@ -1,4 +1,4 @@
-//! Our side of a connection: takes progress and news of the server, and offers it nothing.
+//! The client side of a connection: accepts progress and list changes, and offers the server nothing.
 
 #![expect(deprecated, reason = "roots are on their way out of the protocol; servers ask for them all the same")]
 
@@ -16,14 +16,14 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::Notify;
 
-/// The longest message of progress or log that is taken on, in bytes.
+/// Limit of a progress or log message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 10;
 
-/// Who wants the progress of which request.
+/// Progress listeners by request.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners(Arc<Mutex<HashMap<ProgressToken, Arc<dyn ProgressSink>>>>);
 
-/// Takes a listener off when its call ends.
+/// Guard that removes a listener when its call ends.
 pub(crate) struct Listening {
     listeners: Listeners,
     token: ProgressToken,
@@ -46,13 +46,13 @@ impl Drop for Listening {
     }
 }
 
-/// Our side of a connection. Sampling, elicitation and roots are not offered; who asks all the same is refused.
+/// The client side of a connection. Sampling, elicitation and roots are not offered, and refused.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) listeners: Listeners,
     /// Notified when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
-    /// What the server was given; taken out of whatever it says.
+    /// Secrets that the server was given; removed from all that it sends.
     secrets: Arc<[Secret]>,
 }
 
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// Returns what a server said without the secrets, and then no longer than [`MAX_MESSAGE_BYTES`]: half of a secret would not be
+/// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`]: half of a secret would not be
 /// found.
 pub(crate) fn told(text: &str, secrets: &[Secret]) -> String {
     let mut clean = helmdeck_redact::text(text, secrets).into_owned();

@@ -1,4 +1,4 @@
-//! What the operator says about one MCP server. The command line reads it from `[[mcp.servers]]` and hands it over.
+//! Settings of one MCP server. The command line reads them from `[[mcp.servers]]`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,29 +11,29 @@ use helmdeck_core::{Code, Error, Result, Secret};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-/// One MCP server: how it is reached, which of its tools are taken, and what they may cost.
+/// Settings of one MCP server: transport, imported tools, and limits.
 #[derive(Debug, Clone)]
 pub struct McpServer {
     /// Its name, `^[a-z0-9_]+$`: its tools are the packs `mcp.<name>.<tool>`.
     pub name: String,
-    /// How it is reached.
+    /// Its transport.
     pub reach: McpReach,
-    /// How long a call of an imported tool may take. A manifest that names a tool has a timeout of its own.
+    /// Timeout of a call of an imported tool. A manifest that names a tool has its own timeout.
     pub timeout: Duration,
-    /// How long starting, the handshake and the list of tools may take.
+    /// Timeout of start, handshake and list of tools together.
     pub start_timeout: Duration,
-    /// How long it is kept without a call; then it is stopped, and started again by the next call.
+    /// Idle time after which it is stopped. The next call starts it again.
     pub idle_timeout: Duration,
-    /// Which tools are taken, by their own names.
+    /// Which tools are imported, by their own names.
     pub tools: Vec<Glob>,
-    /// Whether the server is believed when it says that a tool only reads. What a server says about itself is untrusted
+    /// Whether to trust the server when it marks a tool as read-only. What a server says about itself is untrusted
     /// (MCP 2025-11-25, "Tool Annotations"), so the default is no.
     pub read_only_trust: bool,
-    /// The largest answer of a tool, in bytes.
+    /// Size limit of an answer, in bytes.
     pub max_output_bytes: u64,
 }
 
-/// How an MCP server is reached.
+/// Transport of an MCP server.
 #[derive(Debug, Clone)]
 pub enum McpReach {
     /// A program that speaks over its stdin and stdout.
@@ -47,15 +47,15 @@ pub enum McpReach {
     },
     /// A server over streamable HTTP.
     Http {
-        /// Its address. This very host and port may be reached whatever they are, and nothing else.
+        /// Its address. Exactly this host and port are allowed, even if private.
         url: Url,
         /// Headers of every request.
         headers: BTreeMap<String, McpValue>,
     },
 }
 
-/// A text that may hold secrets: `{credential:NAME}` stands for a credential, `{env:NAME}` for a variable of the environment;
-/// `credential:NAME` and `env:NAME` alone mean the same.
+/// A text that can contain secrets: `{credential:NAME}` stands for a credential, `{env:NAME}` for a variable of the
+/// environment; `credential:NAME` and `env:NAME` alone mean the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpValue {
     /// The text as it was written.
@@ -88,8 +88,8 @@ impl McpValue {
     /// Reads a value; `variable` looks up a variable of the environment.
     ///
     /// # Errors
-    /// A message that says what is wrong and never repeats the value: an unclosed or unknown `{...}`, a variable of helmdeck
-    /// itself, or a text that looks like a token (those belong into a variable or the vault).
+    /// A message that says what is wrong and never repeats the value: an unclosed or unknown `{...}`, a variable of
+    /// helmdeck itself, or a text that looks like a token (those belong into a variable or the vault).
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         if text.starts_with("env:") || text.starts_with("credential:") {
@@ -122,7 +122,7 @@ impl McpValue {
         &self.source
     }
 
-    /// Says whether it names a variable or a credential.
+    /// Returns whether it names a variable or a credential.
     #[must_use]
     pub fn is_reference(&self) -> bool {
         self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
@@ -138,7 +138,7 @@ impl McpValue {
     /// Returns the text with everything filled in, and the secrets that it holds.
     ///
     /// # Errors
-    /// `credential_invalid` for a variable that is not set or a credential that is not there; `forbidden` for one that is not
+    /// `credential_invalid` for an unset variable or a missing credential; `forbidden` for one that is not
     /// for this host.
     pub(crate) fn resolve(
         &self,
@@ -190,8 +190,8 @@ fn reference(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Pi
 }
 
 impl McpServer {
-    /// Makes a server with the defaults of everything else: 60 s for a call and for starting, 10 minutes idle, all tools,
-    /// no trust, 4 MiB.
+    /// Makes a server with the defaults of everything else: 60 s for a call and for starting, 10 minutes idle, all
+    /// tools, no trust, 4 MiB.
     #[must_use]
     pub fn new(name: impl Into<String>, reach: McpReach) -> Self {
         Self {
@@ -206,7 +206,7 @@ impl McpServer {
         }
     }
 
-    /// Says whether a tool is taken.
+    /// Returns whether a tool is imported.
     #[must_use]
     pub fn takes(&self, tool: &str) -> bool {
         self.tools.iter().any(|glob| glob.matches(tool))
@@ -220,7 +220,7 @@ impl McpServer {
         values.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Returns the credentials that it is reached with, each once.
+    /// Returns the names of its credentials, each once.
     #[must_use]
     pub fn credentials(&self) -> Vec<String> {
         let mut names: Vec<String> =
@@ -230,8 +230,8 @@ impl McpServer {
         names
     }
 
-    /// Returns the digest of what decides which server answers: the program or the address, and what it is given. Names of
-    /// variables and credentials count, their values do not.
+    /// Returns the digest of the server's identity: program or address, and what it is given. It includes the names of
+    /// variables and credentials, not their values.
     pub(crate) fn digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         let mut add = |part: &str| {

@@ -33,16 +33,16 @@ use super::sieve::Sieve;
 use super::web::Web;
 use helmdeck_process::Group;
 
-/// How much longer a message may be than the largest answer: JSON escapes text, and the same data comes as structured
-/// content and as text.
+/// Ratio of the longest message to the largest answer: JSON escapes text, and the same data comes as structured content
+/// and as text.
 const MESSAGE_FACTOR: u64 = 4;
 const MIN_MESSAGE_BYTES: u64 = 1 << 20;
-/// How long the log of a program that did not start is read on after its end.
+/// How long stderr is read after the end of a program that did not start.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Calls have deadlines of their own; this only ends streams that nobody waits for.
+/// Ends streams without a waiter. Calls have their own deadlines.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How a server is reached, with every secret filled in.
+/// Transport of a server, with all secrets filled in.
 pub(crate) enum Way {
     Program(Program),
     Http { url: Url, headers: BTreeMap<String, String>, egress: Egress },
@@ -60,17 +60,17 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) client: Client,
     pub(crate) since: Instant,
-    /// What it was opened with; taken out of whatever comes back.
+    /// Secrets it was opened with; removed from all that comes back.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) grants: Vec<Grant>,
-    /// Asks for the end: no new calls, then a clean end.
+    /// Retires the connection: no new calls, then a clean end.
     pub(crate) retire: CancellationToken,
     calls: AtomicUsize,
     last_used: Mutex<Instant>,
     ended: watch::Sender<Option<Ended>>,
 }
 
-/// A call under way: the connection is not idle.
+/// Guard of a call in progress: the connection is not idle.
 pub(crate) struct InUse(Arc<Connection>);
 
 impl Drop for InUse {
@@ -94,7 +94,7 @@ impl Connection {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Returns when it was last used; now while a call is under way.
+    /// Returns when it was last used; now during a call.
     pub(crate) fn last_used(&self) -> Instant {
         match self.calls.load(Ordering::SeqCst) {
             0 => *self.last_used.lock(),
@@ -106,7 +106,7 @@ impl Connection {
         self.ended.send_replace(Some(ended));
     }
 
-    /// Returns why it ended, waiting a moment for whoever finds out.
+    /// Returns why it ended. Waits a moment for the reason.
     pub(crate) async fn why_ended(&self) -> Option<Ended> {
         let mut ended = self.ended.subscribe();
         let found = tokio::time::timeout(Duration::from_secs(1), ended.wait_for(Option::is_some)).await;
@@ -114,7 +114,7 @@ impl Connection {
     }
 }
 
-/// A connection and what has to be looked after while it lives.
+/// A new connection, with what its supervisor needs.
 pub(crate) struct Opened {
     pub(crate) connection: Arc<Connection>,
     pub(crate) service: RunningService<RoleClient, Client>,
@@ -123,8 +123,8 @@ pub(crate) struct Opened {
     pub(crate) too_long: Arc<OnceLock<usize>>,
 }
 
-/// Opens a connection: the handshake of 2025-11-25 and before; a server that refuses it is asked in the way of 2026-07-28,
-/// which has none.
+/// Opens a connection with the handshake of 2025-11-25 and before. If the server refuses it, uses 2026-07-28, which has
+/// none.
 ///
 /// # Errors
 /// `handler_failed`, with the last line of stderr as the cause; `forbidden` if the host may not be reached.
@@ -147,7 +147,7 @@ pub(crate) async fn open(
 
 struct Refusal {
     error: Error,
-    /// The server is there and does not want this handshake.
+    /// The server answers, but refuses this handshake.
     by_server: bool,
 }
 
@@ -171,20 +171,20 @@ async fn attempt(
                 async move { log_stderr(pipes.stderr, &name, &secrets, &last).await }
             });
             let stdout = BoundedLines::new(pipes.stdout, Sieve::new(name), limit, Arc::clone(&too_long));
-            // The reader ends the stream at its limit first, so this one never drops a line unseen.
+            // The reader's limit is reached first, so no line is dropped silently.
             let transport = AsyncRwTransport::new(stdout, pipes.stdin).with_max_line_length(usize::MAX);
             match client.clone().serve_with_lifecycle(transport, mode).await {
                 Ok(service) => (service, Some(group)),
                 Err(error) => {
                     let by_server = matches!(error, ClientInitializeError::JsonRpcError(_));
                     let status = if by_server {
-                        // It is there and would wait; dropping its group kills it.
+                        // It still runs; dropping its group kills it.
                         drop(group);
                         None
                     } else {
                         process::kill(group).await
                     };
-                    // What it said last is what the operator wants to know; it may still be in the pipe.
+                    // Its last line is the most useful one, and may still be in the pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().clone();
                     return Err(Refusal {
@@ -242,7 +242,7 @@ fn header_map(headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, 
         .collect()
 }
 
-/// Takes secrets out of a list of tools; `Value::Null` if nothing is left that can be read.
+/// Redacts a list of tools; `Value::Null` if the result is not JSON.
 fn clean(value: Value, secrets: &[Secret]) -> Value {
     let text = value.to_string();
     match helmdeck_redact::text(&text, secrets) {
@@ -252,7 +252,7 @@ fn clean(value: Value, secrets: &[Secret]) -> Value {
 }
 
 impl Connection {
-    /// Asks for all tools, page by page, past every cache.
+    /// Requests all tools, page by page, bypassing caches.
     ///
     /// # Errors
     /// The error of the connection.
@@ -268,7 +268,7 @@ impl Connection {
                 Ok(handle) => handle.await_response().await,
                 Err(error) => Err(error),
             };
-            // What does not fit the library's types still comes as JSON, so that one bad tool does not hide the others.
+            // Parsed as JSON, not as the library's types, so that one bad tool does not hide the others.
             let value = match answer {
                 Ok(ServerResult::ListToolsResult(result)) => serde_json::to_value(result).unwrap_or_default(),
                 Ok(ServerResult::CustomResult(result)) => serde_json::to_value(result).unwrap_or_default(),
@@ -307,13 +307,13 @@ impl Connection {
         })
     }
 
-    /// Says whether the server has no handshake, so that news of it must be asked for.
+    /// Returns whether the protocol has no handshake, so that list changes need a subscription.
     pub(crate) fn must_subscribe(&self) -> bool {
         self.peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
     }
 
-    /// Waits for news of the list of tools, and tells each (MCP 2026-07-28, `subscriptions/listen`). Ends when the server
-    /// sends no more.
+    /// Subscribes to changes of the list of tools (MCP 2026-07-28, `subscriptions/listen`) and notifies of each. Ends
+    /// with the subscription.
     pub(crate) async fn listen(&self) -> Result<(), ServiceError> {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let mut subscription = self.peer.listen(filter).await?;

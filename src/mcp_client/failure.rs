@@ -1,4 +1,4 @@
-//! What went wrong with a server, in our words: typed by what it was, never by its text.
+//! Errors of servers, classified by type, never by their text.
 
 use std::process::ExitStatus;
 
@@ -12,8 +12,8 @@ use super::connection::{Connection, Ended};
 use super::process::how;
 use super::sieve::{NOT_READABLE, WHY};
 
-/// What rmcp writes before the beginning of a body. The rest of the body is cut off, and half of a secret would not be found, so
-/// what follows is left out.
+/// Text that rmcp writes before the first part of a body. It is dropped with all that follows, because a cut body can
+/// contain half a secret, which redaction would not find.
 const BEFORE_A_CUT_BODY: &str = "could not parse JSON response as ServerJsonRpcMessage";
 
 type Cause = dyn std::error::Error + 'static;
@@ -22,7 +22,7 @@ fn chain(error: &Cause) -> impl Iterator<Item = &Cause> {
     std::iter::successors(Some(error), |error| error.source())
 }
 
-/// Returns the text of an error with its sources, without the secrets, and bounded.
+/// Returns the text of an error with its sources: redacted, and cut to a limit.
 pub(crate) fn cause(error: &Cause, secrets: &[Secret]) -> String {
     let mut text = chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     if let Some(at) = text.find(BEFORE_A_CUT_BODY) {
@@ -31,7 +31,7 @@ pub(crate) fn cause(error: &Cause, secrets: &[Secret]) -> String {
     told(&text, secrets)
 }
 
-/// Types what the way to a server said: the guard's refusal, a missing login, an HTTP status.
+/// Classifies an error of the transport: refused by egress, missing login, HTTP status.
 fn of_transport(name: &str, error: &Cause) -> Option<Error> {
     if let Some(refused) = helmdeck_egress::refusal(error) {
         return Some(refused.clone().into());
@@ -61,7 +61,7 @@ fn of_transport(name: &str, error: &Cause) -> Option<Error> {
     Some(Error::new(code, format!("the MCP server \"{name}\" {what}")))
 }
 
-/// Types a connection that did not come about. What the server said is cleaned of `secrets`.
+/// Makes the error of a connection that failed to open. Removes `secrets` from the server's text.
 pub(crate) fn not_started(
     name: &str,
     error: &ClientInitializeError,
@@ -88,7 +88,7 @@ pub(crate) fn not_started(
     helmdeck_redact::error(typed.with_source(cause), secrets)
 }
 
-/// Types the failure of one request. What the server said is cleaned of what it was given.
+/// Makes the error of a failed request. Removes the connection's secrets from the server's text.
 pub(crate) async fn of_request(name: &str, doing: &str, error: ServiceError, connection: &Connection) -> Error {
     helmdeck_redact::error(typed(name, doing, error, connection).await, &connection.secrets)
 }
@@ -101,7 +101,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
             Error::new(Code::InvalidOutput, format!("the MCP server \"{name}\" answered {doing} with {WHY}"))
         }
         ServiceError::McpError(data) => {
-            // -32602 is the one code that puts it on the caller (JSON-RPC 2.0, section 5.1).
+            // -32602 is the only code that blames the caller (JSON-RPC 2.0, section 5.1).
             let code = if data.code == ErrorCode::INVALID_PARAMS { Code::InvalidInput } else { Code::HandlerFailed };
             let message = format!("the MCP server \"{name}\" refused {doing}: {}", told(&data.message, secrets));
             Error::new(code, message)

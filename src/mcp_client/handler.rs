@@ -1,4 +1,4 @@
-//! Handlers of kind `mcp`: a call of a tool.
+//! Handlers of kind `mcp`: call one tool.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::connection::{Connection, InUse};
 use super::failure;
 use super::server::Server;
 
-/// A tool behind a pack.
+/// Handler of a pack that calls a tool.
 pub(crate) struct McpHandler {
     pub(crate) server: Arc<Server>,
     pub(crate) tool: String,
-    /// The digest of the tool as it was when the pack was made of it.
+    /// Digest of the tool from which the pack was made.
     pub(crate) digest: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl Handler for McpHandler {
             Value::Object(arguments) => arguments,
             _ => return Err(Error::new(Code::InvalidInput, "the arguments of a tool are a JSON object")),
         };
-        // Asked for in the caller's name, so that whatever comes back is cleaned of them, and their use is known.
+        // Requested for the caller, so that the answer is redacted and the use is recorded.
         if let Some(secrets) = &context.secrets {
             for name in self.server.config.credentials() {
                 secrets.get(&name)?;
@@ -46,14 +46,15 @@ impl Handler for McpHandler {
 impl McpHandler {
     async fn call(&self, context: &Context, arguments: Map<String, Value>) -> Result<Reply> {
         let (connection, _in_use) = self.connect().await?;
-        // Connecting listed the tools anew. What was checked and keyed by the old contract must not reach the new tool.
+        // Connecting listed the tools again. Input that was checked against the old contract must not reach the new
+        // tool.
         if self.server.digest(&self.tool).is_none_or(|now| now != self.digest) {
             let name = self.server.name();
             let message = format!("tool \"{}\" of MCP server \"{name}\" has changed; call it again", self.tool);
             return Err(Error::new(Code::Conflict, message));
         }
         let result = self.ask(&connection, context, arguments).await?;
-        // Variables of the server's environment are no credentials of the call; they are cleaned here.
+        // Variables of the server's environment are not credentials of the call, so they are redacted here.
         let output = self.output(&result, &connection.secrets)?;
         match helmdeck_redact::bytes(&output, &connection.secrets) {
             std::borrow::Cow::Borrowed(_) => Ok(Reply::json(Json::from_trusted(output.into()))),
@@ -68,7 +69,7 @@ impl McpHandler {
         loop {
             let connection = self.server.connection().await?;
             let in_use = connection.in_use();
-            // It may have been stopped for being idle a moment ago; then another is made.
+            // It may have been stopped as idle a moment ago. Then a new one is made.
             if connection.is_open() {
                 return Ok((connection, in_use));
             }
@@ -115,8 +116,8 @@ impl McpHandler {
         }
     }
 
-    /// Makes the output of a result: the structured content if it is an object, else `{"content": [...]}`, with structured
-    /// content of another type beside it.
+    /// Makes the output of a result: the structured content if it is an object, else `{"content": [...]}`, with
+    /// structured content of another type beside it.
     fn output(&self, result: &CallToolResult, secrets: &[Secret]) -> Result<Vec<u8>> {
         if result.is_error == Some(true) {
             let text: Vec<&str> =
@@ -144,7 +145,7 @@ impl McpHandler {
     }
 }
 
-/// Tells the server when nobody waits for an answer any more: the call was cancelled, or its time was up.
+/// Guard that cancels the request at the server if it is dropped: the call was cancelled, or timed out.
 struct CancelOnDrop {
     request: Option<(Peer<RoleClient>, RequestId)>,
 }

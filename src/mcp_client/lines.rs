@@ -1,4 +1,4 @@
-//! Lines of a program: stdout, where a message that never ends must not fill the memory, and stderr, for the log.
+//! Lines of a program: stdout with a size limit per message, and stderr for the log.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use super::sieve::Sieve;
 
-/// The longest line of stderr that is logged, in bytes; the rest of it is left out.
+/// Limit of a logged line of stderr, in bytes. Longer lines are cut.
 const MAX_STDERR_LINE: usize = 2 << 10;
-/// How much of a line is looked through for secrets: one that is cut in half would not be found.
+/// How much of a line is searched for secrets; more than is logged, because half a secret would not be found.
 const MAX_STDERR_READ: u64 = 16 << 10;
-/// How many lines of stderr are logged in one [`STDERR_WINDOW`]; the others are counted.
+/// Limit of logged lines per [`STDERR_WINDOW`]. The others are counted.
 const MAX_STDERR_LINES: u32 = 100;
 const STDERR_WINDOW: Duration = Duration::from_secs(10);
 
-/// How much is read at once.
+/// Size of one read.
 const READ_BYTES: usize = 8 << 10;
 
 pin_project_lite::pin_project! {
@@ -29,9 +29,9 @@ pin_project_lite::pin_project! {
         inner: R,
         sieve: Sieve,
         limit: usize,
-        // The line that is being read.
+        // The current line.
         line: Vec<u8>,
-        // Lines that were read and not handed on yet, from `done` on.
+        // Lines that were read and not passed on yet, from `done` on.
         out: Vec<u8>,
         done: usize,
         too_long: Arc<OnceLock<usize>>,
@@ -39,7 +39,7 @@ pin_project_lite::pin_project! {
 }
 
 impl<R> BoundedLines<R> {
-    /// `too_long` is set to the limit when a line was longer.
+    /// A longer line sets `too_long` to the limit.
     pub(crate) fn new(inner: R, sieve: Sieve, limit: usize, too_long: Arc<OnceLock<usize>>) -> Self {
         Self { inner, sieve, limit, line: Vec::new(), out: Vec::new(), done: 0, too_long }
     }
@@ -67,7 +67,7 @@ impl<R: AsyncRead> AsyncRead for BoundedLines<R> {
             }
             for part in read.filled().split_inclusive(|byte| *byte == b'\n') {
                 if this.line.len() + part.len() > *this.limit {
-                    // The stream ends here: what follows is not worth waiting for.
+                    // The stream ends here.
                     let _ = this.too_long.set(*this.limit);
                     break;
                 }
@@ -86,7 +86,7 @@ impl<R: AsyncRead> AsyncRead for BoundedLines<R> {
     }
 }
 
-/// Logs what a server writes to stderr, line by line, without its secrets, until it ends. Keeps the last line in `last`.
+/// Logs what a server writes to stderr, line by line, redacted, until it ends. Keeps the last line in `last`.
 pub(crate) async fn log_stderr(
     stderr: impl AsyncRead + Unpin,
     server: &str,
@@ -162,7 +162,7 @@ mod tests {
     async fn a_line_over_the_limit_ends_the_stream() {
         assert_eq!(read(6, "12345\n12345\n").await, ("12345\n12345\n".to_owned(), false));
         assert!(read(5, "1234\n12345\n").await.1);
-        // However the bytes come in, the count is of the line.
+        // The limit counts the line, however the bytes arrive.
         let flag = Arc::new(OnceLock::new());
         let chunks = in_chunks(&["123", "45", "678"]);
         let mut out = Vec::new();

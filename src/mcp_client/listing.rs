@@ -1,5 +1,5 @@
-//! What a server lists, made into manifests. Everything here was written by somebody else: it is bounded, compiled, and
-//! refused tool by tool.
+//! Makes manifests of the tools that a server lists. The input is untrusted: it is bounded, compiled, and refused tool
+//! by tool.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use sha2::{Digest, Sha256};
 
 use super::config::McpServer;
 
-/// The most tools that are taken from one server.
+/// Limit of tools per server.
 pub(crate) const MAX_TOOLS: usize = 500;
-/// The most pages of a list of tools that are asked for.
+/// Limit of pages of a list of tools.
 pub(crate) const MAX_PAGES: usize = 50;
-/// The longest description that is kept, in bytes.
+/// Limit of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
-/// The longest title that is kept, in bytes.
+/// Limit of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 200;
-/// The largest schema, in bytes.
+/// Limit of a schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
 /// One tool as the server describes it.
@@ -34,22 +34,22 @@ pub(crate) struct Tool {
     pub(crate) output: Option<Value>,
     /// The server's own `readOnlyHint`.
     pub(crate) read_only_hint: Option<bool>,
-    /// What else it says about what a call changes.
+    /// Its other hints about the effects of a call.
     pub(crate) destructive_hint: Option<bool>,
     pub(crate) idempotent_hint: Option<bool>,
     pub(crate) open_world_hint: Option<bool>,
 }
 
-/// Why a list is not whole.
+/// Why a list is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cut {
-    /// It has more tools than are taken.
+    /// It has more tools than the limit.
     Tools,
-    /// It has more pages than are asked for.
+    /// It has more pages than the limit.
     Pages,
 }
 
-/// What a server said the last time that it was asked.
+/// A server's latest list of tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// Name and version that the server gives itself.
@@ -57,12 +57,12 @@ pub struct Listing {
     /// The protocol revision that it speaks.
     pub(crate) protocol: String,
     pub(crate) tools: Vec<Tool>,
-    /// Why it is not whole, if it is not.
+    /// Why it is incomplete, if it is.
     pub(crate) cut: Option<Cut>,
 }
 
 impl Tool {
-    /// Reads a tool of a `tools/list` result. `None` if it has no name: then nothing can be said about it.
+    /// Reads a tool of a `tools/list` result. `None` if it has no name.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let name = value.get("name")?.as_str()?.to_owned();
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
@@ -84,7 +84,7 @@ impl Tool {
         })
     }
 
-    /// Returns the digest of what the answers of this tool depend on: which server, and how the tool is described.
+    /// Returns the digest of what this tool's answers depend on: the server and the description.
     pub(crate) fn digest(&self, server: &McpServer, listing: &Listing) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(server.digest());
@@ -141,7 +141,7 @@ impl std::fmt::Display for Cut {
     }
 }
 
-/// Returns what stands for a manifest's file in messages about a server.
+/// Returns the name that replaces a manifest's file in messages about a server.
 pub(crate) fn place(server: &str) -> String {
     format!("mcp:{server}")
 }
@@ -149,8 +149,8 @@ pub(crate) fn place(server: &str) -> String {
 /// The manifest of a tool and the digest of its contract, or why it is refused.
 type Made = Result<(Manifest, Vec<u8>), ManifestError>;
 
-/// Makes a pack of every tool that the operator takes: its manifest and the digest of its contract, or why it is refused.
-/// Each with the name of its pack, if it is about one.
+/// Makes a pack of every imported tool: its manifest and the digest of its contract, or why it is refused. Each comes
+/// with the name of its pack, if known.
 pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
     let mut packs: Vec<_> = listing
@@ -199,7 +199,7 @@ fn manifest(server: &McpServer, tool: &Tool) -> Result<Manifest, String> {
     })
 }
 
-/// Makes `read_text-file` to "Read text file".
+/// Turns `read_text-file` into "Read text file".
 fn readable(name: &str) -> String {
     let words = name.replace(['_', '-', '.', '/'], " ");
     let mut letters = words.trim().chars();
@@ -210,11 +210,11 @@ fn credentials(server: &McpServer) -> Result<Vec<Template>, String> {
     server.credentials().iter().map(|name| Template::parse(name)).collect()
 }
 
-/// Fits a manifest of the packs folder to the tool that it names: schemas that it leaves out are the tool's, and who may not
-/// use the server's credentials may not use the pack.
+/// Fits a manifest of the packs folder to the tool that it names: it inherits missing schemas, and
+/// callers without the server's credentials cannot use the pack.
 ///
 /// # Errors
-/// Why the two do not go together.
+/// Why the manifest does not fit the tool.
 pub(crate) fn fit(mut manifest: Manifest, server: &McpServer, tool: &Tool) -> Result<Manifest, ManifestError> {
     let refuse = |message: String| ManifestError { file: manifest.file.clone(), line: None, message };
     if manifest.read_only && tool.read_only_hint == Some(false) {

@@ -1,4 +1,4 @@
-//! Counters of MCP servers, in engines that have any.
+//! Metrics of MCP servers.
 
 use helmdeck_core::Result;
 use prometheus_client::metrics::counter::Counter;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 type Server = [(&'static str, String); 1];
 type ServerAndOutcome = [(&'static str, String); 2];
 
-/// The metrics of all servers.
+/// Metrics of all servers.
 #[derive(Debug, Default)]
 pub struct McpMetrics {
     up: Family<Server, Gauge>,
@@ -18,7 +18,7 @@ pub struct McpMetrics {
     calls: Family<ServerAndOutcome, Counter>,
 }
 
-/// The metrics of one server.
+/// Metrics of one server.
 #[derive(Clone)]
 pub(crate) struct ServerMetrics {
     name: String,

@@ -1,7 +1,8 @@
-//! What servers listed, kept in the data folder, so that the next start knows their tools without starting them.
+//! Stored lists of tools, so that the next start knows them without starting the servers.
 //!
-//! One file a server. It is bound to the server's configuration (program or address, names of variables and credentials), and
-//! sealed if there is a memory key. Without a key it is written in the clear, and not at all if it holds what looks like a token.
+//! One file per server. It is bound to the server's configuration (program or address, names of variables and
+//! credentials), and sealed if there is a memory key. Without a key it is plain text, and is not written if it contains
+//! something like a token.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use super::config::McpServer;
 use super::listing::Listing;
 
-/// What lists are sealed for.
+/// Purpose of the seal.
 const PURPOSE: &str = "mcp-listing";
-/// The form of the file.
+/// Version of the file format.
 const FORM: u32 = 1;
-/// The largest file that is read or written, in bytes.
+/// Size limit of a file, in bytes.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Where lists are kept.
+/// Storage of lists.
 #[derive(Clone)]
 pub struct Remembered {
     folder: PathBuf,
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Remembered {
 }
 
 impl Remembered {
-    /// `makes` says whether the folder above `folder` is made if it is not there.
+    /// Makes a storage in `folder`. `makes` says whether a missing parent folder is made.
     pub fn new(folder: PathBuf, ring: Option<Arc<KeyRing>>, makes: bool) -> Self {
         Self { folder, ring, makes }
     }
@@ -55,7 +56,7 @@ impl Remembered {
         self.folder.join(format!("{}.{}", server.name, if sealed { "sealed" } else { "json" }))
     }
 
-    /// Returns what a server listed the last time. `None` if that is not known, or not of this configuration. Blocks.
+    /// Returns a server's stored list; `None` if there is none for this configuration. Blocks.
     pub(crate) fn load(&self, server: &McpServer) -> Option<Listing> {
         let path = self.path(server, self.ring.is_some());
         let mut bytes = Vec::new();
@@ -75,7 +76,7 @@ impl Remembered {
         }
     }
 
-    /// Keeps what a server listed. Blocks. What cannot be written is not remembered, and costs the next start its time only.
+    /// Stores a server's list. Blocks. A failed write only makes the next start slower.
     pub(crate) fn keep(&self, server: &McpServer, listing: &Listing) {
         let document = Document { form: FORM, server: server.digest(), listing: listing.clone() };
         let Ok(plain) = serde_json::to_vec(&document) else { return };
@@ -87,7 +88,7 @@ impl Remembered {
             Some(bytes) => self.write(&self.path(server, self.ring.is_some()), &bytes),
             None => fs::remove_file(self.path(server, self.ring.is_some())),
         };
-        // The other form is of a time with another setting.
+        // The other file is from another setting of the memory key.
         let _ = fs::remove_file(self.path(server, self.ring.is_none()));
         if let Err(error) = written {
             tracing::debug!(mcp.server = server.name, %error, "the tools of an MCP server are not remembered");
@@ -100,7 +101,7 @@ impl Remembered {
             return Ok(());
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // Several processes may write at once; each renames a file of its own.
+        // Several processes may write at once; each renames its own file.
         let half = path.with_extension(format!("{}.half", std::process::id()));
         let _ = fs::remove_file(&half);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;

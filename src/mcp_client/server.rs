@@ -1,5 +1,5 @@
-//! One supervised server: started when somebody needs it, one connection for all callers, left alone for a while after it
-//! failed, stopped when nobody asks.
+//! One supervised server: started on demand, with one connection for all callers, backoff after failures, and a stop
+//! when idle.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -28,19 +28,19 @@ use super::process::{self, Program, how};
 use super::remembered::Remembered;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
-/// Notified when the list of tools has changed; answers when the registry knows.
+/// Callback for a changed list of tools. Its future completes when the registry has followed.
 pub type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What every server of an engine needs.
+/// Dependencies that all servers of an engine share.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Credentials.
     pub secrets: Arc<dyn Secrets>,
-    /// Guard of servers over HTTP.
+    /// Egress, for servers over HTTP.
     pub egress: Egress,
     /// The search path of programs.
     pub path: String,
-    /// Where lists of tools are kept between starts.
+    /// Storage of lists between starts.
     pub remembered: Option<Remembered>,
     /// Cancelled when the engine stops.
     pub stop: CancellationToken,
@@ -48,13 +48,13 @@ pub struct Surroundings {
     pub tasks: TaskTracker,
 }
 
-/// Where a server stands.
+/// State of a server.
 enum State {
-    /// Not started, or stopped because nobody asked.
+    /// Not started, or stopped as idle.
     Down,
     Starting(Starting),
     Up(Arc<Connection>),
-    /// Failed, and left alone until then.
+    /// Failed; not started again before this time.
     Failed {
         until: Instant,
         error: Error,
@@ -64,13 +64,13 @@ enum State {
 /// How much is known of a server's tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
-    /// Nothing: it was never asked.
+    /// Nothing: it was never queried.
     Nothing,
-    /// It was asked and did not answer.
+    /// It was queried and did not answer.
     Failed,
-    /// What it listed at an earlier start.
+    /// Its stored list of an earlier start.
     Remembered,
-    /// What it listed itself.
+    /// Its list of this process.
     Listed,
 }
 
@@ -123,35 +123,35 @@ impl Server {
         &self.config.name
     }
 
-    /// Says who is told of a changed list of tools.
+    /// Sets the callback for a changed list of tools.
     pub(crate) fn on_change(&self, changed: Changed) {
         *lock(&self.changed) = Some(changed);
     }
 
-    /// Returns what it listed the last time, in this process or an earlier one; `None` if it was never asked with success.
+    /// Returns its latest list, of this process or an earlier one; `None` if it never answered.
     pub fn listing(&self) -> Option<Arc<Listing>> {
         lock(&self.listing).clone()
     }
 
-    /// Says how much is known of its tools.
+    /// Returns how much is known of its tools.
     pub fn known(&self) -> Known {
         *self.known.borrow()
     }
 
-    /// Waits until something is known of its tools, or that it does not answer.
+    /// Waits until its tools are known, or it has failed.
     pub async fn settled(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
     }
 
-    /// Returns the digest of a tool as the server lists it now, `None` if it does not.
+    /// Returns the digest of a listed tool; `None` if it is not listed.
     pub(crate) fn digest(&self, tool: &str) -> Option<Vec<u8>> {
         let listing = self.listing()?;
         let listed = listing.tools.iter().find(|listed| listed.name == tool)?;
         Some(listed.digest(&self.config, &listing))
     }
 
-    /// Returns the word for where it stands, and why it is not up.
+    /// Returns its state in one word, and why it is not up.
     pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
         match &*lock(&self.state) {
             State::Up(connection) if connection.is_open() => ("up", None),
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Returns how long it is still left alone after a failure.
+    /// Returns the rest of the backoff after a failure.
     pub(crate) fn left_alone(&self) -> Duration {
         match &*lock(&self.state) {
             State::Failed { until, .. } => until.saturating_duration_since(Instant::now()),
@@ -169,16 +169,17 @@ impl Server {
         }
     }
 
-    /// Returns the connection, made if there is none. However many ask, one start is made; it goes on without them.
+    /// Returns the connection. Opens it if there is none: once for all waiting callers, and to the end even if they
+    /// leave.
     ///
     /// # Errors
-    /// Why it cannot be started; while it is left alone, the error of then with the time to come back.
+    /// Why it cannot be started; during backoff, the last error with the time to retry.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>> {
         let fresh = self.grants().map(|(grants, _)| grants);
         let starting = {
             let mut state = lock(&self.state);
             match &*state {
-                // A credential that was rotated or revoked is another connection.
+                // A rotated or revoked credential needs a new connection.
                 State::Up(connection)
                     if connection.is_open() && fresh.as_ref().is_ok_and(|grants| *grants == connection.grants) =>
                 {
@@ -206,7 +207,7 @@ impl Server {
         let Some(this) = self.this.upgrade() else {
             return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();
         };
-        // A task of its own: who asked first may leave.
+        // A task of its own, because the first caller may leave.
         let task = self.around.tasks.spawn(async move {
             let limit = this.config.start_timeout;
             let stop = this.around.stop.clone();
@@ -236,14 +237,14 @@ impl Server {
         match listing {
             Ok(listing) => Ok((opened, listing)),
             Err(error) => {
-                // Nobody else knows of this connection; dropping it ends the program too.
+                // This is the only handle on the connection; dropping it ends the program too.
                 drop(opened);
                 Err(error)
             }
         }
     }
 
-    /// Returns the grants of its credentials for the operator, and how to get at what is behind them.
+    /// Returns the grants of its credentials for the operator, with their secrets.
     fn grants(&self) -> Result<(Vec<Grant>, BTreeMap<String, Secret>)> {
         let names = self.config.credentials();
         let (mut grants, mut revealed) = (Vec::with_capacity(names.len()), BTreeMap::new());
@@ -307,7 +308,7 @@ impl Server {
                     "an MCP server is up"
                 );
                 self.metrics.up.set(1);
-                // Who waits for the connection finds the registry as the server just described it.
+                // Callers that wait for the connection find the new registry.
                 self.learn(listing).await;
                 *lock(&self.state) = State::Up(Arc::clone(&connection));
                 self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
@@ -321,7 +322,7 @@ impl Server {
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
                 *lock(&self.state) = State::Failed { until: Instant::now() + wait, error: error.clone() };
                 if self.known() == Known::Nothing {
-                    // Manifests that wait for it are told why, before whoever waits for it goes on.
+                    // The registry learns the reason before the waiting callers continue.
                     self.tell().await;
                     self.learnt(Known::Failed);
                 }
@@ -330,7 +331,7 @@ impl Server {
         }
     }
 
-    /// Takes note of a list that the server just gave, and waits until the registry follows it.
+    /// Stores a new list, and waits until the registry has followed.
     async fn learn(&self, listing: Listing) {
         let listing = {
             let mut known = lock(&self.listing);
@@ -343,7 +344,7 @@ impl Server {
             if let Some(this) = self.this.upgrade()
                 && let Some(remembered) = self.around.remembered.clone()
             {
-                // Nobody waits for it but the end of the engine.
+                // Only the end of the engine waits for it.
                 self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
             }
             self.tell().await;
@@ -351,7 +352,7 @@ impl Server {
         let confirmed = self.known() == Known::Remembered;
         self.learnt(Known::Listed);
         if confirmed {
-            // A manifest that does not fit what was remembered waited for this answer: now it is refused, or fits.
+            // A manifest that did not fit the stored list waited for this answer. Now it is refused, or fits.
             self.tell().await;
         }
     }
@@ -371,7 +372,7 @@ impl Server {
         });
     }
 
-    /// Looks after a connection until it ends.
+    /// Supervises a connection until it ends.
     async fn supervise(self: Arc<Self>, opened: Opened) {
         let Opened { connection, service, group, too_long } = opened;
         let cancel = service.cancellation_token();
@@ -381,7 +382,7 @@ impl Server {
             () = self.attend(&connection) => true,
         };
         if asked {
-            // Closes stdin, or ends the session; then the program may end by itself.
+            // Closes stdin, or ends the transport session; then the program can end by itself.
             cancel.cancel();
             let _ = tokio::time::timeout(Duration::from_secs(2), running).await;
             if let Some(group) = group {
@@ -406,8 +407,8 @@ impl Server {
         self.down(&connection, Some(ended));
     }
 
-    /// Returns when the connection is to be ended: nobody uses it, it was retired, or the engine stops. Until then it takes
-    /// note of changed tools.
+    /// Returns when the connection must end: idle, retired, or the engine stops. Until then it follows changes of the
+    /// tools.
     async fn attend(&self, connection: &Arc<Connection>) {
         let news = async {
             if connection.must_subscribe()
@@ -440,7 +441,7 @@ impl Server {
         };
         let retired = async {
             connection.retire.cancelled().await;
-            // Calls under way may finish; they have deadlines.
+            // Calls in progress may finish; they have deadlines.
             while connection.calls() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -455,7 +456,7 @@ impl Server {
         connection.retire.cancel();
     }
 
-    /// Takes note of the end of a connection; `ended` says why if nobody asked for it.
+    /// Records the end of a connection; `ended` is the reason if it was unexpected.
     fn down(&self, connection: &Arc<Connection>, ended: Option<Ended>) {
         let mut state = lock(&self.state);
         let current = matches!(&*state, State::Up(current) if Arc::ptr_eq(current, connection));

@@ -17,10 +17,10 @@ use crate::listing::{self, Listing};
 use crate::metrics::McpMetrics;
 use crate::server::{Changed, Known, Server, Surroundings};
 
-/// The longest that a list of tools waits for a server that was never asked before.
+/// Longest wait for a server's first list of tools.
 pub const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// Where one server stands.
+/// State of one server, for people.
 #[derive(Debug, Clone, Serialize)]
 pub struct McpStatus {
     /// Its name.
@@ -35,25 +35,25 @@ pub struct McpStatus {
     pub protocol: String,
     /// How many tools it lists, `None` if it never answered.
     pub listed: Option<usize>,
-    /// Whether that is what it listed at an earlier start: in this process it was not asked, or has not answered.
+    /// Whether this is the stored list of an earlier start: the server has not answered in this process.
     pub remembered: bool,
-    /// The names of the tools that are taken.
+    /// Names of the imported tools.
     pub tools: Vec<String>,
     /// Why it is not up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A tool that is taken: its manifest, its handler, and the digest of its contract.
+/// An imported tool: manifest, handler, and digest of its contract.
 pub type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
 
-/// What became of a manifest that names a tool.
+/// Result of fitting a manifest to the tool that it names.
 pub enum Fitted {
     /// The manifest with what it inherits, the handler, and the digest of the tool.
     Ready(Box<Manifest>, Arc<dyn Handler>, Vec<u8>),
-    /// The server was not asked yet, or what is remembered of it does not fit.
+    /// The server was not queried yet, or its stored list does not fit.
     Pending(PackName),
-    /// The server does not answer; a call asks it again.
+    /// The server does not answer. A call queries it again.
     Failed(PackName, ManifestError),
     /// The manifest does not fit the tool.
     Refused(ManifestError),
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Fitted {
 }
 
 impl Fitted {
-    /// What becomes of a manifest that names a server that is not configured.
+    /// Returns the refusal of a manifest whose server is not configured.
     #[must_use]
     pub fn none(manifest: &Manifest, server: &str) -> Self {
         let message =
@@ -79,7 +79,7 @@ impl Fitted {
 pub struct Servers {
     servers: BTreeMap<String, Arc<Server>>,
     around: Surroundings,
-    /// When all were asked in the background.
+    /// When all were queried in the background.
     asked: OnceLock<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl Servers {
         self.servers.get(name)
     }
 
-    /// Says what to do when the tools of a server change.
+    /// Sets the callback for changed lists of tools.
     pub fn on_change(&self, changed: &Changed) {
         self.all().for_each(|server| server.on_change(Arc::clone(changed)));
     }
@@ -155,8 +155,8 @@ impl Servers {
         Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
     }
 
-    /// Returns every tool that is taken as a pack with its handler and digest, or why it is refused. Servers that were not
-    /// asked yet have none; one that failed is refused as a whole. Each with the name of its pack, if it is about one.
+    /// Returns all imported tools with handler and digest, or why they are refused. Servers that were not queried yet
+    /// have none; a failed one is refused as a whole. Each comes with the name of its pack, if known.
     pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
@@ -190,7 +190,7 @@ impl Servers {
         self.all().filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
     }
 
-    /// Says where each server stands.
+    /// Returns the state of each server.
     pub fn status(&self) -> Vec<McpStatus> {
         self.all()
             .map(|server| {
@@ -215,10 +215,10 @@ impl Servers {
             .collect()
     }
 
-    /// Asks a server for its tools, unless it has answered before in this process.
+    /// Queries a server for its tools, unless it has answered in this process.
     ///
     /// # Errors
-    /// Why it cannot be asked.
+    /// Why it does not answer.
     pub async fn ask(server: &Arc<Server>) -> Result<(), Error> {
         match server.known() {
             Known::Listed => Ok(()),
@@ -226,7 +226,7 @@ impl Servers {
         }
     }
 
-    /// Asks all servers for their tools in the background, until the engine stops.
+    /// Queries all servers for their tools in the background, until the engine stops.
     pub fn ask_in_background(&self) {
         let _ = self.asked.set(Instant::now());
         for server in self.all().cloned() {
@@ -240,8 +240,8 @@ impl Servers {
         }
     }
 
-    /// Waits until something is known of every server's tools, or that it does not answer. Each has its `start_timeout` for it,
-    /// [`FIRST_ANSWER`] at most, from when all were asked in the background; after that this waits no more.
+    /// Waits until each server's tools are known or it has failed: for its `start_timeout`, at most [`FIRST_ANSWER`],
+    /// from the start of the background queries.
     pub async fn settled(&self) {
         let Some(asked) = self.asked.get().copied() else { return };
         let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {
@@ -253,20 +253,20 @@ impl Servers {
         join_all(waiting.collect::<Vec<_>>()).await;
     }
 
-    /// Says whether the tools of every server are known.
+    /// Returns whether the tools of all servers are known.
     pub fn all_known(&self) -> bool {
         self.all().all(|server| server.known() >= Known::Remembered)
     }
 
-    /// Asks a server for its tools until it answers, as long as it takes.
+    /// Queries a server for its tools until it answers.
     pub async fn ask_until_it_answers(server: Arc<Server>) {
         while Self::ask(&server).await.is_err() {
-            // A failure that is nobody's turn to repeat (a missing credential) is tried again now and then too.
+            // Failures without backoff (a missing credential) are retried too.
             tokio::time::sleep(server.left_alone().max(Duration::from_secs(1))).await;
         }
     }
 
-    /// Ends all servers and waits for them, a few seconds at most.
+    /// Ends all servers and waits for at most three seconds.
     pub async fn shutdown(&self) {
         self.around.stop.cancel();
         self.around.tasks.close();

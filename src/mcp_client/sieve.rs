@@ -1,17 +1,17 @@
-//! Messages of a server that everybody has to read alike: at most 128 levels deep, no key twice in one object.
+//! Filter for messages that JSON parsers read differently: deeper than 128 levels, or with a duplicate key.
 //!
-//! The library below drops a message that it cannot read, and whoever waits for it waits until the time is up. So an answer like
-//! that is turned into an error of the same request here, and logged.
+//! rmcp drops a message that it cannot parse, and its caller waits until the timeout. So such an answer becomes an
+//! error of the same request here, and is logged.
 
 use helmdeck_core::json;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// The code of such an error; none that JSON-RPC or MCP give a meaning.
+/// Code of such an error, not used by JSON-RPC or MCP.
 pub(crate) const NOT_READABLE: i32 = -32_090;
 
-/// What is told of such an answer.
+/// Message of such an error.
 pub(crate) const WHY: &str = "JSON that not everybody reads alike: deeper than 128 levels, a key twice in one object, or a \
                               number out of range";
 
@@ -33,7 +33,7 @@ impl Sieve {
         Self { server: server.to_owned() }
     }
 
-    /// Adds a line to `out`, or what stands for it.
+    /// Adds a line to `out`, or its replacement.
     pub(crate) fn pass(&self, line: &[u8], out: &mut Vec<u8>) {
         match self.instead_of(line) {
             None => out.extend_from_slice(line),
@@ -41,8 +41,8 @@ impl Sieve {
         }
     }
 
-    /// Returns what stands for a message that cannot be read, with its line feed; empty if nobody waits for it. `None` if it is in
-    /// order, or no JSON at all: the library skips that.
+    /// Returns the replacement of a bad message, with its line feed; empty if no request waits for it. `None` if it is
+    /// good, or not JSON: rmcp skips that.
     pub(crate) fn instead_of(&self, message: &[u8]) -> Option<String> {
         let error = json::check_strict(message).err()?;
         serde_json::from_slice::<&RawValue>(message).ok()?;

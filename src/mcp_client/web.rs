@@ -1,6 +1,6 @@
 //! The HTTP client of a server over streamable HTTP: messages in its event streams go through the [`Sieve`].
 //!
-//! An answer that comes as one JSON document fails at once by itself; an event that cannot be read would be dropped.
+//! An unreadable JSON document fails at once; an unreadable event would be dropped silently.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 type Failure = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// A client whose event streams are checked.
+/// HTTP client that checks event streams.
 #[derive(Clone)]
 pub(crate) struct Web {
     client: reqwest::Client,
     sieve: Sieve,
-    /// The largest event, in bytes.
+    /// Limit of an event, in bytes.
     limit: usize,
 }
 

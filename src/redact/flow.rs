@@ -1,6 +1,7 @@
 //! Takes secrets out of bytes that flow by, also where a secret stands across two pieces.
 //!
-//! So much is held back as the longest secret takes in its longest usual spelling; the rest is cut where no secret stands.
+//! So much is held back as the longest secret takes in its longest usual spelling; the rest is cut where no secret
+//! stands.
 
 use std::sync::Arc;
 
@@ -11,11 +12,13 @@ use helmdeck_core::{Code, Error, Result};
 
 use super::forms::{Needle, needles};
 
-/// How many bytes a spelling takes for one of the secret's: `\\\\u0022` is JSON inside of JSON, and one more level fits.
+/// How many bytes a spelling takes for one of the secret's: `\\\\u0022` is JSON inside of JSON, and one more level
+/// fits.
 const SPELLING: usize = 16;
 /// How much may pile up where secrets stand so close that nothing can be cut. No file of any use looks like that.
 const MAX_HELD: usize = 1 << 20;
-/// Pieces are put together up to this size before they are looked through, since what is held back is looked through again.
+/// Pieces are put together up to this size before they are looked through, since what is held back is looked through
+/// again.
 const WORTH: usize = 64 << 10;
 
 /// Returns the bytes without the secrets that were handed out before each piece.

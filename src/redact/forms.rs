@@ -1,8 +1,8 @@
 //! The forms in which a secret may be written, and how they are found.
 //!
-//! A part of a secret (a key, a password, a passphrase, a line of a private key) is looked for as it is; as JSON or a URL writes
-//! it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the base64 of something longer
-//! (`user:password` of HTTP Basic).
+//! A part of a secret (a key, a password, a passphrase, a line of a private key) is looked for as it is; as JSON or a
+//! URL writes it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the base64 of
+//! something longer (`user:password` of HTTP Basic).
 
 use helmdeck_core::Secret;
 use memchr::{memchr_iter, memmem};
@@ -70,8 +70,8 @@ fn add(needles: &mut Vec<Needle>, part: &[u8]) {
     }
 }
 
-/// Returns the base64 digits (RFC 4648) that a part alone decides when it stands `offset` bytes after a multiple of three, and how
-/// many digits on each side it decides together with its neighbours.
+/// Returns the base64 digits (RFC 4648) that a part alone decides when it stands `offset` bytes after a multiple of
+/// three, and how many digits on each side it decides together with its neighbours.
 fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (start, end) = (offset * 8, (offset + part.len()) * 8);
@@ -132,7 +132,8 @@ impl Needle {
 
     /// Returns the end of the needle if it is written at this place.
     fn matches(&self, bytes: &[u8], at: usize) -> Option<usize> {
-        // Places still to be tried: (in the text, in the needle). Bounded, because a text of backslashes alone has many readings.
+        // Places still to be tried: (in the text, in the needle). Bounded, because a text of backslashes alone has many
+        // readings.
         let mut open = vec![(at, 0)];
         let mut steps = 4 * self.bytes.len() + 16;
         while let Some((at, done)) = open.pop() {
@@ -159,8 +160,8 @@ impl Needle {
     }
 }
 
-/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`; JSON inside of JSON has more backslashes). Returns the UTF-8 that it
-/// stands for, the length of that, and where it ends. A backslash itself is not read here.
+/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`; JSON inside of JSON has more backslashes). Returns the
+/// UTF-8 that it stands for, the length of that, and where it ends. A backslash itself is not read here.
 fn read_escape(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     let one = |byte: u8, next: usize| Some(([byte, 0, 0, 0], 1, next));
     match bytes.get(at)? {

@@ -3,12 +3,12 @@
 use helmdeck_core::text::collapse_whitespace;
 use helmdeck_core::{Secret, leaks};
 
-/// The most that is quoted, in bytes.
+/// Limit of a quotation, in bytes.
 const MAX_BYTES: usize = 1 << 10;
-/// What stands in place of a text that cannot be repeated.
+/// Replacement for a text that must not be repeated.
 const WITH_CREDENTIAL: &str = "(not repeated: it looks as if it held a credential)";
 
-/// Which part of a text that is too long is quoted.
+/// Which part of a long text is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The beginning, as of an HTTP body.
@@ -19,8 +19,8 @@ pub enum Part {
 
 /// Returns the text in quotes, to be put after "it says"; `None` if nothing is left of it.
 ///
-/// `secrets` are those that the call was given; they are removed before the text is cut, so that no half of one stays. A text that
-/// holds something else that looks like a credential is not repeated at all.
+/// `secrets` are those that the call was given; they are removed before the text is cut, so that no half of one stays.
+/// A text that holds something else that looks like a credential is not repeated at all.
 pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let text = crate::text(&text, secrets);
@@ -44,7 +44,8 @@ pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
     })
 }
 
-/// Writes control characters, and those that turn the direction of text (UAX #9), as escapes. Quotes stay: JSON has many.
+/// Writes control characters, and those that turn the direction of text (UAX #9), as escapes. Quotes stay: JSON has
+/// many.
 fn visible(character: char) -> impl Iterator<Item = char> {
     let hidden = character.is_control()
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');

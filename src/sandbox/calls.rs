@@ -1,9 +1,9 @@
-//! System calls that commands of a session may not make: those whose memory no process is seen to hold, those that lead out of the
-//! namespaces, those into parts of the kernel that no build or test needs, and sockets of families that a network namespace does not
-//! hold (seccomp, `seccomp(2)`).
+//! System calls that commands cannot make (seccomp, `seccomp(2)`): memory that is attributed to no process, ways out of
+//! the namespaces, parts of the kernel that no build or test needs, and socket families that a network namespace does
+//! not contain.
 //!
-//! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is killed by its
-//! first call.
+//! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is
+//! killed by its first call.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -13,39 +13,40 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-/// What is refused.
+/// Refused system calls.
 const REFUSED: &[i64] = &[
-    // Memory and objects that outlive their processes within the IPC namespace (`sysvipc(7)`); POSIX shared memory is there.
+    // Memory and objects that outlive their processes within the IPC namespace (`sysvipc(7)`); POSIX shared memory is
+    // there.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_semget,
     libc::SYS_msgget,
-    // Keyrings know no namespace: those of whoever started helmdeck would be there (`keyrings(7)`).
+    // Keyrings have no namespace: those of the user who started helmdeck would be accessible (`keyrings(7)`).
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Much of the kernel, and little that a command in here could want of it.
+    // A large attack surface that commands do not need.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Memory that no limit knows (`memfd_secret(2)`).
+    // Memory that no limit counts (`memfd_secret(2)`).
     libc::SYS_memfd_secret,
 ];
-/// Socket families that a command may open. They belong to the network namespace of the sandbox, which has no way out; others, such
-/// as `AF_VSOCK` (`vsock(7)`), reach past it.
+/// Socket families that a command may open. They belong to the network namespace of the sandbox, which has no way out.
+/// Others, such as `AF_VSOCK` (`vsock(7)`), leave it.
 const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Calls that open sockets; their first argument is the family.
 const OPENS_SOCKET: &[i64] = &[libc::SYS_socket, libc::SYS_socketpair];
-/// Marks calls of the x32 ABI, which the kernel takes for the same architecture as x86-64 (`seccomp(2)`, Caveats).
+/// Marks calls of the x32 ABI, which have the same architecture number as x86-64 (`seccomp(2)`, Caveats).
 const X32: i64 = 0x4000_0000;
 
-/// Refuses the calls to this process, and to all that it becomes or starts.
+/// Refuses the calls for this process and all that it executes or starts.
 ///
 /// # Errors
-/// In words, if this architecture or this kernel cannot.
+/// A message, if this architecture or kernel does not support it.
 pub(super) fn refuse() -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be refused: {error}");
     let numbers = REFUSED.iter().flat_map(|number| [*number, number | X32]);

@@ -1,4 +1,4 @@
-//! What is refused before anything is made or run.
+//! Checks before a session is made or a command is started.
 
 use std::io;
 use std::path::{Component, Path};
@@ -37,7 +37,7 @@ impl Unmade {
     }
 }
 
-/// Says whether there is room for one more session of a caller, beside those that live.
+/// Checks whether a caller can have one more session.
 pub(super) fn fits(
     records: &[Record],
     tenant: &str,

@@ -1,4 +1,5 @@
-//! A running command of a session: its start, its input and output, its limits, and the kill of everything that it started.
+//! A running command of a session: its start, its input and output, its limits, and the kill of everything that it
+//! started.
 
 use std::ffi::OsString;
 use std::io;
@@ -75,7 +76,8 @@ impl<T: Send + 'static> Drop for Running<T> {
 /// Runs a command to its end. `turn` is held until all its processes are gone, even if the future is dropped.
 ///
 /// # Errors
-/// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the system.
+/// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the
+/// system.
 pub(super) async fn run<T: Send + 'static>(
     spawner: &Spawner,
     line: Line,
@@ -133,7 +135,8 @@ pub(super) async fn run<T: Send + 'static>(
     };
     let ended = match (status.code(), status.signal()) {
         (Some(code), _) => Ended::Exited(code),
-        // The outermost process was killed, which ends its sandbox. Without a sandbox, `wait` has killed its process group.
+        // The outermost process was killed, which ends its sandbox. Without a sandbox, `wait` has killed its process
+        // group.
         (None, signal) => Ended::Signalled(signal.unwrap_or(0)),
     };
     break_with(&mut running, &mut pipes, read_all).await;
@@ -286,8 +289,8 @@ impl Drop for Waiting {
 
 /// Kills a command with everything that it started, and waits until all of it is gone.
 ///
-/// The outermost process adopts orphans and ends when no process is left. So its children are killed until it ends. If it were
-/// killed itself, it could not report that.
+/// The outermost process adopts orphans and ends when no process is left. So its children are killed until it ends. If
+/// it were killed itself, it could not report that.
 async fn kill(group: &mut Group) {
     let Some(root) = pid(group) else { return };
     let kill_below = async {

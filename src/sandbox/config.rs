@@ -1,4 +1,4 @@
-//! What an operator can set about sessions.
+//! Settings of sessions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::sandbox;
 
-/// The settings of sessions.
+/// Settings of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionConfig {
-    /// The most memory that the processes of one command may use together, unless its pack says otherwise. Default 2 GiB.
+    /// The most memory that the processes of one command may use together, unless its pack says otherwise. Default 2
+    /// GiB.
     #[serde(with = "size")]
     pub memory: u64,
-    /// The most address space that one process may reserve (`RLIMIT_AS`). Programs reserve far more than they use. Default 64 GiB.
+    /// The most address space that one process may reserve (`RLIMIT_AS`). Programs reserve far more than they use.
+    /// Default 64 GiB.
     #[serde(with = "size")]
     pub address_space: u64,
     /// The most processes and threads of one command. Default 256.
@@ -33,8 +35,8 @@ pub struct SessionConfig {
     pub max_total: usize,
     /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
     pub user: u32,
-    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path; none that holds helmdeck's
-    /// data folder or lies in it. Default none.
+    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path; none that holds
+    /// helmdeck's data folder or lies in it. Default none.
     pub read_only_paths: Vec<PathBuf>,
     /// Folders that commands look for programs in before the usual ones. Default none.
     pub path: Vec<PathBuf>,
@@ -62,7 +64,7 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// Checks what the types cannot.
+    /// Checks what the types do not express.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -93,7 +95,7 @@ impl SessionConfig {
         Ok(())
     }
 
-    /// Checks that nothing that commands may read holds helmdeck's data, or is part of it. Links are followed.
+    /// Checks that no path that commands can read contains helmdeck's data, or lies in it. Links are followed.
     ///
     /// # Errors
     /// A message that names the setting, or the folder.
@@ -120,7 +122,7 @@ impl SessionConfig {
     }
 }
 
-/// Returns a path without links, as far as it is there.
+/// Returns a path with links resolved, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     for above in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {

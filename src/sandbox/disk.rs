@@ -1,5 +1,5 @@
-//! How much a session's folder holds, and its removal. What stands in it was made by programs that nobody trusts: no link is
-//! ever followed, no depth and no name is taken for granted.
+//! Size and removal of a session's folder. Its content was made by untrusted programs: links are never followed, and
+//! any depth and any name is expected.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -15,16 +15,16 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// The deepest nesting of folders; deeper counts as more than a session may hold.
+/// Limit of nesting. Deeper folders count as exceeding the disk limit.
 const MAX_DEPTH: usize = 256;
 
-/// What a file or folder takes besides its content: its name and its inode, and the room that removing it takes.
+/// Overhead of a file or folder: name, inode, and memory for its removal.
 const PER_ENTRY: u64 = 4096;
 
-/// The most files and folders; more count as more than a session may hold, so that looking at them and removing them stays short.
+/// Limit of files and folders, so that checks and removal stay fast. More count as exceeding the disk limit.
 const MAX_ENTRIES: u64 = 1 << 20;
 
-/// How often a folder is opened to its owner that its owner shuts again meanwhile; then it counts as more than a session may hold.
+/// Attempts to make a folder readable that its owner closes again. After that it counts as exceeding the disk limit.
 const MAX_OPENINGS: u32 = 8;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -34,17 +34,17 @@ fn open(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Res
     openat(parent, name, OPEN, Mode::empty())
 }
 
-/// A folder that is being looked at. One that its owner had shut is opened for that long, because what it holds counts as well.
+/// A folder that is being measured. A closed one is opened for that time, because its content counts too.
 struct Looked {
     dir: Dir,
-    /// The mode that it had, if it had to be opened.
+    /// Its original mode, if it had to be opened.
     shut: Option<Mode>,
 }
 
 impl Drop for Looked {
     fn drop(&mut self) {
         let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else { return };
-        // Unless its owner changed it meanwhile.
+        // Unless its owner changed it in the meantime.
         if fstat(fd).is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU) {
             let _ = fchmod(fd, mode);
         }
@@ -52,12 +52,12 @@ impl Drop for Looked {
 }
 
 impl Looked {
-    /// Opens a folder to look at what it holds, whatever its mode forbids.
+    /// Opens a folder for reading, whatever its mode is.
     fn open(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let mut shut = None;
         for _ in 0..MAX_OPENINGS {
             let opened = open(parent, name).and_then(|fd| {
-                // Without the right to search, it can be listed, but nothing in it can be looked at.
+                // Without the right to search, it can be listed, but its entries cannot be read.
                 accessat(&fd, c".", Access::READ_OK | Access::EXEC_OK, AtFlags::EACCESS).map(|()| fd)
             });
             match opened {
@@ -73,7 +73,7 @@ impl Looked {
     }
 }
 
-/// A folder by its own name, which no link can take the place of, also if it cannot be read.
+/// Opens a folder as a path only, never through a link, even if it is unreadable.
 struct Itself(OwnedFd);
 
 impl Itself {
@@ -91,17 +91,18 @@ fn named(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> io::Result<(It
     Ok((Itself(fd), mode))
 }
 
-/// Says whether a folder is not there (any more), or something else is.
+/// Returns whether an error means that the folder is gone, or replaced by something else.
 fn absent(error: &io::Error) -> bool {
     let kinds = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|number| kinds.contains(&number))
 }
 
-/// Adds up what a folder holds, in bytes on the disk, and stops beyond `limit`, or as soon as `stop` says so. With `owner`, what root
-/// made in it from outside is given to that user, so that commands can change it; a file that has another name elsewhere is not.
+/// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set. With `owner`, files that
+/// root made there are given to that user, so that commands can change them, except files with further hard links.
 ///
 /// # Errors
-/// Of the system; `Interrupted` if stopped. What disappears meanwhile is passed over; what is shut is opened as long as it takes.
+/// Those of the system; `Interrupted` if stopped. Files that disappear are skipped; closed folders are opened for the
+/// time of the check.
 pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &AtomicBool) -> io::Result<u64> {
     let (mut total, mut entries): (u64, u64) = (0, 0);
     let top = CString::new(folder.as_os_str().as_bytes())?;
@@ -127,7 +128,7 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
         let about = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(about) => about,
             Err(Errno::NOENT) => continue,
-            // Its owner shuts it while it is looked at.
+            // Its owner closes it during the check.
             Err(Errno::ACCESS) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
@@ -161,20 +162,20 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
     Ok(total)
 }
 
-/// Gives a file or folder of ours to a user.
+/// Gives a file or folder of this process's user to another user.
 ///
 /// # Errors
-/// Of the system.
+/// Those of the system.
 pub(crate) fn give(path: &Path, user: u32) -> io::Result<()> {
     Ok(chownat(CWD, path, Some(Uid::from_raw(user)), Some(Gid::from_raw(user)), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Removes a folder with everything in it, however deep. One that is not there is removed already.
+/// Removes a folder with its content, of any depth. A missing folder is no error.
 ///
-/// Nothing may run in it any more.
+/// No process may use it any more.
 ///
 /// # Errors
-/// Of the system.
+/// Those of the system.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     let root = match open(CWD, folder) {
         Ok(root) => root,
@@ -192,17 +193,17 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// How often a folder is emptied again because somebody else, who removes it too, moved something up into it.
+/// Rounds to empty a folder, because another process that removes it too can move entries up into it.
 const ROUNDS: usize = 1000;
 
-/// A folder that is being removed: what is deep in it is moved up, so that two folders are open at most.
+/// A folder that is being removed. Deep entries are moved up, so that at most two folders are open.
 struct Flat {
     root: OwnedFd,
     moved: u64,
 }
 
 impl Flat {
-    /// Removes what the root holds now, entry by entry; says whether there was anything, so that there may be more.
+    /// Removes the current entries of the root. Returns whether there were any, so that there may be more.
     fn empty_root(&mut self) -> io::Result<bool> {
         let root = self.root.as_fd().try_clone_to_owned()?;
         each(root.as_fd(), |name, is_folder| match is_folder {
@@ -213,17 +214,17 @@ impl Flat {
 
     fn remove_folder(&mut self, name: &CStr) -> io::Result<()> {
         let Some(folder) = open_for_removal(self.root.as_fd(), name)? else { return Ok(()) };
-        // What is made or moved while a folder is read may be passed over.
+        // Entries that are made or moved during the read may be missed.
         while each(folder.as_fd(), |inner, is_folder| {
             if !is_folder {
                 return Ok(gone(unlinkat(&folder, inner, AtFlags::empty()))?);
             }
-            // Moving a folder changes it (its `..`), so it must be ours to change.
+            // Moving a folder changes its `..`, so it must be writable.
             drop(open_for_removal(folder.as_fd(), inner)?);
             self.move_up(folder.as_fd(), inner)
         })? {}
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
-            // Somebody else, who removes it too, moved something into it: the next round over the root finds it.
+            // Another process that removes it too moved an entry into it. The next round finds it.
             Err(Errno::NOTEMPTY) => Ok(()),
             other => Ok(gone(other)?),
         }
@@ -241,7 +242,7 @@ impl Flat {
     }
 }
 
-/// Opens a folder and makes it ours to change, whatever its mode forbids; `None` if somebody else has removed it.
+/// Opens a folder and makes it writable, whatever its mode is; `None` if another process has removed it.
 fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let opened = named(parent, name).and_then(|(itself, _)| {
         itself.set_mode(Mode::RWXU)?;
@@ -254,8 +255,8 @@ fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Ow
     }
 }
 
-/// Does something with each entry of a folder while it is read, so that a folder of any size takes no memory. Says whether there was
-/// an entry.
+/// Visits each entry of a folder while it is read, so that memory does not grow with the folder. Returns whether there
+/// was one.
 fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<()>) -> io::Result<bool> {
     let mut any = false;
     let mut dir = match Dir::read_from(folder) {
@@ -286,7 +287,7 @@ fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<
     Ok(any)
 }
 
-/// Takes it for done if somebody else did it.
+/// Treats an error as success if another process did the same work.
 fn gone(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),

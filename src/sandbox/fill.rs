@@ -1,4 +1,4 @@
-//! What a fresh session's folder holds.
+//! Content of a new session's folder.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -8,14 +8,14 @@ use super::disk;
 use super::place::Folder;
 use super::sandbox::{Folders, OWN_ETC};
 
-/// Makes the folders of a session. `user` is whom commands run as, if that is not this process's own.
+/// Makes the folders of a session. `user` is the user id of commands, if it differs from that of this process.
 pub(super) fn fill(session: &Folder, user: Option<u32>) -> io::Result<()> {
     let Folders { folder, supplies, etc } = Folders::of(session.path());
     DirBuilder::new().mode(0o700).create(&folder)?;
     if let Some(user) = user {
         disk::give(&folder, user)?;
     }
-    // Commands read these as another user; nobody else comes this far, because the session's own folder is shut.
+    // Commands read these as another user. Other users cannot get here, because the session's own folder is closed.
     for path in [&supplies, &etc] {
         DirBuilder::new().mode(0o755).create(path)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o755))?;

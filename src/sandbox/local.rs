@@ -24,19 +24,19 @@ use super::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 use super::sandbox::{Folders, Sandbox};
 use super::{check, fill, probe};
 
-/// How often sessions past their end are looked for, and those that another process ended.
+/// Interval of checks for sessions that expired or were ended by another process.
 const WATCH: Duration = Duration::from_secs(1);
-/// How many of those looks there are for one at what dead processes left.
+/// Number of such checks per sweep for sessions of dead processes.
 const SWEEP: u32 = 60;
-/// How long a session that another process holds may take to end.
+/// Time limit for the end of a session that another process holds.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where sessions run: what the operator and the program say about it.
+/// Dependencies of a local runtime.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) folder: PathBuf,
     pub(crate) program: PathBuf,
-    /// Whether sessions that were preserved outlive this process.
+    /// Whether preserved sessions outlive this process.
     pub(crate) outlive: bool,
     pub(crate) config: SessionConfig,
     pub(crate) clock: Arc<dyn Clock>,
@@ -108,7 +108,7 @@ impl LocalRuntime {
         self.live.lock()
     }
 
-    /// Finds out once how commands are kept in; while they cannot be, each call asks anew.
+    /// Finds the sandbox once. After a failure, each call tries again.
     async fn sandbox(&self) -> Result<&Sandbox> {
         let spawner = self.spawner().await?;
         let parts = &self.parts;
@@ -122,7 +122,7 @@ impl LocalRuntime {
         })
     }
 
-    /// Starts to look after the sessions, once.
+    /// Starts the background checks, once.
     fn watch(&self) {
         self.watching.call_once(|| {
             let (this, closed) = (self.this.clone(), self.closed.clone());
@@ -137,7 +137,7 @@ impl LocalRuntime {
         });
     }
 
-    /// Ends what is past its end, or was ended by another process.
+    /// Ends sessions that expired or were ended by another process.
     async fn look(&self, sweep: bool) {
         let now = self.parts.clock.now();
         let all: Vec<_> = self.live().values().cloned().collect();
@@ -156,7 +156,7 @@ impl LocalRuntime {
                     }
                 }
                 Ok(Ok(None)) => self.terminate_later(&live.record().id, Reason::Asked),
-                // Nothing is known of it now, so nothing follows; but its end is its end.
+                // Its state is unknown now, so only its expiry counts.
                 Ok(Err(_)) | Err(_) => {
                     let record = live.record();
                     if record.expires_at <= now {
@@ -170,7 +170,7 @@ impl LocalRuntime {
         }
     }
 
-    /// Finds a session among those that this process knows, else on the disk.
+    /// Finds a session in this process, else on disk.
     async fn find(&self, id: &str) -> Result<Option<Arc<Live>>> {
         let now = self.parts.clock.now();
         let known = self.live().get(id).cloned();
@@ -203,13 +203,13 @@ impl LocalRuntime {
             return removed(blocking(move || place.end(&folder, END_LIMIT)).await?);
         };
         live.stop.cancel();
-        // What runs in it holds the turn until nothing of it is left.
+        // A running command holds the turn until all its processes are gone.
         let _turn = live.turn.lock().await;
         let lock = live.lock.lock().take();
         let first = self.live().remove(id).is_some();
         let (place, folder) = (self.place.clone(), live.folder.clone());
         let Some(lock) = lock else {
-            // Only used here: another process holds it, or none any more.
+            // Only used here: another process holds it, or none does.
             let ends = matches!(why, Reason::Asked | Reason::Expired);
             return match ends {
                 true => removed(blocking(move || place.end(&folder, END_LIMIT)).await?),
@@ -258,7 +258,7 @@ impl SessionRuntime for LocalRuntime {
         self.live().insert(record.id.clone(), Arc::clone(&live));
         self.parts.metrics.made();
         if self.closed.is_cancelled() {
-            // Made while the last ones were ended.
+            // Made while the others were being ended.
             self.terminate(&record.id, Reason::Shutdown).await?;
             return Err(Self::ended());
         }
@@ -324,14 +324,14 @@ impl SessionRuntime for LocalRuntime {
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool> {
         let gone = || Error::new(Code::Internal, "the sessions are gone");
         let (this, id) = (self.this.upgrade().ok_or_else(gone)?, id.to_owned());
-        // A task of its own, so that it comes to its end also if nobody waits for it any more.
+        // A task of its own, so that it completes even if the caller stops waiting.
         let end = self.tasks.spawn(async move { this.end(&id, why).await });
         end.await.map_err(lost)?
     }
 
     fn terminate_later(&self, id: &str, why: Reason) {
         let (Some(this), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else { return };
-        // At once, so that nothing starts in it any more.
+        // At once, so that no command starts in it.
         if let Some(live) = self.live().get(id) {
             live.stop.cancel();
         }
@@ -378,7 +378,7 @@ impl SessionRuntime for LocalRuntime {
         for live in all {
             let record = live.record();
             if self.parts.outlive && record.preserved && live.is_ours() {
-                // Stays, without a command in it: whoever comes next finds its lock free and its end not reached.
+                // It stays, without a command: the next process finds its lock free, and that it has not expired.
                 live.stop.cancel();
                 let _turn = live.turn.lock().await;
                 self.live().remove(&record.id);
@@ -391,7 +391,7 @@ impl SessionRuntime for LocalRuntime {
     }
 }
 
-/// Runs what waits for the disk on another thread.
+/// Runs blocking disk work on another thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(lost)
 }

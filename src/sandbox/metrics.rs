@@ -1,4 +1,4 @@
-//! Counts sessions, for Prometheus.
+//! Metrics of sessions.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,7 +16,7 @@ pub(crate) struct SessionMetrics {
 }
 
 impl SessionMetrics {
-    /// Makes the counters and shows them.
+    /// Makes the metrics and registers them.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let shown = Self::default();
         registry.register("sessions", "Sessions that this process made and that live", shown.alive.clone());

@@ -1,4 +1,4 @@
-//! Keeps the start and the end of what a command writes, in a memory that does not grow with it.
+//! Captures the head and the tail of a command's output in bounded memory.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use helmdeck_core::session::Captured;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is read at once.
+/// Size of one read.
 const CHUNK: usize = 64 << 10;
 
-/// The start and the end of an output.
+/// Head and tail of an output.
 #[derive(Debug)]
 struct Kept {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
-    /// How much of each is kept.
+    /// Limit of each, in bytes.
     most: (usize, usize),
 }
 
@@ -43,12 +43,12 @@ impl Kept {
     }
 }
 
-/// An output that is being read.
+/// Output that is being read.
 #[derive(Debug, Clone)]
 pub(super) struct Output(Arc<Mutex<Kept>>);
 
 impl Output {
-    /// Keeps at most `bytes`: half from the start, half from the end.
+    /// Makes a capture of at most `bytes`: half for the head, half for the tail.
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes - bytes / 2, bytes / 2);
         Self(Arc::new(Mutex::new(Kept { head: Vec::new(), tail: VecDeque::new(), total: 0, most })))
@@ -62,7 +62,7 @@ impl Output {
         }
     }
 
-    /// Returns what was kept so far, and forgets it.
+    /// Takes what was captured so far.
     pub(super) fn take(&self) -> Captured {
         self.0.lock().take()
     }

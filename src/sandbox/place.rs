@@ -1,10 +1,10 @@
-//! Sessions on the disk: `<data>/sessions/<id>/` with `folder/`, `supplies/`, `etc/`, what is known of the session
+//! Sessions on the disk: `<data>/sessions/<id>/` with `folder/`, `supplies/`, `etc/`, the session's record
 //! (`session.json`), and `running`.
 //!
-//! Several processes share one data folder. The one that made a session holds a lock of its folder as long as it lives: whose lock is
-//! free has ended, and what it left is kept only if it was to outlive it. Whoever runs a command in a session shares a lock of
-//! `running`, and nothing is removed before all of those are free. A record is changed or taken away only under the lock of all sessions,
-//! so that none comes back.
+//! Several processes share one data folder. The process that made a session holds a lock on its folder while it lives.
+//! A free lock means that this process has ended; its session is then kept only if it was preserved. A process that
+//! runs a command in a session holds a shared lock on `running`, and nothing is removed before these locks are free.
+//! Records are changed or removed only under the lock of all sessions, so that a removed one does not come back.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -19,18 +19,18 @@ use serde::{Deserialize, Serialize};
 use super::disk;
 
 const RECORD: &str = "session.json";
-/// The lock of all sessions.
+/// Lock file of all sessions.
 const LOCK: &str = "lock";
-/// What those lock who run a command in a session.
+/// Lock file that a process holds while it runs a command in the session.
 const RUNNING: &str = "running";
-/// How often a lock that is taken is tried.
+/// Interval between attempts to take a lock.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
-/// Starts the names of folders that are being removed.
+/// Prefix of folders that are being removed.
 const LEAVING: &str = ".leaving-";
-/// The largest record that is read.
+/// Size limit of a record.
 const MAX_RECORD: u64 = 64 << 10;
 
-/// What is known of a session.
+/// Record of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -45,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) expires_at: Timestamp,
     /// Whether it outlives the call that made it.
     pub(crate) preserved: bool,
-    /// The most memory of a command in it, in bytes.
+    /// Memory limit of a command in it, in bytes.
     pub(crate) memory: u64,
 }
 
@@ -66,7 +66,7 @@ impl Folder {
         self.0.join(RECORD)
     }
 
-    /// Writes the record, whole or not at all.
+    /// Writes the record atomically.
     pub(crate) fn write(&self, record: &Record) -> io::Result<()> {
         let new = self.0.join("session.json.new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -78,7 +78,7 @@ impl Folder {
     /// Reads the record; `None` if the session has ended, or never was.
     ///
     /// # Errors
-    /// Of the system: then nothing is known of the session. `InvalidData` for what is no record of this session.
+    /// Those of the system: the state of the session is unknown then. `InvalidData` for a malformed record.
     pub(crate) fn read(&self) -> io::Result<Option<Record>> {
         let file = match File::open(self.record_path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -94,17 +94,18 @@ impl Folder {
         }
     }
 
-    /// Takes the lock if no process holds it. It is the folder's own, so nothing is made for it in a folder that is being removed.
+    /// Takes the lock if no process holds it. The folder itself is locked, so no lock file is made in a folder that is
+    /// being removed.
     ///
     /// # Errors
-    /// Of the system; `NotFound` if the folder is not there (any more).
+    /// Those of the system; `NotFound` if the folder does not exist.
     pub(crate) fn try_lock(&self) -> io::Result<Option<File>> {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits();
         let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(&self.0)?;
         locked(folder.try_lock()).map(|taken| taken.then_some(folder))
     }
 
-    /// Says that a command runs in the session, for as long as the file is open; `None` if the session has ended.
+    /// Marks the session as in use while the file is open; `None` if the session has ended.
     pub(crate) fn running(&self) -> io::Result<Option<File>> {
         let running = match File::open(self.0.join(RUNNING)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -115,14 +116,14 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Ok(None),
             other => other.map_err(io::Error::from)?,
         }
-        // Whoever ends it takes the record away first, and only then waits for this lock.
+        // A process that ends the session removes the record first, and only then waits for this lock.
         Ok(self.read()?.map(|_| running))
     }
 
-    /// Takes the lock of those who run commands in it; `None` if somebody does.
+    /// Takes the lock on `running`; `None` while a command runs in the session.
     fn try_still(&self) -> io::Result<Option<Still>> {
         let running = match File::open(self.0.join(RUNNING)) {
-            // It was never finished, or its removal was begun.
+            // It was never completed, or its removal has begun.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Still(None))),
             other => other?,
         };
@@ -130,7 +131,7 @@ impl Folder {
     }
 }
 
-/// Nothing runs in a session as long as this is there.
+/// Guard: no command can start in the session while it exists.
 struct Still(#[expect(dead_code, reason = "held for its lock")] Option<File>);
 
 fn locked(result: Result<(), TryLockError>) -> io::Result<bool> {
@@ -141,7 +142,7 @@ fn locked(result: Result<(), TryLockError>) -> io::Result<bool> {
     }
 }
 
-/// Makes a folder that only its owner may open; one that is there stays.
+/// Makes a folder with mode 0700. An existing one stays as it is.
 fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -151,13 +152,13 @@ impl SessionFolder {
         Self(folder)
     }
 
-    /// Returns where a session would be; `None` if the id cannot be one.
+    /// Returns the folder of a session; `None` if the id is malformed.
     pub(crate) fn of(&self, id: &str) -> Option<Folder> {
         let fits = id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         fits.then(|| Folder(self.0.join(id)))
     }
 
-    /// Holds off every other process that makes or sweeps sessions. Short: nothing slow is done meanwhile.
+    /// Locks out all other processes that make or sweep sessions. Held only for short work.
     fn hold(&self) -> io::Result<File> {
         make_folder(&self.0)?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK))?;
@@ -165,9 +166,9 @@ impl SessionFolder {
         Ok(lock)
     }
 
-    /// Makes a session if `fits` says so of the records that are there. Returns its folder and its lock.
+    /// Makes a session if `fits` accepts the existing records. Returns its folder and its lock.
     ///
-    /// `make` gets a fresh id and says what is known of the session; `fill` makes what it holds.
+    /// `make` gets a new id and returns the record; `fill` makes the content.
     pub(crate) fn create<E: From<io::Error>>(
         &self,
         now: Timestamp,
@@ -191,7 +192,7 @@ impl SessionFolder {
         match made() {
             Ok(lock) => Ok((folder, record, lock)),
             Err(error) => {
-                // Whatever was made of it; if this fails too, the next sweep removes it.
+                // A partial session. If this fails too, the next sweep removes it.
                 let _ = disk::remove(folder.path());
                 Err(E::from(error))
             }
@@ -208,7 +209,7 @@ impl SessionFolder {
         Ok(entries.filter_map(|entry| self.of(entry.ok()?.file_name().to_str()?)).collect())
     }
 
-    /// Returns what is known of all sessions, of every process. What is no record counts as none.
+    /// Returns the records of all sessions of all processes. Malformed records are skipped.
     pub(crate) fn records(&self) -> io::Result<Vec<Record>> {
         let read = |folder: &Folder| match folder.read() {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
@@ -217,7 +218,7 @@ impl SessionFolder {
         self.folders()?.iter().filter_map(read).collect()
     }
 
-    /// Changes the record of a session, unless that has ended. Returns what it is now.
+    /// Changes the record of a session that has not ended. Returns the new record.
     pub(crate) fn change(&self, folder: &Folder, change: impl FnOnce(&mut Record)) -> io::Result<Option<Record>> {
         let _held = self.hold()?;
         let Some(mut record) = folder.read()? else { return Ok(None) };
@@ -226,8 +227,8 @@ impl SessionFolder {
         Ok(Some(record))
     }
 
-    /// Removes what processes left behind that have ended: sessions that were not to outlive them, or that have expired and in which
-    /// nothing runs. Returns how many.
+    /// Removes sessions of ended processes that were not preserved, or have expired with no command running. Returns
+    /// how many.
     pub(crate) fn sweep(&self, now: Timestamp) -> io::Result<usize> {
         if !self.0.is_dir() {
             return Ok(0);
@@ -238,7 +239,7 @@ impl SessionFolder {
             let Ok(Some(_lock)) = folder.try_lock() else { continue };
             match folder.read() {
                 Ok(Some(record)) if record.preserved && record.expires_at > now => continue,
-                // Nobody can use what is no record. Of any other error, nothing follows.
+                // A malformed record is of no use. Any other error says nothing about the session.
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => continue,
                 _ => {}
             }
@@ -251,7 +252,7 @@ impl SessionFolder {
         Ok(removed)
     }
 
-    /// Takes a session out of sight: what reads its record finds none from now on. Returns where it is, if it was there.
+    /// Sets a session aside, so that readers find no record. Returns its new folder, if it existed.
     fn put_aside(&self, folder: &Folder) -> io::Result<Option<Folder>> {
         let Some(name) = folder.path().file_name().and_then(|name| name.to_str()) else { return Ok(None) };
         let aside = Folder(self.0.join(format!("{LEAVING}{name}")));
@@ -261,8 +262,8 @@ impl SessionFolder {
         }
     }
 
-    /// Removes a session whose lock this process holds, once nothing runs in it; what runs there in another process ends within a
-    /// second. After `limit` that is left for a sweep.
+    /// Removes a session whose lock this process holds, once no command runs in it. Commands of other processes end
+    /// within a second. After `limit`, the rest is left for a sweep.
     pub(crate) fn remove(&self, folder: &Folder, lock: File, limit: Duration) -> io::Result<()> {
         let start = Instant::now();
         let aside = {
@@ -280,7 +281,7 @@ impl SessionFolder {
         }
     }
 
-    /// Removes every session that was set aside by processes that did not come to remove it.
+    /// Removes all sessions that other processes set aside and did not remove.
     pub(crate) fn remove_leaving(&self) -> io::Result<()> {
         let mut first = Ok(());
         for entry in std::fs::read_dir(&self.0)? {
@@ -288,7 +289,7 @@ impl SessionFolder {
             if !entry.file_name().to_str().is_some_and(|name| name.starts_with(LEAVING)) {
                 continue;
             }
-            // Held by somebody, it is being removed, or something still runs there.
+            // If it is locked, another process removes it, or a command still runs there.
             let folder = Folder(entry.path());
             if let (Ok(Some(_lock)), Ok(Some(_still))) = (folder.try_lock(), folder.try_still()) {
                 first = first.and(disk::remove(folder.path()));
@@ -297,8 +298,8 @@ impl SessionFolder {
         first
     }
 
-    /// Ends a session that another process may hold: takes its record away, which that process notices within a second, and waits
-    /// for it for at most `limit`. What cannot be removed yet is left for a sweep. Says whether it was there.
+    /// Ends a session that another process may hold. Removes the record, which that process notices within a second,
+    /// and waits for at most `limit`. The rest is left for a sweep. Returns whether the session existed.
     pub(crate) fn end(&self, folder: &Folder, limit: Duration) -> io::Result<bool> {
         let start = Instant::now();
         let removed = {
@@ -374,7 +375,7 @@ mod tests {
         std::fs::remove_dir(folder.record_path()).unwrap();
         std::fs::rename(kept, folder.record_path()).unwrap();
         assert!(folder.read().unwrap().is_some());
-        // What is no record is nobody's.
+        // A malformed record belongs to no session.
         std::fs::write(folder.record_path(), "").unwrap();
         assert_eq!(place.records().unwrap(), []);
         assert_eq!((place.sweep(now()).unwrap(), left(&place)), (1, 0));

@@ -1,16 +1,16 @@
-//! Which processes there are below one, what memory they take, and how to kill one: what `/proc` says (`proc(5)`).
+//! Descendants of a process, their memory, and how to kill one, by `/proc` (`proc(5)`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What the processes below one take, in bytes.
+/// Memory of all descendants of a process, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory that is theirs and nobody else's: anonymous, shared, and files in memory that have no name (any more).
+    /// Memory of their own: anonymous, shared, and unnamed files in memory.
     pub(crate) memory: u64,
-    /// Files without a name (any more) on the device of the session's folder.
+    /// Unnamed (deleted) files on the device of the session's folder.
     pub(crate) nameless: u64,
 }
 
@@ -21,7 +21,8 @@ fn all() -> Vec<(i32, i32)> {
     ids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
 
-/// Returns the parent of a process. The name in `/proc/<pid>/stat` may hold anything, so what counts comes after its end.
+/// Returns the parent of a process. The name in `/proc/<pid>/stat` can contain any character, so parsing starts after
+/// its end.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
@@ -35,7 +36,7 @@ pub(crate) fn children(of: Pid) -> Vec<Pid> {
     all().into_iter().filter(|(_, parent)| *parent == of).filter_map(|(pid, _)| Pid::from_raw(pid)).collect()
 }
 
-/// Returns every process below one.
+/// Returns all descendants of a process.
 pub(crate) fn below(root: Pid) -> Vec<i32> {
     let mut of: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for (pid, parent) in all() {
@@ -51,10 +52,10 @@ pub(crate) fn below(root: Pid) -> Vec<i32> {
     found
 }
 
-/// Adds up what every process below one takes. `device` is that of the session's folder.
+/// Returns the memory of all descendants of a process. `device` is that of the session's folder.
 ///
-/// Memory that processes share is counted once for each of them while the sum stays below `allowed`, because that costs little. Only
-/// beyond it are the shares taken, which the kernel has to count page by page.
+/// Shared memory counts once for each process while the sum stays below `allowed`, because that is cheap. Only beyond
+/// the limit are the proportional shares used, which the kernel must count page by page.
 pub(crate) fn usage(root: Pid, device: u64, allowed: u64) -> Usage {
     let usage = add_up(root, device, memory);
     if usage.memory <= allowed { usage } else { add_up(root, device, share) }
@@ -67,7 +68,7 @@ fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
         usage.memory = usage.memory.saturating_add(memory(pid));
         let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
         for file in open.flatten() {
-            // Following the link asks the open file itself, whatever its name says.
+            // Follows the link, so that the open file itself is examined.
             let Ok(about) = std::fs::metadata(file.path()) else { continue };
             if !about.is_file() || about.nlink() > 0 || !seen.insert((about.dev(), about.ino())) {
                 continue;
@@ -80,17 +81,17 @@ fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
     usage
 }
 
-/// Returns what one process takes and shares with no file, in bytes. What it shares with other processes counts as if it did not.
+/// Returns the memory of one process that is not backed by files. Memory shared with other processes counts in full.
 fn memory(pid: i32) -> u64 {
     sum(pid, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0)
 }
 
-/// The same, but of what it shares with other processes only its share. If the kernel does not say, all of it.
+/// The same, with only its share of memory shared with other processes. In full if the kernel does not tell.
 fn share(pid: i32) -> u64 {
     sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]).unwrap_or_else(|| memory(pid))
 }
 
-/// Adds up lines of a file about a process that give a number of KiB; `None` if one is not there.
+/// Adds up lines in KiB of a file below `/proc/<pid>`; `None` if one is missing.
 fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let number = |name: &&str| {
@@ -101,16 +102,16 @@ fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
     Some(numbers?.iter().sum::<u64>().saturating_mul(1024))
 }
 
-/// Kills a process that is a child of `parent`, and no other that got its number meanwhile.
+/// Kills a child of `parent`, and never another process that has got its id.
 pub(crate) fn kill_child(pid: Pid, of: Pid) {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if parent(pid.as_raw_nonzero().get()) == Some(of.as_raw_nonzero().get()) {
-        // Fails only if it has ended, which is what is wanted.
+        // Fails only if it has ended already.
         let _ = pidfd_send_signal(process, Signal::KILL);
     }
 }
 
-/// Kills a process of which the caller knows that its number is still its own: a child that was not waited for.
+/// Kills a child that was not waited for, so its id is still its own.
 pub(crate) fn kill(pid: Pid) {
     let _ = rustix::process::kill_process(pid, Signal::KILL);
 }

@@ -1,4 +1,4 @@
-//! What a place must be able to do for sessions to run there. One is there: [`super::local`], this machine.
+//! The trait of a session runtime. There is one: [`super::local`], this machine.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,18 @@ use helmdeck_core::{Result, Timestamp};
 
 use super::place::Record;
 
-/// What is asked of a new session.
+/// Request for a new session.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) tenant: String,
     pub(crate) user: String,
     pub(crate) pack: String,
     pub(crate) expires_at: Timestamp,
-    /// The most memory of a command in it, in bytes; `None` = as the operator says.
+    /// Memory limit of a command in it, in bytes; `None` = the operator's.
     pub(crate) memory: Option<u64>,
 }
 
-/// A session that is there.
+/// An existing session.
 #[derive(Debug, Clone)]
 pub(crate) struct DetectedRuntime {
     pub(crate) record: Record,
@@ -29,7 +29,7 @@ pub(crate) struct DetectedRuntime {
     pub(crate) supplies_inside: String,
 }
 
-/// Why a session ends.
+/// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The call that made it is over.
@@ -57,31 +57,32 @@ impl Reason {
     }
 }
 
-/// Where sessions run. It knows nothing of who may use which: [`crate::Sessions`] does.
+/// Runs sessions. Access is checked above it, in [`crate::Sessions`].
 #[async_trait]
 pub(crate) trait SessionRuntime: Send + Sync {
     /// Makes a session.
     ///
     /// # Errors
-    /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's share, `overloaded` beyond all.
+    /// `session_unavailable` if none can be made here; `resource_exhausted` beyond the caller's share, `overloaded`
+    /// beyond all.
     async fn create(&self, wish: Wish) -> Result<DetectedRuntime>;
 
     /// Returns a session; `None` if it has ended or never was.
     async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>>;
 
-    /// Runs a command in a session, after those that run in it already (of this process).
+    /// Runs a command in a session, after earlier commands of this process.
     ///
     /// # Errors
     /// As [`helmdeck_core::session::Session::exec`].
     async fn exec(&self, id: &str, command: Exec) -> Result<Executed>;
 
-    /// Lets a session live until then, unless it lives longer already, and outlive the call that made it.
+    /// Extends the life of a session to at least this time, and lets it outlive the call that made it.
     ///
     /// # Errors
     /// `session_unavailable` if it has ended.
     async fn extend(&self, id: &str, until: Timestamp) -> Result<()>;
 
-    /// Ends a session with everything that runs in it, and removes what it held. Says whether it was there.
+    /// Ends a session with everything that runs in it, and removes its files. Returns whether it existed.
     ///
     /// # Errors
     /// `internal` if something of it cannot be removed.
@@ -96,15 +97,15 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// `internal` if they cannot be read.
     async fn list(&self) -> Result<Vec<Record>>;
 
-    /// Removes what processes left behind that have ended.
+    /// Removes sessions that ended processes left.
     async fn sweep(&self);
 
-    /// Says whether commands can run here, and how they are kept away from everything else.
+    /// Runs a command in a sandbox, and describes how commands are isolated.
     ///
     /// # Errors
     /// `session_unavailable` with what is missing and what to do.
     async fn probe(&self) -> Result<String>;
 
-    /// Ends every session of this process, and waits until nothing of them is left.
+    /// Ends all sessions of this process, and waits until everything of them is removed.
     async fn close(&self);
 }

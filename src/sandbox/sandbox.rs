@@ -1,9 +1,10 @@
-//! The sandbox that commands of a session run in, by bubblewrap: its own user, process, network, IPC, host name and cgroup
-//! namespaces, no capability, and a file system with the session's folders, `/usr`, and the few files of `/etc` that programs need.
+//! The sandbox that commands of a session run in, by bubblewrap: its own user, process, network, IPC, host name and
+//! cgroup namespaces, no capability, and a file system with the session's folders, `/usr`, and the few files of `/etc`
+//! that programs need.
 //!
-//! When helmdeck runs as root there are two sandboxes, one in the other. The outer one only puts the session's folders where another
-//! user can reach them, in a mount namespace of its own; then root is given up, and that user makes the real one. So nothing that a
-//! session runs is root anywhere, and the limit on processes binds, which it does not for root.
+//! When helmdeck runs as root there are two nested sandboxes. The outer one only mounts the session's folders where
+//! another user can reach them. Then root is given up, and that user makes the real sandbox. So no process of a session
+//! is root anywhere, and the limit on processes applies, which it does not for root.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,19 +16,19 @@ use super::config::SessionConfig;
 use super::stage::STAGE;
 use super::variables;
 
-/// Where commands see the session's folder; it is their home too.
+/// Path of the session's folder inside. It is the home folder too.
 pub(crate) const FOLDER: &str = "/workspace";
-/// Where commands see the session's supplies.
+/// Path of the session's supplies inside.
 pub(crate) const SUPPLIES: &str = "/supplies";
-/// Where this program stands in the sandbox.
+/// Path of the helmdeck program inside.
 const PROGRAM: &str = "/run/helmdeck";
-/// Where bubblewrap is looked for.
+/// Paths where bubblewrap is searched.
 const PLACES: &[&str] = &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
-/// The user and group that commands see themselves as.
+/// User and group id inside.
 const INSIDE_USER: &str = "1000";
-/// What is a link into `/usr` on most systems, and a folder on others.
+/// Links into `/usr` on most systems, folders on others.
 const BESIDE_USR: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/// What programs need of `/etc`: the linker's, TLS roots, names of alternatives, the time zone, types of files.
+/// Files of `/etc` that programs need: linker cache, TLS roots, alternatives, time zone, MIME types.
 const ETC: &[&str] = &[
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -45,17 +46,17 @@ const ETC: &[&str] = &[
     "/etc/services",
     "/etc/python3",
 ];
-/// Files of `/etc` that are ours: name and content.
+/// Generated files of `/etc`: name and content.
 pub(crate) const OWN_ETC: &[(&str, &str)] = &[
     ("passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:1000:1000:agent:/workspace:/bin/sh\n"),
     ("group", "root:x:0:\nagent:x:1000:\n"),
     ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
 ];
-/// The usual folders of programs.
+/// Default search path.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// Returns what commands may read whatever the operator says.
+/// Returns the paths that commands can always read.
 pub(crate) fn always_shown() -> impl Iterator<Item = &'static Path> {
     ["/usr"].iter().chain(BESIDE_USR).chain(ETC).map(Path::new)
 }
@@ -75,30 +76,30 @@ impl Folders {
     }
 }
 
-/// How commands are kept away from everything else.
+/// How commands are isolated.
 #[derive(Debug, Clone)]
 pub(crate) struct Sandbox {
-    /// `None`: there is none, and the operator allows that.
+    /// `None`: no sandbox, which the operator allows.
     pub(crate) bwrap: Option<Bwrap>,
     /// This program.
     pub(crate) program: PathBuf,
-    /// The user that commands run as; `None` = as the one that this process is.
+    /// User id of commands; `None` = that of this process.
     pub(crate) user: Option<u32>,
 }
 
-/// A bubblewrap that works.
+/// An installed bubblewrap.
 #[derive(Debug, Clone)]
 pub(crate) struct Bwrap {
     path: PathBuf,
-    /// Whether it can forbid user namespaces in its own (`--disable-userns`, since 0.8.0).
+    /// Whether it supports `--disable-userns` (since 0.8.0).
     disables_user_namespaces: bool,
 }
 
-/// The command line of a command in a session, with everything around it.
+/// Complete command line of a command in a session.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) argv: Vec<OsString>,
-    /// What it reads on stdin before the command's input: the command's environment. What is around the command has none.
+    /// The command's environment, sent on stdin before its input. The programs around the command have no environment.
     pub(crate) before: Vec<u8>,
 }
 
@@ -112,11 +113,11 @@ impl Bwrap {
     }
 }
 
-/// Puts a command line together.
+/// Builder of a command line.
 struct Words(Vec<OsString>);
 
-/// Returns the folders that a file system needs for `paths` to stand in it, outermost first. What bubblewrap makes by itself for a
-/// file, nobody else can enter.
+/// Returns the parent folders of `paths`, outermost first. Folders that bubblewrap makes by itself are closed to other
+/// users.
 fn parents<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
     let all = paths.flat_map(|path| path.ancestors().skip(1));
     all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr")).collect()
@@ -139,7 +140,7 @@ impl Words {
         self.add(["--"]);
     }
 
-    /// What both sandboxes have: `folders` and `program` are where they stand outside of it.
+    /// Adds the mounts of both sandboxes. `folders` and `program` are paths outside.
     fn mounts(&mut self, folders: &Folders, program: &Path, config: &SessionConfig) {
         self.add(["--ro-bind", "/usr", "/usr"]);
         for path in BESIDE_USR {
@@ -170,7 +171,7 @@ impl Words {
 }
 
 impl Sandbox {
-    /// Returns the path of the session's folder as commands see it, and that of its supplies.
+    /// Returns the paths of the session's folder and supplies inside.
     pub(crate) fn inside(&self, folders: &Folders) -> (String, String) {
         match self.bwrap {
             Some(_) => (FOLDER.to_owned(), SUPPLIES.to_owned()),
@@ -178,7 +179,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes the whole command line. `cwd` is below the session's folder, without `..`.
+    /// Makes the complete command line. `cwd` is below the session's folder, without `..`.
     pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string()]);
@@ -212,7 +213,7 @@ impl Sandbox {
         Line { argv: words.0, before }
     }
 
-    /// Returns the short environment of commands, and what this one adds to it.
+    /// Returns the default environment of commands with the additions of this one.
     fn environment(&self, folders: &Folders, config: &SessionConfig, command: &Exec) -> Vec<(String, String)> {
         let mut path: String = config.path.iter().map(|path| format!("{}:", path.display())).collect();
         path.push_str(PATH);
@@ -246,7 +247,7 @@ impl Sandbox {
 /// Returns the options of the outer sandbox, which only makes the session's folders reachable for another user.
 fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
     let mut words = Words(Vec::new());
-    // A process that died without capabilities cannot take one of another user with it; the end of a namespace can.
+    // A process without capabilities cannot kill one of another user when it dies; the end of a PID namespace can.
     words.add(["--die-with-parent", "--unshare-pid", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]);
     words.add(["--tmpfs", "/tmp"]);
     words.mounts(folders, program, config);
@@ -265,7 +266,7 @@ fn inner(bwrap: &Bwrap, folders: &Folders, program: &Path, config: &SessionConfi
     words.add(["--proc", "/proc", "--dev", "/dev"]);
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/tmp"]);
     words.add(["--perms", "1777", "--size", &tmp, "--tmpfs", "/dev/shm"]);
-    // After /tmp and the rest, so that a path of the operator's below one of them is seen.
+    // After /tmp and the others, so that a path of the operator below one of them is visible.
     words.mounts(folders, program, config);
     words.add(["--dir", "/var/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]);
     words.add(["--chdir", "/"]);

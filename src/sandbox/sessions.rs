@@ -16,18 +16,19 @@ use crate::metrics::SessionMetrics;
 use crate::place::Record;
 use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 
-/// Where sessions are, and what they are made with.
+/// Location of sessions, and what they are made with.
 #[derive(Debug, Clone)]
 pub struct SessionPlace {
-    /// The folder that holds a folder for each session. The first session makes it (0700).
+    /// Parent of all session folders. The first session makes it (0700).
     pub folder: PathBuf,
-    /// The helmdeck program, which sets the limits of commands: it must hand everything after its argument [`STAGE`](crate::STAGE) to [`stage`](crate::stage()).
+    /// The helmdeck program, which sets the limits of commands. It must pass all arguments after
+    /// [`STAGE`](crate::STAGE) to [`stage`](crate::stage()).
     pub program: PathBuf,
-    /// Whether sessions that a pack preserves outlive this process: yes for a single call, no for a server.
+    /// Whether preserved sessions outlive this process: yes for a single call, no for a server.
     pub outlive: bool,
 }
 
-/// A session, for whoever looks after sessions.
+/// Information about a session, for its owner and operators.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionInfo {
     /// Its id.
@@ -55,7 +56,7 @@ impl From<Record> for SessionInfo {
     }
 }
 
-/// The sessions of an engine: who may use which.
+/// The sessions of an engine, with access checks.
 #[derive(Clone)]
 pub struct Sessions {
     runtime: Arc<dyn SessionRuntime>,
@@ -69,7 +70,7 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Keeps sessions on this machine. Touches nothing before the first one.
+    /// Makes a manager of sessions on this machine. Touches nothing before the first session.
     pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
         let SessionPlace { folder, program, outlive } = place;
         let metrics = SessionMetrics::register(registry);
@@ -96,10 +97,10 @@ impl Sessions {
     /// Returns a session of this caller.
     ///
     /// # Errors
-    /// `not_found`, in the same words whether it has ended, never was, or is somebody else's.
+    /// `not_found`, with the same message whether it has ended, never was, or belongs to another caller.
     pub async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
         let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
-        // All callers without a token are one, and what one of them made is not for the others.
+        // All callers without a token share one identity, but they must not share sessions.
         if identity.is_anonymous() {
             return Err(none());
         }
@@ -152,13 +153,13 @@ fn owns(identity: &Identity, record: &Record) -> bool {
     !identity.is_anonymous() && identity.tenant() == record.tenant && identity.user() == record.user
 }
 
-/// A session that a call uses. Dropped, it ends, if the call made it.
+/// A session that a call uses. If the call made it, it ends when this is dropped.
 pub struct Used {
     runtime: Arc<dyn SessionRuntime>,
     found: DetectedRuntime,
     /// Whether it ends with the call.
     ends: bool,
-    /// Whether it is there after the call.
+    /// Whether it exists after the call.
     kept: bool,
 }
 
@@ -181,7 +182,7 @@ impl Used {
         &self.found.record.id
     }
 
-    /// Says whether it outlives the call.
+    /// Returns whether it outlives the call.
     #[must_use]
     pub const fn kept(&self) -> bool {
         self.kept
@@ -205,7 +206,7 @@ impl Used {
         if let Err(error) = self.runtime.terminate(&self.found.record.id, Reason::CallOver).await {
             tracing::warn!(session = self.id(), cause = error.cause(), "{}", error.message());
         }
-        // Only now: dropped while it waited, it ends all the same.
+        // Only now, so that a drop during the wait ends it too.
         self.ends = false;
     }
 }

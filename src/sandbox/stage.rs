@@ -1,15 +1,15 @@
-//! What this program does between helmdeck and a command of a session, each time executed anew, because limits and users are set
-//! for the process that sets them.
+//! Stages between helmdeck and a command of a session. Each is this program, executed again, because a process can set
+//! limits and its user only for itself.
 //!
-//! - `supervise <parent> <hidden> -- program...`: starts a program, waits for it and for everything that it left behind, which it kills.
-//!   It dies with helmdeck, and the sandbox dies with it.
+//! - `supervise <parent> <hidden> -- program...`: starts a program, waits for it and for everything that it left
+//!   behind, which it kills. It dies with helmdeck, and the sandbox dies with it.
 //! - `user <id> <hidden> -- program...`: gives up root for that user, then becomes the program.
-//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits, refuses system
-//!   calls ([`super::calls`]), says on stderr with the byte [`STARTED`] that the sandbox stands, waits for the environment on stdin
-//!   ([`super::variables`]), goes to the folder, and becomes the program.
+//! - `limits <processes> <address space> <file size> <open files> <merge|apart> <folder> -- program...`: sets limits,
+//!   refuses system calls ([`super::calls`]), reports on stderr with the byte [`STARTED`] that the sandbox is ready,
+//!   waits for the environment on stdin ([`super::variables`]), goes to the folder, and becomes the program.
 //!
-//! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command line, which commands can read,
-//! would show paths of the host.
+//! `hidden` is the number of arguments that bubblewrap gets by a descriptor (`--args`): its command line, which
+//! commands can read, would show paths of the host.
 //!
 //! It is one thread, reads no configuration, has no environment, and trusts nothing that comes after `--`.
 
@@ -30,21 +30,21 @@ use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread
 
 use super::{calls, processes, variables};
 
-/// The argument of this program that makes it a stage.
+/// Argument that makes this program a stage.
 pub const STAGE: &str = "__sandbox";
 
-/// What stands on stderr before anything that the command writes there. Without it, there was no command.
+/// First byte on stderr, before the output of the command. Without it, the command was not started.
 pub(super) const STARTED: u8 = 1;
 
-/// The exit status when a stage itself fails, as shells and `env` have it.
+/// Exit status of a stage that fails, as in shells and `env`.
 const CANNOT: u8 = 126;
-/// The exit status for a program that is not there.
+/// Exit status if the program does not exist.
 const MISSING: u8 = 127;
 
-/// How a stage ended that came back: its exit status, and what to write to stderr.
+/// End of a stage that returned: exit status, and text for stderr.
 pub type StageEnd = (u8, Option<String>);
 
-/// Runs a stage with the arguments after [`STAGE`]. Comes back only if it waited for the program, or failed.
+/// Runs a stage with the arguments after [`STAGE`]. Returns only if it waited for the program, or failed.
 ///
 /// Must be called by the only thread of the process.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
@@ -73,8 +73,8 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     }
 }
 
-/// Makes the program of a stage. Its first `hidden` arguments go into a file in memory, which it inherits: keep the file open until
-/// the program has started. Bubblewrap closes it before it starts the command.
+/// Makes the program of a stage. Its first `hidden` arguments go into a file in memory, which it inherits: keep the
+/// file open until the program has started. Bubblewrap closes it before it starts the command.
 fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>), String> {
     let (name, arguments) = command.split_first().ok_or("no program is named")?;
     let mut program = Command::new(name);
@@ -102,7 +102,7 @@ fn failed(what: &str) -> StageEnd {
     (CANNOT, Some(format!("helmdeck: {what}")))
 }
 
-/// Says that the kernel shall kill this process when its parent ends, unless that has happened already.
+/// Asks the kernel to kill this process when its parent ends. Fails if the parent has ended already.
 fn die_with(parent: Option<Pid>) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("no death signal: {error}"))?;
     if getppid() != parent {
@@ -134,7 +134,7 @@ fn supervise(parent: &str, mut program: Command) -> StageEnd {
     (exit_status(status), None)
 }
 
-/// Kills what the program left behind, until nothing is left.
+/// Kills all processes that the program left.
 fn kill_the_rest() {
     loop {
         for pid in processes::children(getpid()) {
@@ -166,7 +166,7 @@ fn become_user(user: &str, mut program: Command) -> StageEnd {
     if let Err(error) = become_it() {
         return failed(&format!("cannot become user {id}: {error}"));
     }
-    // The kernel forgot it with the change of user.
+    // The kernel clears it when the user changes.
     if let Err(message) = die_with(parent) {
         return failed(&message);
     }
@@ -183,7 +183,7 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
             return failed(&format!("the limit {kind:?} cannot be set"));
         }
     }
-    // When the machine has no memory left, the command should go, not who waits for it. A container may forbid to say so.
+    // If the machine runs out of memory, the kernel should kill the command first. A container may forbid this write.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if let Err(message) = die_with(getppid()).and_then(|()| calls::refuse()) {
         return failed(&message);
@@ -191,7 +191,7 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
         return failed(&format!("stderr is closed: {error}"));
     }
-    // It comes in answer to that byte. A sandbox whose helmdeck was killed while it was made may not have noticed; this notices.
+    // It comes in answer to that byte, so the command never starts if helmdeck was killed in the meantime.
     match variables::read() {
         Ok(variables) => program.env_clear().envs(variables),
         Err(error) => return failed(&format!("the environment did not come: {error}")),

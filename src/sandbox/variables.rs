@@ -1,7 +1,7 @@
-//! The environment of a command, on its way there: it stands at the start of stdin, before what the command itself reads. So it acts
-//! on no program but the command, and no list of processes shows it. It is sent only when the sandbox stands.
+//! Hand-over of a command's environment at the start of stdin, before its input. So it affects only the command, and no
+//! list of processes shows it. It is sent only when the sandbox is ready.
 //!
-//! Its length in bytes comes first (four bytes, the lowest first), then `name=value` with a zero byte after each.
+//! Format: length in bytes (four bytes, little endian), then `name=value` with a zero byte after each.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 
-/// Returns what [`read`] reads.
+/// Encodes an environment for [`read`].
 pub(super) fn written(variables: &[(String, String)]) -> Vec<u8> {
     let text: Vec<u8> =
         variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"].map(str::as_bytes).concat()).collect();
@@ -17,12 +17,12 @@ pub(super) fn written(variables: &[(String, String)]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &text].concat()
 }
 
-/// Reads the environment from stdin, and not a byte of what comes after it.
+/// Reads the environment from stdin, and not a byte more.
 ///
 /// # Errors
-/// Of the system, or if it is not whole.
+/// Those of the system, or if it is incomplete.
 pub(super) fn read() -> io::Result<Vec<(OsString, OsString)>> {
-    // Not through the standard library's buffer, which would take what is the command's.
+    // Without the standard library's buffer, which would swallow input of the command.
     read_from(&mut File::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 

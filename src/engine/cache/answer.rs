@@ -1,4 +1,5 @@
-//! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the output.
+//! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the
+//! output.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +17,16 @@ use super::key::Key;
 
 const FORMAT: u8 = 1;
 
-/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its slot in the queue and in the
-/// sketch. Measured: see the tests of `hub`.
+/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its slot in the queue and in
+/// the sketch. Measured: see the tests of `hub`.
 pub(crate) const SLOT_BYTES: usize = 384;
 /// About what a reference to a file takes.
 const ARTIFACT_BYTES: usize = 512;
 /// About what stands before the output in a row of the store.
 const HEAD_BYTES: usize = 224;
 
-/// Returns how many bytes a shared allocation of `bytes` takes: two counters, and the allocator's own header and rounding.
+/// Returns how many bytes a shared allocation of `bytes` takes: two counters, and the allocator's own header and
+/// rounding.
 pub(crate) const fn block(bytes: usize) -> usize {
     (bytes + 16 + 8).next_multiple_of(16)
 }
@@ -150,7 +152,8 @@ impl Answer {
         self.invalid.store(true, Ordering::Release);
     }
 
-    /// Returns how many bytes of memory the answer takes in the hot tier, with everything that the tier needs to keep it.
+    /// Returns how many bytes of memory the answer takes in the hot tier, with everything that the tier needs to keep
+    /// it.
     pub(crate) fn weight(&self) -> u64 {
         let Namespace { tenant, subject, session } = &self.location.namespace;
         let names =
@@ -160,7 +163,8 @@ impl Answer {
         let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
         let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
         let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
-        // The output's bytes have a counter of their own once they are shared, and those from the store their head before them.
+        // The output's bytes have a counter of their own once they are shared, and those from the store their head
+        // before them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
         let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
         (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// The size of the hot tier in memory: answers, their keys and a tenth for the calls that they answer. Default 64 MiB; 0 turns the tier off.
+    /// The size of the hot tier in memory: answers, their keys and a tenth for the calls that they answer. Default 64
+    /// MiB; 0 turns the tier off.
     #[serde(with = "size")]
     pub hot_bytes: u64,
     /// How long a read of the store may take before the handler runs instead. Default 50 ms.
@@ -30,11 +31,12 @@ pub struct CacheConfig {
     /// How long the breaker stays open before one call probes the store. Default 5 s.
     #[serde(with = "text")]
     pub breaker_open_for: Duration,
-    /// How long a pack with `single_flight = "cluster"` waits for a run of another process before it runs too; never longer
-    /// than the pack's own timeout. Default 30 s.
+    /// How long a pack with `single_flight = "cluster"` waits for a run of another process before it runs too; never
+    /// longer than the pack's own timeout. Default 30 s.
     #[serde(with = "text")]
     pub cluster_wait: Duration,
-    /// How often the store is asked whether another process deleted something, if it does not tell by itself. Default 100 ms.
+    /// How often the store is asked whether another process deleted something, if it does not tell by itself. Default
+    /// 100 ms.
     #[serde(with = "text")]
     pub watch_interval: Duration,
     /// How often the clear counters are written to the system database. Default 5 s.

@@ -1,4 +1,5 @@
-//! What the cache knows of a call: what its key is made of, whether there is an entry, and which part differs from the nearest.
+//! What the cache knows of a call: what its key is made of, whether there is an entry, and which part differs from the
+//! nearest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,11 +1,11 @@
 //! Singleflight: equal concurrent misses run the handler once.
 //!
-//! Each call in flight runs as its own task. Every waiter keeps its own deadline; when the last waiter of an unfinished call
-//! leaves, the call is cancelled. Progress goes to all waiters. A purge that covers a call in flight invalidates it: its
-//! waiters get their answer, but the answer is not stored, and new callers start another run.
+//! Each call in flight runs as its own task. Every waiter keeps its own deadline; when the last waiter of an unfinished
+//! call leaves, the call is cancelled. Progress goes to all waiters. A purge that covers a call in flight invalidates
+//! it: its waiters get their answer, but the answer is not stored, and new callers start another run.
 //!
-//! An answer that is not stored, for this or another reason, goes to the current waiters only, never to later callers: it is
-//! invalidated before the first waiter gets it.
+//! An answer that is not stored, for this or another reason, goes to the current waiters only, never to later callers:
+//! it is invalidated before the first waiter gets it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -117,8 +117,9 @@ impl Flights {
         in_flight(&self.map(), key).is_some()
     }
 
-    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer completed in the meantime: it is
-    /// asked under the same lock under which flights complete, so between a miss and a start nothing slips through.
+    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer completed in the
+    /// meantime: it is asked under the same lock under which flights complete, so between a miss and a start nothing
+    /// slips through.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: FlightKey,
@@ -158,8 +159,8 @@ impl Flights {
         Join::Started(Waiter::new(self, flight))
     }
 
-    /// Ends a flight, then notifies its waiters. `keep` stores the answer and returns whether it did; it is not called if the
-    /// flight was invalidated. An answer that is not stored is invalid from here on.
+    /// Ends a flight, then notifies its waiters. `keep` stores the answer and returns whether it did; it is not called
+    /// if the flight was invalidated. An answer that is not stored is invalid from here on.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,

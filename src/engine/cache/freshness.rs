@@ -57,15 +57,16 @@ impl PackCache {
         }
     }
 
-    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl counts.
+    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl
+    /// counts.
     pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
         let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
         let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
         (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
     }
 
-    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The pack's own
-    /// are part of the key.
+    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The
+    /// pack's own are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
@@ -79,7 +80,8 @@ impl PackCache {
     /// Says whether a failing handler may be covered up with this answer.
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
-        // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota counts too.
+        // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota
+        // counts too.
         let eligible = error.code().fault() == helmdeck_core::Fault::Host
             || matches!(error.code(), Code::HandlerFailed | Code::RateLimited);
         let ends = self.bounds(answer).0.saturating_add(window);

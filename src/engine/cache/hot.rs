@@ -26,8 +26,8 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and the
-    /// shell of an answer, which stays as long as anything points to it.
+    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and
+    /// the shell of an answer, which stays as long as anything points to it.
     fn weight(&self) -> usize {
         let session = self.identity.session().map_or(0, |session| block(session.len()));
         let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;

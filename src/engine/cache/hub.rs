@@ -160,8 +160,8 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not stored, those in the hot tier are invalidated. `record` gets the
-    /// new epoch, once no covered call that began before this can complete in it.
+    /// Drops answers from this process: those in flight are not stored, those in the hot tier are invalidated. `record`
+    /// gets the new epoch, once no covered call that began before this can complete in it.
     pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
         self.flights.invalidate(&covers);
         let recorded = record(self.hot.next_epoch());
@@ -169,8 +169,8 @@ impl Hub {
         recorded
     }
 
-    /// Drops deleted entries, and takes back rows that were written before the invalidation arrived. Rows written before `since`
-    /// were deleted.
+    /// Drops deleted entries, and takes back rows that were written before the invalidation arrived. Rows written
+    /// before `since` were deleted.
     pub(super) async fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
         let (until, received) = (self.clock.now(), self.clock.monotonic());
         let noted = covers.clone();

@@ -1,7 +1,7 @@
 //! Store decorator that invalidates the cache: what a part of this process deletes is dropped from the cache too.
 //!
-//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving what was deleted
-//! next to it, or mistake the delete of a note for the purge of another process and drop everything.
+//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving what was
+//! deleted next to it, or mistake the delete of a note for the purge of another process and drop everything.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 //! Three things could bring a deleted entry back, and each is stopped:
 //!
 //! - An answer in flight is invalidated.
-//! - An answer that waits to be written carries the epoch in which it completed. It is dropped if an invalidation that covers
-//!   it came later; if it was being written at that moment, its row is taken back.
-//! - A row that another process writes, although its run began before the delete, is not trusted for a while. That process
-//!   receives the same invalidation and takes the row back itself.
+//! - An answer that waits to be written carries the epoch in which it completed. It is dropped if an invalidation that
+//!   covers it came later; if it was being written at that moment, its row is taken back.
+//! - A row that another process writes, although its run began before the delete, is not trusted for a while. That
+//!   process receives the same invalidation and takes the row back itself.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;

@@ -43,8 +43,8 @@ impl PackCache {
         Ok(Arc::new(known.renewed(remark.validator, times, &remark.used)))
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there. Says
-    /// whether it did.
+    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
+    /// Says whether it did.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let location = &answer.location;

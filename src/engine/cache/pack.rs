@@ -77,21 +77,21 @@ impl PackCache {
         self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
     }
 
-    /// Says whether an answer of one caller would become part of one that callers share: the pack that calls is of scope
-    /// `shared`, this one is not.
+    /// Says whether an answer of one caller would become part of one that callers share: the pack that calls is of
+    /// scope `shared`, this one is not.
     pub(crate) fn would_leak(&self, call: &Call) -> bool {
         call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
-    /// Says whether an answer is of use to one caller only although callers share answers: an artifact belongs to whoever ran
-    /// the pack, and to everybody else its reference leads nowhere.
+    /// Says whether an answer is of use to one caller only although callers share answers: an artifact belongs to
+    /// whoever ran the pack, and to everybody else its reference leads nowhere.
     pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
-    /// Returns the contract of a call that runs now. That of a program is read from its files, so this may take a read of them
-    /// off the runtime.
+    /// Returns the contract of a call that runs now. That of a program is read from its files, so this may take a read
+    /// of them off the runtime.
     pub(crate) async fn contract(&self) -> Arc<Contract> {
         let Some(program) = &self.program else { return Arc::clone(&self.contract) };
         let Some(now) = program.now().await else { return Arc::clone(&self.contract) };
@@ -116,7 +116,8 @@ impl PackCache {
         Alias { stack: self.stack, secrets: raw.secrets, identity: Arc::clone(&call.identity), input: raw.input }
     }
 
-    /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of [`CacheInfo::BYPASS_REASONS`].
+    /// Returns where the answer to a call belongs, or why the call cannot be cached: a word of
+    /// [`CacheInfo::BYPASS_REASONS`].
     pub(crate) fn locate(&self, call: &Call, contract: Arc<Contract>) -> Result<Located, &'static str> {
         let spec = self.spec().map_err(|_| "input")?;
         if self.would_leak(call) {

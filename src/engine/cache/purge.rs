@@ -40,8 +40,8 @@ pub enum Selector {
 pub struct Purged {
     /// How many stored rows went.
     pub rows: u64,
-    /// The store could not be reached in time: nothing purged is served any more by this process, and the rows go as soon as
-    /// the store is back.
+    /// The store could not be reached in time: nothing purged is served any more by this process, and the rows go as
+    /// soon as the store is back.
     pub pending: bool,
 }
 
@@ -103,7 +103,8 @@ impl Selector {
     }
 }
 
-/// Purges that this process has decided on and the store has not yet carried out. Until then, rows they cover are not served.
+/// Purges that this process has decided on and the store has not yet carried out. Until then, rows they cover are not
+/// served.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPurges(Mutex<State>);
 

@@ -15,15 +15,15 @@ pub(crate) const WIDE: &str = "*:*";
 /// The most families of an answer: with its own tags, fewer than a store takes (`helmdeck_memory::Limits::tags`).
 const MAX_FAMILIES: usize = 8;
 
-/// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever deletes from the
-/// store without an engine needs it.
+/// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever
+/// deletes from the store without an engine needs it.
 #[must_use]
 pub fn stored_tag(tag: &str) -> String {
     bounded(tag.to_lowercase())
 }
 
-/// Returns the form under which a tag is stored and purged: the tag, or, if it is longer than a store takes, its beginning and its
-/// SHA-256. So a purge by the full tag finds what was stored with it.
+/// Returns the form under which a tag is stored and purged: the tag, or, if it is longer than a store takes, its
+/// beginning and its SHA-256. So a purge by the full tag finds what was stored with it.
 pub(crate) fn bounded(tag: String) -> String {
     if tag.len() <= MAX_TAG_BYTES {
         return tag;
@@ -37,8 +37,8 @@ pub(crate) fn family(tag: &str) -> Option<String> {
     tag.split_once(':').map(|(name, _)| bounded(format!("{name}:*")))
 }
 
-/// Returns the families that an answer with these tags is stored with, so that a write whose own tag has no value can purge all
-/// that it may have outdated.
+/// Returns the families that an answer with these tags is stored with, so that a write whose own tag has no value can
+/// purge all that it may have outdated.
 pub(crate) fn families<'a>(tags: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut families = Vec::new();
     for tag in tags {

@@ -1,7 +1,7 @@
 //! Writes answers to the store behind the response, and carries out purges in order with them.
 //!
-//! One task and one bounded queue: what does not fit is dropped and counted. A purge is never dropped; if the store fails it
-//! is tried again until it is done, and until then the rows it covers are not served (`purge::PendingPurges`).
+//! One task and one bounded queue: what does not fit is dropped and counted. A purge is never dropped; if the store
+//! fails it is tried again until it is done, and until then the rows it covers are not served (`purge::PendingPurges`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -151,11 +151,11 @@ async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     take_back(hub, hub.invalidations.record_write(row)?).await
 }
 
-/// Makes a row unreadable if it is still the one that was written: a row made after the purge at the same version stays.
-/// Returns it if that failed.
+/// Makes a row unreadable if it is still the one that was written: a row made after the purge at the same version
+/// stays. Returns it if that failed.
 ///
-/// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back rows too.
-/// Processes that are notified of each delete, and not merely that one happened, are notified of this one.
+/// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back
+/// rows too. Processes that are notified of each delete, and not merely that one happened, are notified of this one.
 async fn take_back(hub: &Hub, row: Row) -> Option<Row> {
     let key = row.location.key.stored(&row.location.pack, row.location.version);
     let namespace = row.location.namespace.clone();

@@ -61,8 +61,8 @@ pub(super) async fn run(inner: &Arc<Inner>, registered: Arc<Registered>, call: C
     Box::pin(run_tool(inner, registered, call)).await
 }
 
-/// Runs a tool of an MCP server. If the server has replaced the tool since the pack was made, the tool was not called, and the
-/// call goes once to the pack as it is now.
+/// Runs a tool of an MCP server. If the server has replaced the tool since the pack was made, the tool was not called,
+/// and the call goes once to the pack as it is now.
 async fn run_tool(inner: &Arc<Inner>, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
     let again = call.clone();
     match registered.service.clone().oneshot(call).await {

@@ -52,8 +52,8 @@ impl Inner {
         }
     }
 
-    /// Waits until a pack is there, if it is a tool of an MCP server that was not asked for its tools yet, or a manifest that
-    /// names one. The server's `start_timeout` bounds it.
+    /// Waits until a pack is there, if it is a tool of an MCP server that was not asked for its tools yet, or a
+    /// manifest that names one. The server's `start_timeout` bounds it.
     ///
     /// # Errors
     /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] says so.
@@ -90,13 +90,14 @@ impl Inner {
         }
     }
 
-    /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do not
-    /// answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
+    /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do
+    /// not answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
     pub(crate) async fn import_all(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, _| true).await;
     }
 
-    /// As [`crate::Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest waits for.
+    /// As [`crate::Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest
+    /// waits for.
     pub(crate) async fn import_unknown(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
     }
@@ -115,8 +116,8 @@ impl Inner {
         if tokio::time::timeout(limit, asked).await.is_err() {
             tracing::warn!("not every MCP server has answered in time");
         }
-        // A server that failed has no list that could have changed, and one that lists what is remembered has not changed: the registry
-        // hears of both here, since a manifest may wait for the answer.
+        // A server that failed has no list that could have changed, and one that lists what is remembered has not
+        // changed: the registry hears of both here, since a manifest may wait for the answer.
         let pending = &self.registry.snapshot().pending;
         if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
         {

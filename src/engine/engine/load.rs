@@ -82,7 +82,8 @@ impl Inner {
 
     /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
     fn load(self: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a pack.
+        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a
+        // pack.
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &self.builtins {

@@ -23,7 +23,8 @@ use crate::program::Program;
 use crate::registry::{Registered, Source};
 
 impl Inner {
-    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks or not.
+    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks
+    /// or not.
     pub(super) fn register(
         self: &Arc<Self>,
         manifest: Manifest,

@@ -36,7 +36,8 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     /// Sends the request and follows redirects of a GET or HEAD. The headers are those of the manifest.
     ///
-    /// On the way to another origin (scheme, host or port) they are left behind, credentials or not, and do not come back.
+    /// On the way to another origin (scheme, host or port) they are left behind, credentials or not, and do not come
+    /// back.
     ///
     /// # Errors
     /// `forbidden` for a host that may not be reached; `timeout`; `handler_failed` if it cannot be reached or redirects
@@ -147,7 +148,8 @@ fn host(url: &Url) -> &str {
     url.host_str().unwrap_or("the host")
 }
 
-/// Returns what an error of the client means. Its own text holds the URL, which holds parts of the input: it is left out.
+/// Returns what an error of the client means. Its own text holds the URL, which holds parts of the input: it is left
+/// out.
 pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> Error {
     if let Some(refused) = refusal(&error) {
         return refused.clone().into();

@@ -35,7 +35,8 @@ impl Jobs {
     pub(crate) async fn list(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
         let Some(book) = &self.book else { return Ok(cut(self.those_here(owner, query, false), query, None)) };
         let page = book.jobs(owner, query).await?;
-        // A job may have gone on since its row was written: then it may be in the wrong list, or missing from the right one.
+        // A job may have gone on since its row was written: then it may be in the wrong list, or missing from the right
+        // one.
         let mut all = self.those_here(owner, query, true);
         all.retain(|job| page.next.as_ref().is_none_or(|last| job.id > *last));
         for job in page.jobs {
@@ -51,8 +52,8 @@ impl Jobs {
     /// Returns what a job's call answered: its outcome, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
-    /// is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
+    /// its result is not kept, with the reason.
     pub(crate) async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         if let Some(live) = self.find(owner, id).await? {
             book::refusal(&live.job())?;
@@ -69,8 +70,8 @@ impl Jobs {
         }
     }
 
-    /// Wants a job to end and waits a moment for it; returns the job as it then stands: `cancelled`, or on its way there. One that
-    /// has ended stays as it is, so it may be asked twice.
+    /// Wants a job to end and waits a moment for it; returns the job as it then stands: `cancelled`, or on its way
+    /// there. One that has ended stays as it is, so it may be asked twice.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -110,9 +111,9 @@ impl Jobs {
 
     /// Follows a job: how it stands now, and then every change of it; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it goes on after that one: nothing comes twice, and nothing at all if that was the
-    /// last. Of a job of this process every report comes, unless the reader is hundreds behind; of another process what is in the
-    /// record, about twice a second.
+    /// With `after`, the number of an event, it goes on after that one: nothing comes twice, and nothing at all if that
+    /// was the last. Of a job of this process every report comes, unless the reader is hundreds behind; of another
+    /// process what is in the record, about twice a second.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -151,7 +152,8 @@ impl Jobs {
         self.running.wait().await;
     }
 
-    /// Returns those of this process that a list is to have, the newest first; with `live` only those that may be newer than their row.
+    /// Returns those of this process that a list is to have, the newest first; with `live` only those that may be newer
+    /// than their row.
     fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
         let table = self.table();
         let here = table.live.values().rev().filter(|it| !(live && it.is_settled())).map(|it| it.job()).filter(|job| {

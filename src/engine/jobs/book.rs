@@ -35,7 +35,8 @@ impl std::fmt::Debug for JobBook {
 }
 
 impl JobBook {
-    /// Opens the record; touches nothing. `keyring` opens results; `retention` is for jobs whose process is found to be gone.
+    /// Opens the record; touches nothing. `keyring` opens results; `retention` is for jobs whose process is found to be
+    /// gone.
     #[must_use]
     pub fn new(system: System, keyring: Option<Arc<KeyRing>>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
         Self { system, keyring, clock, retention }
@@ -75,8 +76,8 @@ impl JobBook {
     /// Returns what a job's call answered: its outcome, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if its result
-    /// is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
+    /// its result is not kept, with the reason.
     pub async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         let (job, kept) = self.find(owner, id).await?;
         refusal(&job)?;
@@ -100,7 +101,8 @@ impl JobBook {
         }
     }
 
-    /// Asks for the end of a job and waits a moment for it; returns the job as it then stands. One that has ended stays as it is.
+    /// Asks for the end of a job and waits a moment for it; returns the job as it then stands. One that has ended stays
+    /// as it is.
     ///
     /// # Errors
     /// As [`JobBook::job`].
@@ -132,7 +134,8 @@ impl JobBook {
         }
     }
 
-    /// Ends the jobs of processes that are gone, and says how many. If the record is not available, somebody does it later.
+    /// Ends the jobs of processes that are gone, and says how many. If the record is not available, somebody does it
+    /// later.
     pub(super) async fn end_lost(&self) -> u64 {
         let now = self.clock.now();
         let error = JobError::stopped().to_document();

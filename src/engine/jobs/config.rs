@@ -15,8 +15,8 @@ pub struct JobConfig {
     pub per_caller: usize,
     /// How many may wait, of all callers; more are answered `overloaded`. Default 1000.
     pub queue: usize,
-    /// How many of one caller are kept. The oldest that have ended make room; if none has, a new one is answered `overloaded`.
-    /// Default 200.
+    /// How many of one caller are kept. The oldest that have ended make room; if none has, a new one is answered
+    /// `overloaded`. Default 200.
     pub kept_per_caller: u64,
     /// How long a job and its result are kept after its end. Default 24 h.
     #[serde(with = "text")]
@@ -24,7 +24,8 @@ pub struct JobConfig {
     /// The largest result that is kept; of a larger one only the artifacts are. Default 4 MiB.
     #[serde(with = "size")]
     pub max_result_bytes: u64,
-    /// How much all results take that are kept in memory, because there is no memory key; the oldest go first. Default 64 MiB.
+    /// How much all results take that are kept in memory, because there is no memory key; the oldest go first. Default
+    /// 64 MiB.
     #[serde(with = "size")]
     pub memory_bytes: u64,
 }

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::document::{self, Kept};
 use super::{Job, JobEvent, JobId, JobProgress};
 
-/// How many events are kept for who comes late or is slow. Each tells all of the job, so a missed one is a missed report, no more.
+/// How many events are kept for who comes late or is slow. Each tells all of the job, so a missed one is a missed
+/// report, no more.
 const EVENTS: usize = 256;
 /// The longest report, in bytes; the rest is cut off.
 const MAX_MESSAGE_BYTES: usize = 500;
@@ -196,8 +197,8 @@ impl Live {
         self.lock().kept
     }
 
-    /// Returns the events after this number, or the newest one if no number is given; whether the job has ended, so that no more
-    /// come; and what tells of more.
+    /// Returns the events after this number, or the newest one if no number is given; whether the job has ended, so
+    /// that no more come; and what tells of more.
     pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {

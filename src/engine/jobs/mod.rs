@@ -1,7 +1,8 @@
-//! Jobs: calls that go on without whoever asked for them. They wait in a bounded, fair queue, tell how far they are, can be
-//! cancelled, and are never lost: what a process that is gone was running has failed, and says so.
+//! Jobs: calls that go on without whoever asked for them. They wait in a bounded, fair queue, tell how far they are,
+//! can be cancelled, and are never lost: what a process that is gone was running has failed, and says so.
 //!
-//! A job's call takes the same way as any other ([`Engine::call`](crate::Engine::call)): its pipeline, its limits, its audit row.
+//! A job's call takes the same way as any other ([`Engine::call`](crate::Engine::call)): its pipeline, its limits, its
+//! audit row.
 
 mod api;
 mod book;

@@ -1,4 +1,5 @@
-//! The queue: bounded, and fair. Callers take turns, whoever has how many jobs waiting; within one caller the first comes first.
+//! The queue: bounded, and fair. Callers take turns, whoever has how many jobs waiting; within one caller the first
+//! comes first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

@@ -24,8 +24,8 @@ impl Jobs {
     /// Queues a call, whose input and credentials were checked, and returns its job. `runner` runs it.
     ///
     /// # Errors
-    /// `overloaded` if too many jobs wait, if the server is about to stop, or if the job cannot be written to the database. Then
-    /// nothing was done.
+    /// `overloaded` if too many jobs wait, if the server is about to stop, or if the job cannot be written to the
+    /// database. Then nothing was done.
     pub(crate) async fn submit(
         self: &Arc<Self>,
         mut call: Call,

@@ -101,8 +101,8 @@ impl Jobs {
         }
     }
 
-    /// Returns a job of this process, if it is this caller's. One whose row is gone, because its caller was forgotten or has newer
-    /// ones, is gone too.
+    /// Returns a job of this process, if it is this caller's. One whose row is gone, because its caller was forgotten
+    /// or has newer ones, is gone too.
     ///
     /// # Errors
     /// `overloaded` if the job is written down and the record is not available, so that nobody can tell.
@@ -161,8 +161,8 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps the result of a job in memory; the oldest make room. A job that is not recorded goes with its result; one that is stays
-    /// until its row says how it ended.
+    /// Keeps the result of a job in memory; the oldest make room. A job that is not recorded goes with its result; one
+    /// that is stays until its row says how it ended.
     pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64, recorded: bool) {
         self.results.push_back((id.clone(), size));
         self.result_bytes += size as u64;
@@ -178,8 +178,8 @@ impl Table {
         }
     }
 
-    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over, or their row is
-    /// `gone`.
+    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over, or
+    /// their row is `gone`.
     pub(super) fn clear(&mut self, now: Timestamp, recorded: bool, gone: &[String]) {
         self.live.retain(|id, live| {
             let job = live.job();

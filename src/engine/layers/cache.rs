@@ -1,8 +1,8 @@
-//! Read-through cache layer. It comes right after `validate_input` and before `session`, so a hit starts no session; and outside
-//! `validate_output`, so only validated outputs are stored.
+//! Read-through cache layer. It comes right after `validate_input` and before `session`, so a hit starts no session;
+//! and outside `validate_output`, so only validated outputs are stored.
 //!
-//! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache, never
-//! the call.
+//! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache,
+//! never the call.
 
 mod lookup;
 mod run;

@@ -96,7 +96,8 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
                 return Err(Error::new(Code::Forbidden, message));
             }
             Some(grant) => grants.push(grant),
-            // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean that.
+            // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean
+            // that.
             None if !name.from_input => {}
             None => return Err(layer.secrets.missing(&name.text)),
         }
@@ -111,12 +112,14 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
     })
 }
 
-/// A shared answer is kept under the grants of its own pack: what was made with another one would go to callers without it.
+/// A shared answer is kept under the grants of its own pack: what was made with another one would go to callers without
+/// it.
 fn may_use(call: &Call, grant: &Grant) -> bool {
     call.stage.called_by.as_ref().is_none_or(|calling| !calling.shared || calling.grants.contains(grant))
 }
 
-/// The credentials of one call. Remembers what it handed out, so that it can be taken out of whatever leaves the handler.
+/// The credentials of one call. Remembers what it handed out, so that it can be taken out of whatever leaves the
+/// handler.
 pub(crate) struct BoundSecrets {
     grants: Vec<Grant>,
     revealed: Mutex<Vec<Secret>>,
@@ -149,8 +152,8 @@ impl CallSecrets for BoundSecrets {
     }
 }
 
-/// The credentials of a handler, as a pack that it calls sees them: none can be asked for, but what was handed out is taken out
-/// of whatever leaves that pack too, since the handler may have put it into the input.
+/// The credentials of a handler, as a pack that it calls sees them: none can be asked for, but what was handed out is
+/// taken out of whatever leaves that pack too, since the handler may have put it into the input.
 pub(crate) struct OuterSecrets(pub(crate) Arc<dyn CallSecrets>);
 
 impl CallSecrets for OuterSecrets {

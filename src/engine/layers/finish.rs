@@ -1,4 +1,5 @@
-//! A future that does one more thing with the result of another, without a box: for layers that only look at the way out.
+//! A future that does one more thing with the result of another, without a box: for layers that only look at the way
+//! out.
 
 use std::future::Future;
 use std::pin::Pin;

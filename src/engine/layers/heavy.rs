@@ -1,7 +1,8 @@
-//! Checks that take long, off the threads of the runtime: a schema that somebody else wrote decides how much work one document is.
+//! Checks that take long, off the threads of the runtime: a schema that somebody else wrote decides how much work one
+//! document is.
 //!
-//! How much it can be at all is bounded by the schema's own budget ([`helmdeck_core::Schema::validate`]); here the caller's
-//! deadline and cancel end the wait, and only a few such checks run at once.
+//! How much it can be at all is bounded by the schema's own budget ([`helmdeck_core::Schema::validate`]); here the
+//! caller's deadline and cancel end the wait, and only a few such checks run at once.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;

@@ -1,10 +1,10 @@
 //! Purges what a writing pack's manifest says it outdates (`[memory] invalidates`).
 //!
-//! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is treated
-//! as a write. A call refused before the handler ran (by `validate_input`) never gets here.
+//! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is
+//! treated as a write. A call refused before the handler ran (by `validate_input`) never gets here.
 //!
-//! It reaches what the caller itself can come across: its own answers, and those that its tenant shares. Nobody else's are
-//! any of its business, and with them purged it could slow others down.
+//! It reaches what the caller itself can come across: its own answers, and those that its tenant shares. Nobody else's
+//! are any of its business, and with them purged it could slow others down.
 
 use std::future::Future;
 use std::pin::Pin;

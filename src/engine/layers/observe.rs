@@ -12,8 +12,8 @@ use super::finish::{After, Finish};
 use crate::audit::{Audit, Record};
 use crate::metrics::PackMetrics;
 
-/// Observes one pack. Shared as one, because each call clones the stack, and a count of owners that two cores change at once
-/// costs more than all that is counted here.
+/// Observes one pack. Shared as one, because each call clones the stack, and a count of owners that two cores change at
+/// once costs more than all that is counted here.
 pub(crate) struct Observer {
     pub(crate) metrics: PackMetrics,
     /// `None` with gate 1 shut, or when the manifest says `no_audit`.

@@ -1,8 +1,8 @@
 //! Refuses input that does not fit the pack's schema, and hands on the rest with the schema's defaults filled in.
 //!
-//! The input is parsed here for the first time. What the caller wrote is handed on digit for digit; the engine's own field
-//! (`_session_id`) is taken off before the schema sees it. The same with gates open or shut. A document whose check takes long is
-//! checked off the runtime.
+//! The input is parsed here for the first time. What the caller wrote is handed on digit for digit; the engine's own
+//! field (`_session_id`) is taken off before the schema sees it. The same with gates open or shut. A document whose
+//! check takes long is checked off the runtime.
 
 use std::borrow::Cow;
 use std::future::Future;

@@ -1,5 +1,5 @@
-//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it. What handlers outside this
-//! binary answered is read strictly too: at most 128 levels, no key twice in one object.
+//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it. What handlers
+//! outside this binary answered is read strictly too: at most 128 levels, no key twice in one object.
 
 use std::future::Future;
 use std::pin::Pin;

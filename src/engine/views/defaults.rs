@@ -1,7 +1,8 @@
-//! What the audit shows of a caller's habits: the packs it uses, the inputs it mostly gives, what packs find fault with.
+//! What the audit shows of a caller's habits: the packs it uses, the inputs it mostly gives, what packs find fault
+//! with.
 //!
-//! It is made anew for each reader, of the newest rows within a bound; the same rows give the same answer, in the same order,
-//! however they were stored.
+//! It is made anew for each reader, of the newest rows within a bound; the same rows give the same answer, in the same
+//! order, however they were stored.
 
 mod habits;
 
@@ -27,8 +28,8 @@ const CALLS: &str = "pack/";
 /// What the audit shows of a caller's habits. Lists may be empty; none is ever left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Defaults {
-    /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used, then by
-    /// name.
+    /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used,
+    /// then by name.
     pub packs: Vec<PackUse>,
     /// What packs found fault with, whatever the outcome: at most 20, most frequent first, then by code.
     pub common_findings: Vec<CommonFinding>,
@@ -108,7 +109,8 @@ struct Rows<'a> {
 
 /// Reads the newest rows of a caller's audit and says what they show.
 ///
-/// Cost: linear in what is read, at most 4,096 entries, 32 MiB and 100,000 rows. The rows are read on a blocking thread.
+/// Cost: linear in what is read, at most 4,096 entries, 32 MiB and 100,000 rows. The rows are read on a blocking
+/// thread.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.

@@ -1,5 +1,5 @@
-//! Forgetting what is kept for one caller: exact keys, whole categories, or all of a part. Never by the start of a name, and
-//! without opening anything, so that it works after a lost key.
+//! Forgetting what is kept for one caller: exact keys, whole categories, or all of a part. Never by the start of a
+//! name, and without opening anything, so that it works after a lost key.
 
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
@@ -132,8 +132,9 @@ async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
     }
 }
 
-/// Who holds conversations is told before and after: nobody goes on from what is held while the rows go, and what was read meanwhile is
-/// not taken for true. Also after a failure, because the rows may have gone before its answer was lost.
+/// Who holds conversations is told before and after: nobody goes on from what is held while the rows go, and what was
+/// read meanwhile is not taken for true. Also after a failure, because the rows may have gone before its answer was
+/// lost.
 async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
     views.holders.forget(&owner.identity);
     let removed = all(views, owner, Kind::Conversation).await;

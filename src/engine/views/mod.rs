@@ -1,7 +1,7 @@
 //! The views over the store: notes and facts of a caller, forgetting, and what the audit shows of a caller's habits.
 //!
-//! Packs and transports come through here alike, so each rule is written once. A view reads and writes the key space of its own
-//! kind in the owner's own namespaces, and no other.
+//! Packs and transports come through here alike, so each rule is written once. A view reads and writes the key space of
+//! its own kind in the owner's own namespaces, and no other.
 
 mod defaults;
 mod facts;
@@ -77,7 +77,8 @@ impl EngineViews {
         store_error(error)
     }
 
-    /// Deletes, and says how many rows went. Never of the cache: its answers are purged, so that the hot tier forgets them too.
+    /// Deletes, and says how many rows went. Never of the cache: its answers are purged, so that the hot tier forgets
+    /// them too.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
         let written = self
             .hub
@@ -159,8 +160,8 @@ fn about(meta: EntryMeta) -> About {
     }
 }
 
-/// Returns a value without the secrets of the call, and refuses names that hold one: what stands in its place could make two
-/// names one, and names are stored in the clear.
+/// Returns a value without the secrets of the call, and refuses names that hold one: what stands in its place could
+/// make two names one, and names are stored in the clear.
 fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
     if secrets.is_empty() {

@@ -67,8 +67,8 @@ pub(super) async fn delete(views: &EngineViews, owner: &Owner, key: &str) -> Res
     Ok(views.delete(NOTE, vec![Op::Delete(delete)]).await? > 0)
 }
 
-/// Only notes are looked at, so facts, audit rows and cached answers cannot crowd them out; and each category has its own
-/// share, so a busy one cannot crowd out the others.
+/// Only notes are looked at, so facts, audit rows and cached answers cannot crowd them out; and each category has its
+/// own share, so a busy one cannot crowd out the others.
 pub(super) async fn context(views: &EngineViews, owner: &Owner) -> Result<NoteContext> {
     let namespace = namespace(owner);
     let mut categories: BTreeMap<String, Vec<About>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Errors of the store as the engine's transports tell them: public text says what the caller can do, never what the driver said.
+//! Errors of the store as the engine's transports tell them: public text says what the caller can do, never what the
+//! driver said.
 
 use std::time::Duration;
 

@@ -16,7 +16,8 @@ use crate::cache::key::Key;
 
 /// Set in the process that is measured, so that nothing else runs in it.
 const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
-/// A million keys and the default cap; less of both where an unoptimised moka would take minutes, but many times what fits.
+/// A million keys and the default cap; less of both where an unoptimised moka would take minutes, but many times what
+/// fits.
 const CAP: u64 = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
 const KEYS: u64 = if cfg!(debug_assertions) { 60_000 } else { 1_000_000 };
 

@@ -99,7 +99,8 @@ impl<S: InnerService> Lookup<S> {
         Ok(serve(&cache, &found, status))
     }
 
-    /// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own deadline.
+    /// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own
+    /// deadline.
     async fn run_or_join(mut self) -> Result<Outcome> {
         let cache = Arc::clone(&self.cache);
         let purpose = match self.call.directive {

@@ -97,8 +97,8 @@ async fn answer<S: InnerService>(
     }
 }
 
-/// Waits while another process runs for this key. Returns the answer that it stored. Else puts the lock, if it got it, into
-/// `lock`: then this process runs.
+/// Waits while another process runs for this key. Returns the answer that it stored. Else puts the lock, if it got it,
+/// into `lock`: then this process runs.
 async fn wait_for_cluster<S: InnerService>(lookup: &mut Lookup<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
     let mut lock_waiter =
         LockWaiter::join(&lookup.cache.hub, &lookup.located.location.key, lookup.cache.manifest.timeout);

@@ -1,4 +1,5 @@
-//! Counts rows of the audit. Every tie is broken by what the rows say, so the order in which they come makes no difference.
+//! Counts rows of the audit. Every tie is broken by what the rows say, so the order in which they come makes no
+//! difference.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
