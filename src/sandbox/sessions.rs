@@ -155,12 +155,12 @@ fn owns(identity: &Identity, record: &Record) -> bool {
 
 /// A session that a call uses. If the call made it, it ends when this is dropped.
 pub struct Used {
-    runtime: Arc<dyn SessionRuntime>,
-    found: DetectedRuntime,
+    pub(crate) runtime: Arc<dyn SessionRuntime>,
+    pub(crate) found: DetectedRuntime,
     /// Whether it ends with the call.
-    ends: bool,
+    pub(crate) ends: bool,
     /// Whether it exists after the call.
-    kept: bool,
+    pub(crate) kept: bool,
 }
 
 impl std::fmt::Debug for Used {
