@@ -12,7 +12,7 @@ use helmdeck_core::context::ProgressSink;
 use helmdeck_core::error::Violation;
 use helmdeck_core::{Code, Context, Error, Identity, Json, Reply, Result};
 use helmdeck_engine::{AuditPage, Engine};
-use helmdeck_memory::store::Order;
+use helmdeck_memory::Order;
 use helmdeck_memory::{Kind, Namespace};
 use helmdeck_server::{Server, ServerConfig};
 use helmdeck_testkit::{KEY, ManualClock, OTHER_KEY, call, function, manifest};

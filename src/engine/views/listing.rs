@@ -1,7 +1,7 @@
 //! Reading a key space newest first, page by page, for those entries that are wanted. It opens nothing.
 
 use helmdeck_core::{Code, Error, Result};
-use helmdeck_memory::driver::Position;
+use helmdeck_memory::requests::Position;
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 
 use super::EngineViews;

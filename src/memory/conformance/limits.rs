@@ -9,7 +9,7 @@ use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Op, Put};
+use crate::ops::{Op, Put};
 
 pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Fixture) {
     let long = |bytes: usize| "x".repeat(bytes);
