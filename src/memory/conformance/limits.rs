@@ -66,7 +66,7 @@ pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Fixture) {
     s.store.put(Put::new(Namespace::new("t", "bob", None), Kind::Note, "4", "v")).await.unwrap();
     s.store.put(Put::new(alice(), Kind::Fact, "4", "v")).await.unwrap();
     let batch = vec![
-        Op::Delete(crate::store::Delete::Key { namespace: alice(), kind: Kind::Note, key: "1".into() }),
+        Op::Delete(crate::ops::Delete::Key { namespace: alice(), kind: Kind::Note, key: "1".into() }),
         Op::Put(put("4", "v")),
     ];
     s.store.write(batch).await.unwrap();

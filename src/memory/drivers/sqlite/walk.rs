@@ -11,7 +11,7 @@ use super::rows::{self, meta_columns};
 use super::usage::Usage;
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::ops::{Mark, Resealed, Walk};
+use crate::ops::{Mark, Resealed, Walk, Walked};
 use crate::requests::WALK_BYTES;
 use crate::sealed::{RawRow, Seal};
 
