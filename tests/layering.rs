@@ -23,7 +23,10 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("mcp-client", &["core", "process", "egress", "memory", "redact"]),
     ("sandbox", &["core", "process"]),
     ("vault", &["core", "memory", "system"]),
-    ("forge", &["core", "process", "events", "egress"]),
+    ("forge-files", &["core"]),
+    ("forge-documents", &["core", "forge-files"]),
+    ("skills", &["forge-files"]),
+    ("forge", &["core", "process", "events", "forge-files", "forge-documents", "skills"]),
     // Packs see the engine, the store and the vault only through the traits of core.
     ("packs", &["core", "process", "egress", "llm", "forge", "conversation", "seam"]),
     (
@@ -32,7 +35,7 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
-    ("seam", &["core", "memory", "forge"]),
+    ("seam", &["core", "forge-files", "forge-documents"]),
     ("server", &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam"]),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];

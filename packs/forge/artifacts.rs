@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use helmdeck_forge::artifacts::{Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
+use helmdeck_forge::artifacts::{Artifacts, Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
 use helmdeck_forge::error::Error;
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::triv::Reference;
 use helmdeck_forge::{Project, Result};
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
         _ => return Err(Error::usage("give either \"text\" or \"base64\"")),
     };
     let reference = |text: &String| Reference::parse(text).map_err(Error::usage);
-    let stored = project.artifacts().put(
+    let stored = Artifacts::new(project).put(
         &bytes,
         &Put {
             kind: input.kind,
@@ -50,13 +51,13 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
             skill: input.skill,
         },
     )?;
-    project.sessions().lives();
+    Sessions::new(project).lives();
     Ok(stored)
 }
 
 pub(super) fn snapshot(project: &Project, _: Nothing) -> Done<Stored> {
-    let stored = project.artifacts().snapshot()?;
-    project.sessions().lives();
+    let stored = Artifacts::new(project).snapshot()?;
+    Sessions::new(project).lives();
     Ok(stored)
 }
 
@@ -98,10 +99,10 @@ impl Content {
 }
 
 pub(super) fn get(project: &Project, input: Wanted) -> Done<Whole> {
-    let got = project.artifacts().get(&input.name)?;
+    let got = Artifacts::new(project).get(&input.name)?;
     let left_out = got.state == State::Ok && got.entry.bytes > input.max_bytes.unwrap_or(RETURNED);
     let content = if got.state == State::Ok && !left_out {
-        Content::of(project.artifacts().bytes(&got.entry)?)
+        Content::of(Artifacts::new(project).bytes(&got.entry)?)
     } else {
         Content { text: None, base64: None }
     };
@@ -110,5 +111,5 @@ pub(super) fn get(project: &Project, input: Wanted) -> Done<Whole> {
 
 pub(super) fn list(project: &Project, input: Filter) -> Done<Listed> {
     let limit = if input.limit == 0 { LISTED } else { input.limit };
-    project.artifacts().list(&Filter { limit, ..input })
+    Artifacts::new(project).list(&Filter { limit, ..input })
 }

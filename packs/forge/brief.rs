@@ -1,6 +1,6 @@
 //! `forge.prime`, `forge.health`, `forge.events_tail`: how things stand.
 
-use helmdeck_forge::events::{Replay, Replayed};
+use helmdeck_forge::events::{Events, Replay, Replayed};
 use helmdeck_forge::health::Health;
 use helmdeck_forge::prime::Primed;
 use helmdeck_forge::{Project, Subject, Time};
@@ -18,11 +18,11 @@ pub(super) struct Prime {
 }
 
 pub(super) fn prime(project: &Project, input: Prime) -> Done<Primed> {
-    project.prime(input.budget)
+    helmdeck_forge::prime::prime(project, input.budget)
 }
 
 pub(super) fn health(project: &Project, _: Nothing) -> Done<Health> {
-    Ok(project.health())
+    Ok(helmdeck_forge::health::measure(project))
 }
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct Tail {
 }
 
 pub(super) fn events_tail(project: &Project, input: Tail) -> Done<Replayed> {
-    project.events().replay(&Replay {
+    Events::new(project).replay(&Replay {
         after: input.after,
         since: input.since,
         about: input.about,

@@ -1,7 +1,8 @@
 //! `forge.checkpoint_*`: states from which one may go on.
 
 use helmdeck_forge::Project;
-use helmdeck_forge::checkpoints::{Checkpoint, Create, Made};
+use helmdeck_forge::checkpoints::{Checkpoint, Checkpoints, Create, Made};
+use helmdeck_forge::sessions::Sessions;
 use serde::{Deserialize, Serialize};
 
 use super::place::Done;
@@ -21,8 +22,8 @@ pub(super) struct New {
 
 pub(super) fn create(project: &Project, input: New) -> Done<Made> {
     let asked = Create { key: input.key, message: input.message, closes: input.closes, ..Create::default() };
-    let made = project.checkpoints().create(&asked)?;
-    project.sessions().lives();
+    let made = Checkpoints::new(project).create(&asked)?;
+    Sessions::new(project).lives();
     Ok(made)
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Listed {
 }
 
 pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
-    let mut checkpoints = project.checkpoints().list()?;
+    let mut checkpoints = Checkpoints::new(project).list()?;
     let total = checkpoints.len();
     checkpoints.truncate(input.limit.unwrap_or(LISTED));
     Ok(Listed { total, checkpoints })
@@ -52,5 +53,5 @@ pub(super) struct Show {
 }
 
 pub(super) fn show(project: &Project, input: Show) -> Done<Checkpoint> {
-    project.checkpoints().show(&input.name)
+    Checkpoints::new(project).show(&input.name)
 }

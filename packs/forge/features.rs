@@ -2,7 +2,8 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::Error;
-use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Item, Standing, Verified};
+use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Features, Item, Standing, Verified};
+use helmdeck_forge::sessions::Sessions;
 use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};
@@ -36,7 +37,7 @@ pub(super) struct Listed {
 }
 
 pub(super) fn list(project: &Project, input: List) -> Done<Listed> {
-    let listed = project.features().list(input.closely)?;
+    let listed = Features::new(project).list(input.closely)?;
     let mut features = listed.features;
     features.retain(|item| input.standing.is_empty() || input.standing.contains(&item.standing));
     let total = features.len();
@@ -50,12 +51,12 @@ pub(super) struct NextOne {
 }
 
 pub(super) fn next(project: &Project, _: Nothing) -> Done<NextOne> {
-    Ok(NextOne { next: project.features().next()? })
+    Ok(NextOne { next: Features::new(project).next()? })
 }
 
 pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
-    let added = project.features().add(&input, None)?;
-    project.sessions().lives();
+    let added = Features::new(project).add(&input, None)?;
+    Sessions::new(project).lives();
     Ok(added)
 }
 
@@ -73,8 +74,8 @@ pub(super) struct Set {
 }
 
 pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
-    let changed = project.features().set(&input.id, &input.edit, input.if_match.as_deref())?;
-    project.sessions().lives();
+    let changed = Features::new(project).set(&input.id, &input.edit, input.if_match.as_deref())?;
+    Sessions::new(project).lives();
     Ok(changed)
 }
 
@@ -99,7 +100,7 @@ pub(super) struct Named {
 }
 
 pub(super) fn verify(project: &Project, input: Named) -> Done<Verified> {
-    let verified = project.features().verify(&input.id)?;
-    project.sessions().lives();
+    let verified = Features::new(project).verify(&input.id)?;
+    Sessions::new(project).lives();
     Ok(verified)
 }

@@ -2,6 +2,7 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::focus::{Set, SetFocus, Shown};
+use helmdeck_forge::sessions::Sessions;
 use serde::Serialize;
 
 use super::place::{Done, Nothing};
@@ -15,7 +16,7 @@ pub(super) enum Seen {
 }
 
 pub(super) fn show(project: &Project, _: Nothing) -> Done<Seen> {
-    let shown = project.sessions().focus_now()?.show()?;
+    let shown = Sessions::new(project).focus_now()?.show()?;
     Ok(match shown {
         Some(shown) => Seen::Focus(Box::new(shown)),
         None => Seen::Nothing { focus: None, etag: None, read_only: false, warnings: Vec::new() },
@@ -23,7 +24,7 @@ pub(super) fn show(project: &Project, _: Nothing) -> Done<Seen> {
 }
 
 pub(super) fn set(project: &Project, input: SetFocus) -> Done<Set> {
-    let set = project.sessions().set_focus(&input)?;
-    project.sessions().lives();
+    let set = Sessions::new(project).set_focus(&input)?;
+    Sessions::new(project).lives();
     Ok(set)
 }

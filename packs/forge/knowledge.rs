@@ -2,7 +2,8 @@
 
 use helmdeck_forge::error::Error;
 use helmdeck_forge::invariants::Checked;
-use helmdeck_forge::knowledge::{Added, Confirmed, Kind, Learning, Search, SearchHit, Superseded, What};
+use helmdeck_forge::knowledge::{Added, Confirmed, Kind, Knowledge, Learning, Search, SearchHit, Superseded, What};
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Project, Result};
 use serde::Deserialize;
 
@@ -86,11 +87,11 @@ const fn word(kind: Kind) -> &'static str {
 }
 
 pub(super) fn add(project: &Project, input: Learn) -> Done<Added> {
-    project.sessions().learn(input.learning()?)
+    Sessions::new(project).learn(input.learning()?)
 }
 
 pub(super) fn search(project: &Project, input: Search) -> Done<SearchHit> {
-    project.knowledge().search(&input)
+    Knowledge::new(project).search(&input)
 }
 
 #[derive(Deserialize)]
@@ -100,8 +101,8 @@ pub(super) struct Confirm {
 }
 
 pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
-    let confirmed = project.knowledge().confirm(&input.id, None)?;
-    project.sessions().lives();
+    let confirmed = Knowledge::new(project).confirm(&input.id, None)?;
+    Sessions::new(project).lives();
     Ok(confirmed)
 }
 
@@ -114,13 +115,13 @@ pub(super) struct Replace {
 }
 
 pub(super) fn supersede(project: &Project, input: Replace) -> Done<Superseded> {
-    let superseded = project.knowledge().supersede(&input.id, &input.by.learning()?, None)?;
-    project.sessions().lives();
+    let superseded = Knowledge::new(project).supersede(&input.id, &input.by.learning()?, None)?;
+    Sessions::new(project).lives();
     Ok(superseded)
 }
 
 pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {
-    let checked = project.check_invariants()?;
-    project.sessions().lives();
+    let checked = helmdeck_forge::invariants::check(project)?;
+    Sessions::new(project).lives();
     Ok(checked)
 }

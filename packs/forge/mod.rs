@@ -42,7 +42,7 @@ impl Config {
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         let project = self.root.as_deref().map(|root| Project::open(root, self.environment.clone()));
-        matches!(project, Some(Ok(Some(project))) if project.check_trusted().is_ok())
+        matches!(project, Some(Ok(Some(project))) if helmdeck_forge::trust::check(&project).is_ok())
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result, schema};
 use helmdeck_forge::error::{Category, Error as ProjectError};
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -128,14 +129,14 @@ where
             let project = place.open(&caller, session, settings)?;
             wait.check()?;
             if changes {
-                project.sessions().check_not_over().map_err(|error| said(&error))?;
+                Sessions::new(&project).check_not_over().map_err(|error| said(&error))?;
             }
             if lives {
-                project.sessions().lives();
+                Sessions::new(&project).lives();
             }
             let done = work(&project, input).map_err(|error| said(&error));
             if lives {
-                project.sessions().lives();
+                Sessions::new(&project).lives();
             }
             done
         });

@@ -1,7 +1,8 @@
 //! `forge.recover_*`: how far things are from the last checkpoint, and going back without losing anything.
 
 use helmdeck_forge::Project;
-use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Report};
+use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Recovery, Report};
+use helmdeck_forge::sessions::Sessions;
 use serde::Deserialize;
 
 use super::place::Done;
@@ -14,8 +15,8 @@ pub(super) struct Look {
 }
 
 pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
-    let report = project.recovery().assess(Assess { verify: !input.no_verify })?;
-    project.sessions().lives();
+    let report = Recovery::new(project).assess(Assess { verify: !input.no_verify })?;
+    Sessions::new(project).lives();
     Ok(report)
 }
 
@@ -28,8 +29,8 @@ pub(super) struct Tried {
 }
 
 pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
-    let attempts = project.recovery().tried(input.passed, &input.what)?;
-    project.sessions().lives();
+    let attempts = Recovery::new(project).tried(input.passed, &input.what)?;
+    Sessions::new(project).lives();
     Ok(attempts)
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Back {
 
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
     let asked = Apply { mode: input.mode, why: input.why, ..Apply::default() };
-    let applied = project.recovery().apply(&asked)?;
-    project.sessions().lives();
+    let applied = Recovery::new(project).apply(&asked)?;
+    Sessions::new(project).lives();
     Ok(applied)
 }

@@ -1,7 +1,7 @@
 //! `forge.session_*`, `forge.commit`: how work begins, goes on, is committed, and ends.
 
 use helmdeck_forge::git::{Committed, NewCommit};
-use helmdeck_forge::sessions::{End, Finished, Log, Logged, Start, Started};
+use helmdeck_forge::sessions::{End, Finished, Log, Logged, Sessions, Start, Started};
 use helmdeck_forge::{Project, Result};
 use serde::Deserialize;
 
@@ -9,11 +9,11 @@ use super::knowledge::Learn;
 use super::place::Done;
 
 pub(super) fn start(project: &Project, input: Start) -> Done<Started> {
-    project.sessions().start(&input)
+    Sessions::new(project).start(&input)
 }
 
 pub(super) fn log(project: &Project, input: Log) -> Done<Logged> {
-    project.sessions().log(&input)
+    Sessions::new(project).log(&input)
 }
 
 #[derive(Deserialize)]
@@ -28,13 +28,13 @@ pub(super) struct Ending {
 
 pub(super) fn end(project: &Project, input: Ending) -> Done<Finished> {
     let learned = input.learned.into_iter().map(Learn::learning).collect::<Result<_>>()?;
-    project.sessions().end(&End { learned, next: input.next, leave_dirty: input.leave_dirty, key: input.key })
+    Sessions::new(project).end(&End { learned, next: input.next, leave_dirty: input.leave_dirty, key: input.key })
 }
 
 pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
-    let session = project.sessions().required()?;
+    let session = Sessions::new(project).required()?;
     let origin = project.commits().origin(&session.id, &session.uuid)?;
     let committed = project.commits().create(&input, &origin)?;
-    project.sessions().lives();
+    Sessions::new(project).lives();
     Ok(committed)
 }

@@ -2,6 +2,7 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::{Category, Error};
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::skills::{Activated, Match, Query, Shown, Skill};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,7 @@ pub(super) struct Skills {
 }
 
 pub(super) fn list(project: &Project, input: List) -> Done<Skills> {
-    let mut skills = project.skills().list()?;
+    let mut skills = helmdeck_forge::skills::Skills::new(project).list()?;
     let total = skills.len();
     skills.truncate(input.limit.unwrap_or(LISTED));
     Ok(Skills { total, skills })
@@ -57,9 +58,9 @@ pub(super) struct Resource {
 
 pub(super) fn show(project: &Project, input: Show) -> Done<Part> {
     let Some(path) = input.resource else {
-        return Ok(Part::Skill(Box::new(project.skills().show(&input.name)?)));
+        return Ok(Part::Skill(Box::new(helmdeck_forge::skills::Skills::new(project).show(&input.name)?)));
     };
-    let content = project.skills().resource(&input.name, &path)?;
+    let content = helmdeck_forge::skills::Skills::new(project).resource(&input.name, &path)?;
     let bytes = content.len();
     if bytes > RESOURCE {
         let message =
@@ -76,8 +77,8 @@ pub(super) struct Activate {
 }
 
 pub(super) fn activate(project: &Project, input: Activate) -> Done<Activated> {
-    let activated = project.skills().activate(&input.name, &project.environment().agent)?;
-    project.sessions().lives();
+    let activated = helmdeck_forge::skills::Skills::new(project).activate(&input.name, &project.environment().agent)?;
+    Sessions::new(project).lives();
     Ok(activated)
 }
 
@@ -87,5 +88,5 @@ pub(super) struct Matches {
 }
 
 pub(super) fn matching(project: &Project, input: Query) -> Done<Matches> {
-    Ok(Matches { matches: project.skills().ask(&input, &project.environment().agent)? })
+    Ok(Matches { matches: helmdeck_forge::skills::Skills::new(project).ask(&input, &project.environment().agent)? })
 }

@@ -9,7 +9,7 @@ use helmdeck_core::clock::SystemClock;
 use helmdeck_core::manifest::HandlerSpec;
 use helmdeck_core::{Builtin, Clock, Code, Context, Error, Identity, Json, Manifest, Result, RunId};
 use helmdeck_forge::init::Init;
-use helmdeck_forge::{Project, ProjectEnvironment, Trust};
+use helmdeck_forge::{ProjectEnvironment, Trust};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -76,7 +76,7 @@ impl Desk {
         ] {
             git(root, &["config", name, value]);
         }
-        Project::init(root, environment(), &Init::default()).unwrap();
+        helmdeck_forge::init::init(root, environment(), &Init::default()).unwrap();
         let settings = concat!(
             "[verify]\n",
             "runner = 'sh: grep -q yes tested && echo ran {prefix}'\n",

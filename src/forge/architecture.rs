@@ -11,9 +11,6 @@ use crate::files::check_path;
 use crate::layout::ARCHITECTURE;
 use crate::project::Project;
 
-/// The text of a new project's `architecture.md`.
-pub const DEFAULT: &[u8] = include_bytes!("init/architecture.md");
-
 /// What `architecture.md` names and what of it is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
@@ -32,27 +29,25 @@ pub struct Missing {
     pub line: usize,
 }
 
-impl Project {
-    /// Looks whether the paths that `architecture.md` names in backticks are there. Without that file, it names none.
-    ///
-    /// # Errors
-    /// What reading says.
-    pub fn check_architecture(&self) -> Result<Checked> {
-        let bytes = self.files().read(ARCHITECTURE)?.unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let mut checked = Checked::default();
-        for (line, path) in paths(&text) {
-            // What leaves the root is none of ours.
-            if check_path(&path).is_err() {
-                continue;
-            }
-            checked.paths += 1;
-            if self.root().join(&path).symlink_metadata().is_err() {
-                checked.missing.push(Missing { path, line });
-            }
+/// Looks whether the paths that `architecture.md` names in backticks are there. Without that file, it names none.
+///
+/// # Errors
+/// What reading says.
+pub fn check(project: &Project) -> Result<Checked> {
+    let bytes = project.files().read(ARCHITECTURE)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut checked = Checked::default();
+    for (line, path) in paths(&text) {
+        // What leaves the root is none of ours.
+        if check_path(&path).is_err() {
+            continue;
         }
-        Ok(checked)
+        checked.paths += 1;
+        if project.root().join(&path).symlink_metadata().is_err() {
+            checked.missing.push(Missing { path, line });
+        }
     }
+    Ok(checked)
 }
 
 /// Returns what looks like a path among the words in backticks, each with its line. Blocks of code are left out.
@@ -130,12 +125,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
         let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-        assert_eq!(project.check_architecture().unwrap(), Checked::default(), "absent names nothing");
+        assert_eq!(check(&project).unwrap(), Checked::default(), "absent names nothing");
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("src/a.rs"), "").unwrap();
         let text = "# System\n\n- `src/a.rs` is there, `src/b.rs` is not\n- `../x/y.rs` is none of ours\n";
         std::fs::write(folder.path().join(ARCHITECTURE), text).unwrap();
-        let checked = project.check_architecture().unwrap();
+        let checked = check(&project).unwrap();
         assert_eq!((checked.paths, checked.missing), (2, vec![Missing { path: "src/b.rs".into(), line: 3 }]));
     }
 }

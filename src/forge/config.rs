@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::events::subjects;
 use crate::files::Damage;
 use crate::git::message::Style;
 
@@ -36,7 +37,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilesConfig {
-    /// The most that is read or written of one file, in bytes. Default: 16 MiB; at most 63 MiB.
+    /// Limit for the size of one file, in bytes. Default: 16 MiB; at most 63 MiB.
     pub max_bytes: u64,
     /// How much may lie in `scratch/` before a warning, in bytes. Default: 50 MiB.
     pub scratch_bytes: u64,
@@ -76,11 +77,11 @@ pub struct Runner {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecoveryConfig {
-    /// The most files. Default: 10.
+    /// Maximum number of files. Default: 10.
     pub files: u64,
-    /// The most lines. Default: 400.
+    /// Maximum number of lines. Default: 400.
     pub lines: u64,
-    /// The most commits. Default: 10.
+    /// Maximum number of commits. Default: 10.
     pub commits: u64,
     /// After how many failed tries work is rolled back. Default: 3.
     pub attempts: u64,
@@ -180,6 +181,14 @@ pub struct EventsConfig {
     pub credentials: Option<String>,
     /// A file with certificates (PEM) to trust, for a server at `tls://`. Default: those of the system.
     pub certificates: Option<String>,
+}
+
+impl EventsConfig {
+    /// Returns what subjects begin with; the default if the configured prefix is not valid.
+    #[must_use]
+    pub fn valid_prefix(&self) -> &str {
+        if subjects::check_prefix(&self.prefix).is_ok() { &self.prefix } else { subjects::PREFIX }
+    }
 }
 
 /// Issues: `[linear]`.

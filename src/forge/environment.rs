@@ -1,16 +1,16 @@
 //! Environment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_events::Sink;
+use helmdeck_process::Running;
 use uuid::Uuid;
 
-use crate::project::Project;
-use crate::runner::Running;
+use crate::config::EventsConfig;
 use crate::time::Time;
-use crate::trust::Trust;
 
 /// Default name of the agent.
 pub const AGENT: &str = "Forge";
@@ -33,8 +33,28 @@ impl Ids for RandomIds {
 
 /// Factory of event sinks.
 pub trait Links: Send + Sync + fmt::Debug {
-    /// Returns the sink for the server that the settings of a project name; `None` if they name none. It is not connected yet.
-    fn link(&self, project: &Project) -> Option<Arc<dyn Sink>>;
+    /// Returns the sink for the server that the settings of the project at `root` name; `None` if they name none. It is not
+    /// connected yet.
+    fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>>;
+}
+
+/// Whose commands may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Those of every project: for programs that only open projects of their own.
+    Everything,
+    /// Those that a person agreed to. What was agreed to is kept in this folder, one file a clone.
+    Kept(PathBuf),
+    /// None.
+    Nothing,
+}
+
+impl Default for Trust {
+    /// Nothing.
+    fn default() -> Self {
+        // The tests of this crate open projects of their own.
+        if cfg!(test) { Self::Everything } else { Self::Nothing }
+    }
 }
 
 /// Environment of a project. All of it is injected, so every rule can be tested with a manual clock.
@@ -93,6 +113,6 @@ impl Default for ProjectEnvironment {
 
 impl fmt::Debug for ProjectEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("agent", &self.agent).finish_non_exhaustive()
+        f.debug_struct("ProjectEnvironment").field("agent", &self.agent).finish_non_exhaustive()
     }
 }

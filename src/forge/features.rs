@@ -3,23 +3,21 @@
 //! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A feature that is said to pass
 //! without that counts as failing.
 
-mod contract;
 mod execute;
-mod file;
 mod manage;
 mod numbers;
-mod standing;
 mod status_inputs;
 #[cfg(test)]
 mod tests;
 mod verify;
 
-pub use contract::{Change, Difference, Weakened};
-pub(crate) use file::{ADOPTED_FROM, adopted_name, split_id};
-pub use file::{Amendment, BlockedBy, Feature, FeaturesFile, Status, is_id};
+pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
+pub use helmdeck_forge_documents::features::{
+    Amendment, BlockedBy, Change, Counts, Difference, Feature, FeaturesFile, Next, Standing, Status, Weakened, is_id,
+};
+use helmdeck_forge_documents::features::{contract, file, standing};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub(crate) use numbers::Numbers;
-pub use standing::{Counts, Next, Standing};
 pub(crate) use status_inputs::{Evidence, judge_by_evidence};
 pub use verify::{Problem, TestRun, Verified, Which};
 
@@ -27,37 +25,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::files::Document;
-use crate::json::Members;
-use crate::layout::FEATURES;
+use crate::files::Document as _;
 use crate::project::Project;
-
-impl Document for FeaturesFile {
-    const PATH: &'static str = FEATURES;
-
-    fn skeleton() -> Self {
-        Self {
-            schema_version: "1.0".to_owned(),
-            features: Vec::new(),
-            retired: Vec::new(),
-            not_adopted: Vec::new(),
-            amendments: Vec::new(),
-            other: Members::default(),
-        }
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.validate()
-    }
-}
-
-impl Project {
-    /// Returns the features.
-    #[must_use]
-    pub const fn features(&self) -> Features<'_> {
-        Features { project: self }
-    }
-}
+use crate::sessions::Sessions;
 
 /// The features, and which of them work.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +63,14 @@ pub struct Chosen {
     pub why: Next,
     /// The feature.
     pub feature: Feature,
+}
+
+impl<'a> Features<'a> {
+    /// Returns the features of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
 }
 
 impl Features<'_> {
@@ -139,7 +117,7 @@ impl Features<'_> {
     /// `Corrupt` if the file is damaged; what git says.
     pub fn next(&self) -> Result<Option<Chosen>> {
         let (file, standings) = self.judged()?;
-        let claimed = self.project.sessions().claimed();
+        let claimed = Sessions::new(self.project).claimed();
         let next = file.next(&standings, &self.project.environment().agent, &claimed);
         Ok(next.map(|(feature, why)| Chosen { why, feature: feature.clone() }))
     }

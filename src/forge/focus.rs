@@ -1,4 +1,4 @@
-//! What is being done now: `focus.json`.
+//! The current focus: `focus.json`.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,18 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
-use crate::events::{Subject, data};
+use crate::events::{self, Subject, data};
 use crate::features::FeaturesFile;
 use crate::files::{Document, Loaded, check_path};
 use crate::json::Members;
-use crate::layout::FOCUS;
-use crate::progress::session_folder;
+use crate::layout::{FOCUS, session_folder};
 use crate::project::Project;
 use crate::time::Time;
 
 /// The longest task, in characters.
 const TASK_MAX: usize = 500;
-/// The most files, and the most blockers.
+/// Maximum number of files, and of blockers.
 const LIST_MAX: usize = 200;
 
 /// How far the work is.
@@ -143,7 +142,7 @@ impl Document for Focus {
         Self::default()
     }
 
-    /// Only what would mislead whoever reads it is refused; the rest is a warning.
+    /// Only misleading values are refused; everything else is a warning.
     fn check(&self) -> Result<(), String> {
         if let Some(task) = &self.task
             && (task.trim().is_empty() || task.chars().count() > TASK_MAX || task.chars().any(char::is_control))
@@ -299,19 +298,19 @@ pub struct Set {
     pub now: Shown,
 }
 
-impl Project {
-    /// Returns the focus of the session that the RFC's own path shows: the primary one.
-    #[must_use]
-    pub fn focus(&self) -> Focused<'_> {
-        Focused { project: self, path: FOCUS.to_owned() }
-    }
-}
-
 /// The focus of one session.
 #[derive(Debug, Clone)]
 pub struct Focused<'a> {
     project: &'a Project,
     path: String,
+}
+
+impl<'a> Focused<'a> {
+    /// Returns the focus of the primary session of a project.
+    #[must_use]
+    pub fn new(project: &'a Project) -> Self {
+        Self { project, path: FOCUS.to_owned() }
+    }
 }
 
 impl Focused<'_> {
@@ -435,7 +434,11 @@ impl Focused<'_> {
         if changed {
             let named = |focus: &Focus| focus.linear_issue.clone().or_else(|| focus.task.clone());
             let phase = Some(new.phase.as_str().to_owned());
-            self.project.emit(Subject::FocusChange, data::Focused { from: named(&old), to: named(&new), phase });
+            events::emit(
+                self.project,
+                Subject::FocusChange,
+                data::Focused { from: named(&old), to: named(&new), phase },
+            );
         }
         Ok(Set { changed, from: old.task, now: shown })
     }

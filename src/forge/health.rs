@@ -1,4 +1,4 @@
-//! How the memory of a project is doing: five components, each with a colour, the reasons for it, and what it was judged by.
+//! Health of the project memory: five components, each with a colour, the reasons, and the inputs.
 //!
 //! [`judge`] is pure. Measuring only reads: no file, no index and no time of a file changes.
 
@@ -13,18 +13,24 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::time::Time;
 
 pub use colours::{MEMORY_COLOURS, badge};
 pub use inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm, Source};
+pub(crate) use measure::{belongs_to_an_issue, measure_with};
+pub use measure::{inputs, measure};
 pub use reason::{Code, Reason, Severity};
-pub use record::{Change, Colours, HealthSample};
+pub use record::{Change, Colours, HealthSample, history, record};
 pub use rules::judge;
 
 /// The colour of a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Colour {
     /// There is nothing to be judged.
     Grey,
@@ -42,13 +48,8 @@ impl Colour {
 
     /// Returns the word in JSON.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Grey => "grey",
-            Self::Green => "green",
-            Self::Yellow => "yellow",
-            Self::Red => "red",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the worst of those that are not grey; grey if all are.

@@ -1,4 +1,4 @@
-//! Giving a project a memory. What is there already is never written over: a second run changes nothing.
+//! `forge init`: creates the memory of a project. Existing files are never written over, so a second run changes nothing.
 
 mod adopt;
 mod detect;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use adopt::{Adopted, Proposal};
 pub use detect::Tests;
-pub use doctor::{Diagnosis, Doctor, Problem};
+pub use doctor::{Diagnosis, Doctor, Problem, doctor};
 
 use crate::config::Config;
 use crate::environment::ProjectEnvironment;
@@ -80,71 +80,69 @@ const MERGE_DRIVER: Offer = Offer {
     option: "--merge-driver",
 };
 
-impl Project {
-    /// Gives the project a folder belongs to a memory, and opens it.
-    ///
-    /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
-    /// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
-    pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Self, Initialised)> {
-        let found = place(start, init)?;
-        let project = match Self::open(&found.root, environment.clone())? {
-            Some(project) if project.root() == found.root => project,
-            _ => {
-                let mut config = Config::default();
-                config.git.enabled = !init.no_git;
-                Self::with(found, environment, config)
-            }
-        };
-        let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
-        project.check_not_paused()?;
-        let created = project.create_missing()?;
-        let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));
-        let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
-        let mut settings = Vec::new();
-        let mut offers = Vec::new();
-        if let Ok(git) = project.git() {
-            for (offer, asked) in [(SCISSORS, init.scissors), (MERGE_DRIVER, init.merge_driver)] {
-                if git.setting(offer.setting)?.as_deref() == Some(offer.value) {
-                    continue;
-                }
-                if asked {
-                    git.set_setting(offer.setting, offer.value)?;
-                    settings.push(format!("{}={}", offer.setting, offer.value));
-                } else {
-                    offers.push(offer);
-                }
-            }
+/// Creates the memory of the project that a folder belongs to, and opens it.
+///
+/// # Errors
+/// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
+/// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
+pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Project, Initialised)> {
+    let found = place(start, init)?;
+    let project = match Project::open(&found.root, environment.clone())? {
+        Some(project) if project.root() == found.root => project,
+        _ => {
+            let mut config = Config::default();
+            config.git.enabled = !init.no_git;
+            Project::with(found, environment, config)
         }
-        let root = project.root().to_owned();
-        // What was created holds settings too.
-        let project = Self::open(&root, project.environment().clone())?.unwrap_or(project);
-        Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
-    }
-
-    /// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
-    pub(crate) fn create_missing(&self) -> Result<Vec<String>> {
-        let mut created = Vec::new();
-        for folder in tree::folders() {
-            if self.files().create_folder(&folder)? {
-                created.push(folder);
-            }
-        }
-        for mut seed in tree::files(self.environment(), self.config().git.enabled) {
-            if seed.path == CONFIG {
-                let settings = detect::tests(self.root()).fill(&String::from_utf8_lossy(&seed.bytes));
-                seed.bytes = settings.into_bytes();
-            }
-            // What is gone is put back by a repair: an empty one would hide that.
-            if self.files().is_lost(&seed.path)? {
+    };
+    let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
+    project.check_not_paused()?;
+    let created = create_missing(&project)?;
+    let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));
+    let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
+    let mut settings = Vec::new();
+    let mut offers = Vec::new();
+    if let Ok(git) = project.git() {
+        for (offer, asked) in [(SCISSORS, init.scissors), (MERGE_DRIVER, init.merge_driver)] {
+            if git.setting(offer.setting)?.as_deref() == Some(offer.value) {
                 continue;
             }
-            if self.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
-                created.push(seed.path);
+            if asked {
+                git.set_setting(offer.setting, offer.value)?;
+                settings.push(format!("{}={}", offer.setting, offer.value));
+            } else {
+                offers.push(offer);
             }
         }
-        Ok(created)
     }
+    let root = project.root().to_owned();
+    // What was created holds settings too.
+    let project = Project::open(&root, project.environment().clone())?.unwrap_or(project);
+    Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
+}
+
+/// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
+pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
+    let mut created = Vec::new();
+    for folder in tree::folders() {
+        if project.files().create_folder(&folder)? {
+            created.push(folder);
+        }
+    }
+    for mut seed in tree::files(project.environment(), project.config().git.enabled) {
+        if seed.path == CONFIG {
+            let settings = detect::tests(project.root()).fill(&String::from_utf8_lossy(&seed.bytes));
+            seed.bytes = settings.into_bytes();
+        }
+        // What is gone is put back by a repair: an empty one would hide that.
+        if project.files().is_lost(&seed.path)? {
+            continue;
+        }
+        if project.files().create_with(&seed.path, &seed.bytes, seed.mode)? {
+            created.push(seed.path);
+        }
+    }
+    Ok(created)
 }
 
 /// Returns the settings a new project begins with.

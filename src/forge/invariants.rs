@@ -1,4 +1,4 @@
-//! Checking what must always hold, for the invariants that say how.
+//! Runs the checks of invariants.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::knowledge::Invariant;
+use crate::knowledge::{Invariant, Knowledge};
 use crate::project::Project;
 
 /// How much of a check's output is kept, in bytes: its end.
@@ -60,54 +60,52 @@ pub enum State {
     CannotStart,
 }
 
-impl Project {
-    /// Runs the check of each invariant that has one and was not superseded, one after the other, each for 60 seconds at most unless
-    /// `[verify] invariant_timeout_s` says otherwise. No lock is held meanwhile, and nothing is written.
-    ///
-    /// # Errors
-    /// `Corrupt` if the knowledge is damaged; what reading says. An invariant that does not hold is no error.
-    pub fn check_invariants(&self) -> Result<Checked> {
-        let file = self.knowledge().read()?;
-        let timeout = Duration::from_secs(self.config().verify.invariant_timeout_s);
-        let mut checked = Checked { holds: true, checked: 0, passed: 0, unchecked: 0, results: Vec::new() };
-        for invariant in file.current_invariants() {
-            let Some(check) = invariant.check() else {
-                checked.unchecked += 1;
-                continue;
-            };
-            let severity = match invariant {
-                Invariant::Full(full) => full.severity.clone(),
-                Invariant::Text(_) => None,
-            };
-            let mut outcome = Outcome {
-                text: invariant.text().to_owned(),
-                severity: severity.unwrap_or_else(|| "error".to_owned()),
-                check: check.to_owned(),
-                state: State::CannotStart,
-                exit: None,
-                ms: 0,
-                output: String::new(),
-            };
-            match self.run_check(check, timeout) {
-                Ok(ran) => {
-                    outcome.state = match (ran.timed_out, ran.passed()) {
-                        (true, _) => State::TimedOut,
-                        (false, true) => State::Holds,
-                        (false, false) => State::Broken,
-                    };
-                    (outcome.exit, outcome.ms) = (ran.exit, ran.ms);
-                    outcome.output = ran.end(OUTPUT);
-                }
-                // A check that makes no sense cannot be run, whoever wrote it. The others are checked all the same.
-                Err(error) => outcome.output = error.to_string(),
+/// Runs the check of each invariant that has one and was not superseded, one after the other, each for 60 seconds at most unless
+/// `[verify] invariant_timeout_s` says otherwise. No lock is held meanwhile, and nothing is written.
+///
+/// # Errors
+/// `Corrupt` if the knowledge is damaged; what reading says. An invariant that does not hold is no error.
+pub fn check(project: &Project) -> Result<Checked> {
+    let file = Knowledge::new(project).read()?;
+    let timeout = Duration::from_secs(project.config().verify.invariant_timeout_s);
+    let mut checked = Checked { holds: true, checked: 0, passed: 0, unchecked: 0, results: Vec::new() };
+    for invariant in file.current_invariants() {
+        let Some(check) = invariant.check() else {
+            checked.unchecked += 1;
+            continue;
+        };
+        let severity = match invariant {
+            Invariant::Full(full) => full.severity.clone(),
+            Invariant::Text(_) => None,
+        };
+        let mut outcome = Outcome {
+            text: invariant.text().to_owned(),
+            severity: severity.unwrap_or_else(|| "error".to_owned()),
+            check: check.to_owned(),
+            state: State::CannotStart,
+            exit: None,
+            ms: 0,
+            output: String::new(),
+        };
+        match project.run_check(check, timeout) {
+            Ok(ran) => {
+                outcome.state = match (ran.timed_out, ran.passed()) {
+                    (true, _) => State::TimedOut,
+                    (false, true) => State::Holds,
+                    (false, false) => State::Broken,
+                };
+                (outcome.exit, outcome.ms) = (ran.exit, ran.ms);
+                outcome.output = ran.end(OUTPUT);
             }
-            checked.checked += 1;
-            checked.passed += usize::from(outcome.state == State::Holds);
-            checked.holds &= outcome.state == State::Holds || !invariant.is_error();
-            checked.results.push(outcome);
+            // A malformed check cannot be run. The others are checked anyway.
+            Err(error) => outcome.output = error.to_string(),
         }
-        Ok(checked)
+        checked.checked += 1;
+        checked.passed += usize::from(outcome.state == State::Holds);
+        checked.holds &= outcome.state == State::Holds || !invariant.is_error();
+        checked.results.push(outcome);
     }
+    Ok(checked)
 }
 
 #[cfg(test)]
@@ -125,7 +123,7 @@ mod tests {
         };
         write(KNOWLEDGE, format!(r#"{{"schema_version":"1.0","invariants":{invariants}}}"#));
         write(crate::layout::CONFIG, config.to_owned());
-        Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap().check_invariants().unwrap()
+        super::check(&Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap()).unwrap()
     }
 
     #[test]

@@ -1,75 +1,40 @@
-//! What was learned, for good: `knowledge.json`.
+//! Knowledge of a project: `knowledge.json`.
 //!
 //! Nothing in it is deleted by age. What no longer holds is superseded and stays; what did not work stays as a warning.
 
-mod compact;
 mod drift;
-mod edit;
-mod export;
-mod file;
-mod search;
 #[cfg(test)]
 mod tests;
-mod text;
 
-pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Proposal};
 pub use drift::{Drift, Stale};
-pub use edit::{Added, Confirmed, Learning, Superseded, What};
-pub use export::Format;
-pub use file::{
-    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
+pub use helmdeck_forge_documents::knowledge::{
+    Added, Compacted, Confirmed, Decision, Failed, Folded, Format, FullInvariant, Hit, Invariant, Kind, KnowledgeEntry,
+    KnowledgeFile, Learning, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Patterns, Proposal, Search, SearchHit,
+    Successful, Superseded, Trace, What,
 };
-pub use search::{Hit, Search, SearchHit};
-pub(crate) use text::id as id_of;
 
 use crate::error::{Category, Error, Result};
+use crate::events;
 use crate::events::data::Learned;
 use crate::events::subjects::Subject;
-use crate::files::Document;
-use crate::git::Git;
-use crate::json::{self, Members};
+use crate::files::Document as _;
+use crate::json;
 use crate::layout::KNOWLEDGE;
 use crate::project::Project;
-
-impl Document for KnowledgeFile {
-    const PATH: &'static str = KNOWLEDGE;
-
-    fn skeleton() -> Self {
-        Self {
-            schema_version: "1.0".to_owned(),
-            patterns: Patterns::default(),
-            invariants: Vec::new(),
-            decisions: Vec::new(),
-            other: Members::default(),
-        }
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.validate()
-    }
-}
-
-impl Project {
-    /// Returns what was learned.
-    #[must_use]
-    pub const fn knowledge(&self) -> Knowledge<'_> {
-        Knowledge { project: self }
-    }
-
-    /// Returns git, or nothing where there is no repository.
-    pub(crate) fn repository(&self) -> Result<Option<Git>> {
-        match self.git() {
-            Ok(git) => Ok(Some(git.clone())),
-            Err(error) if error.code == "E_NOT_A_REPO" => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
+use crate::trust;
 
 /// What was learned, for good.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     project: &'a Project,
+}
+
+impl<'a> Knowledge<'a> {
+    /// Returns the knowledge of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
 }
 
 impl Knowledge<'_> {
@@ -91,7 +56,7 @@ impl Knowledge<'_> {
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
         let added =
-            self.project.keeping_trust(|| files.edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now)))?;
+            trust::keep(self.project, || files.edit(if_match, |file: &mut KnowledgeFile| file.add(&learning, now)))?;
         self.tell(&learning, &added);
         Ok(added)
     }
@@ -116,9 +81,9 @@ impl Knowledge<'_> {
         let learning = self.at_commit(learning)?;
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
-        let done = self
-            .project
-            .keeping_trust(|| files.edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now)))?;
+        let done = trust::keep(self.project, || {
+            files.edit(if_match, |file: &mut KnowledgeFile| file.supersede(id, &learning, now))
+        })?;
         self.tell(&learning, &done.by);
         Ok(done)
     }
@@ -153,7 +118,7 @@ impl Knowledge<'_> {
     /// `Corrupt` if the file is damaged; what git says.
     pub fn drift(&self) -> Result<Drift> {
         match self.project.repository()? {
-            Some(git) => self.read()?.drift(&git),
+            Some(git) => drift::drift(&self.read()?, &git),
             None => Ok(Drift::default()),
         }
     }
@@ -216,7 +181,7 @@ impl Knowledge<'_> {
             What::Invariant { text, .. } => ("invariant", text),
         };
         let context = context.trim().chars().take(200).collect();
-        self.project.emit(Subject::Learning, Learned { id: added.id.clone(), kind: kind.to_owned(), context });
+        events::emit(self.project, Subject::Learning, Learned { id: added.id.clone(), kind: kind.to_owned(), context });
     }
 
     /// Adds the current commit to a learning that names files and no commit.

@@ -5,11 +5,10 @@ pub mod artifacts;
 pub mod checkpoints;
 mod committed;
 pub mod config;
+pub mod documents;
 pub mod environment;
-pub mod error;
 pub mod events;
 pub mod features;
-pub mod files;
 #[cfg(test)]
 mod fixture;
 pub mod focus;
@@ -17,10 +16,7 @@ pub mod git;
 pub mod health;
 pub mod init;
 pub mod invariants;
-pub mod issues;
-pub mod json;
 pub mod knowledge;
-pub mod layout;
 mod local;
 pub mod merge;
 pub mod prime;
@@ -31,25 +27,24 @@ mod redact;
 pub mod repair;
 pub mod runner;
 pub mod scratch;
-pub mod secrets;
 pub mod sessions;
 mod shared;
 pub mod skills;
 #[cfg(test)]
 mod tests;
-pub mod time;
-pub mod triv;
 pub mod trust;
 
+pub use helmdeck_forge_files::{
+    Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv, error, files, json,
+    layout, secrets, time, triv,
+};
+
+pub use helmdeck_forge_documents::issues;
+
 pub use config::Config;
-pub use environment::{Ids, Links, ProjectEnvironment};
-pub use error::{Category, Current, Error, Result};
+pub use environment::{Ids, Links, ProjectEnvironment, Trust};
 pub use events::subjects::{self, Subject};
-pub use files::{Document, Files, Guard, Loaded};
 pub use git::{Git, Oid};
-pub use json::{Json, Members};
 pub use project::Project;
 pub use runner::{Ran, Running, run_check};
-pub use time::Time;
-pub use triv::Triv;
-pub use trust::{Trust, TrustState, TrustedCommand};
+pub use trust::{TrustState, TrustedCommand};

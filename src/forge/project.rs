@@ -1,4 +1,4 @@
-//! A project that has a memory: where it lies, and what all parts share.
+//! A project with a memory: its root, settings, files and git.
 
 mod find;
 
@@ -16,11 +16,11 @@ pub(crate) use find::{FoundProject, Repository};
 use crate::config::Config;
 use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
-use crate::files::{Files, Guard};
-use crate::git::Git;
+use crate::files::{Files, Guard, Writer};
+use crate::git::{Git, Run};
 use crate::layout::{CONFIG, FORGE, PAUSED};
 
-/// A project that has a memory.
+/// A project with a memory: the context of every part of this crate.
 #[derive(Debug)]
 pub struct Project {
     found: FoundProject,
@@ -33,7 +33,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Opens the project a folder belongs to. `Ok(None)` says that it has no `.forge/`: whoever only reads goes on without.
+    /// Opens the project a folder belongs to. `Ok(None)`: it has no `.forge/`; callers that only read go on without.
     ///
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
@@ -43,7 +43,7 @@ impl Project {
         Ok(Some(Self::with(project.found, project.environment, config)))
     }
 
-    /// Opens a project also if its settings are damaged: then each has its default. For whoever only looks, and whoever mends them.
+    /// Opens a project even if its settings are damaged: then every setting has its default. For reading and for repair.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
@@ -71,11 +71,14 @@ impl Project {
     pub(crate) fn with(found: FoundProject, environment: ProjectEnvironment, config: Config) -> Self {
         let common = found.common_dir.as_deref().filter(|_| config.git.enabled);
         let max = config.files.largest();
-        let files = Files::new(&found.root, environment.clone(), max, common);
+        let writer = Writer { clock: Arc::clone(&environment.clock), agent: environment.agent.clone() };
+        let root = found.root.clone();
+        let files = Files::new(&found.root, writer, max, common).tracked_by(move |path| is_tracked(&root, path));
         let mut project =
             Self { found, environment, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
         if project.environment.sink.is_none() {
-            project.environment.sink = project.environment.links.clone().and_then(|links| links.link(&project));
+            project.environment.sink =
+                project.environment.links.clone().and_then(|links| links.link(project.root(), &project.config.events));
         }
         project
     }
@@ -125,6 +128,15 @@ impl Project {
             Error::new(Category::NotFound, "E_NOT_A_REPO", message)
                 .hint("what needs git is not available here; the rest is")
         })
+    }
+
+    /// Returns git, or nothing where there is no repository.
+    pub(crate) fn repository(&self) -> Result<Option<Git>> {
+        match self.git() {
+            Ok(git) => Ok(Some(git.clone())),
+            Err(error) if error.code == "E_NOT_A_REPO" => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns this project with files that let a rule for secrets pass: see [`Files::allowing`].
@@ -200,6 +212,14 @@ impl Project {
             )
             .next("helmdeck forge recover assess"))
     }
+}
+
+/// Says whether git tracks a path below a root.
+fn is_tracked(root: &Path, path: &str) -> Result<bool> {
+    let Some(git) = Git::find(root)? else { return Ok(false) };
+    let run = Run { folder: Some(root.to_owned()), ..Run::default() };
+    let listed = git.run(&["--literal-pathspecs", "ls-files", "-z", "--", path], &run)?;
+    Ok(listed.ok() && !listed.stdout.is_empty())
 }
 
 /// Says whether a folder holds a memory.

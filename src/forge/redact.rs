@@ -1,4 +1,4 @@
-//! What programs wrote, without what looks like a credential: for reports that are kept, and for messages.
+//! Redaction: program output without credentials, for reports and messages.
 
 use crate::secrets;
 
@@ -39,7 +39,7 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const KEY: &str = "PRIVATE KEY";
 
-/// Returns the last lines of what a program wrote, of at most so many bytes, without what looks like a credential. All of it is looked
+/// Returns the last lines of what a program wrote, at most `bytes` long, without what looks like a credential. All of it is looked
 /// through: where it is cut, the end of a credential would look like nothing.
 pub(crate) fn end_of(output: &str, bytes: usize) -> String {
     let clean = redact(output);
@@ -52,7 +52,7 @@ pub(crate) fn end_of(output: &str, bytes: usize) -> String {
     }
 }
 
-/// Returns the last lines of a text, of at most so many bytes; of one long line its end.
+/// Returns the last lines of a text, at most `bytes` long; of one long line its end.
 pub(crate) fn last(text: &str, bytes: usize) -> &str {
     let mut from = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(from) {

@@ -8,14 +8,19 @@ mod unmerged;
 
 use serde::Serialize;
 
+use crate::artifacts::Artifacts;
+use crate::checkpoints::Checkpoints;
 use crate::error::{Category, Error, Result};
 use crate::files::{LOST, Unreadable, check_path, last_good};
+use crate::init;
 use crate::layout::{CHECKPOINTS, FORGE};
 use crate::progress;
 use crate::project::Project;
 
-pub use damage::{Damaged, Extent};
+pub use damage::{Damaged, Extent, damaged, damaged_files};
+pub(crate) use damage::{check_whole, damage, damage_of, damaged_index};
 use form::{Form, Wrong, check, form, salvage};
+use unmerged::{united, unmerged};
 
 /// How many versions git has of a file are looked at.
 const MAX_VERSIONS: &str = "50";
@@ -90,202 +95,198 @@ pub struct Mend {
     pub from: Option<Source>,
 }
 
-impl Project {
-    /// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
-    ///
-    /// # Errors
-    /// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program wrote it, or if the version that is
-    /// asked for is not offered; what writing says.
-    pub fn repair(&self, path: &str, mend: Mend) -> Result<Repair> {
-        check_path(path)?;
-        let form = form(path).ok_or_else(|| {
-            Error::usage(format!("{path} is no file that can be repaired"))
-                .hint(format!("documents, lists of lines, progress and settings below {FORGE} can"))
-                .next("helmdeck forge repair")
+/// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
+///
+/// # Errors
+/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program wrote it, or if the version that is
+/// asked for is not offered; what writing says.
+pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
+    check_path(path)?;
+    let form = form(path).ok_or_else(|| {
+        Error::usage(format!("{path} is no file that can be repaired"))
+            .hint(format!("documents, lists of lines, progress and settings below {FORGE} can"))
+            .next("helmdeck forge repair")
+    })?;
+    let unmerged = unmerged(project, path)?;
+    // Finishing a merge is what a pause waits for, if it began in the middle of one.
+    if mend.yes && unmerged.is_none() {
+        project.check_not_paused()?;
+    }
+    let (bytes, huge) = match project.files().read(path) {
+        Ok(Some(bytes)) => (bytes, None),
+        Ok(None) if project.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
+        Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
+        // Too large to be looked at: only other versions can be offered.
+        Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
+        Err(error) => return Err(error),
+    };
+    let (damage, hint) = match (huge.clone(), check(form, &bytes)) {
+        (Some(huge), _) => (huge, None),
+        (None, Ok(())) => {
+            let hint = unmerged.map(|_| format!("git has a conflict there: look at it, then run `git add {path}`"));
+            return Ok(Repair {
+                path: path.to_owned(),
+                damage: None,
+                hint,
+                candidates: Vec::new(),
+                applied: None,
+                copy: None,
+                staged: false,
+                theirs: None,
+            });
+        }
+        (None, Err(Wrong::Newer(version))) => {
+            return Err(project.files().unreadable(path, &bytes, Unreadable::Newer(version)));
+        }
+        (None, Err(wrong)) => (wrong.detail(), fixture(path, &wrong)),
+    };
+    let candidates = match &unmerged {
+        Some(unmerged) => united(project, path, form, &bytes, unmerged),
+        None => candidates(project, path, form, &bytes)?,
+    };
+    let hint = match &unmerged {
+        Some(_) if candidates.is_empty() => {
+            Some(format!("the two sides cannot be united: choose one, edit {path}, then run `git add {path}`"))
+        }
+        _ => hint,
+    };
+    let mut repair = Repair {
+        path: path.into(),
+        damage: Some(damage),
+        hint,
+        candidates,
+        applied: None,
+        copy: None,
+        staged: false,
+        theirs: None,
+    };
+    if mend.yes {
+        let chosen = repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
+        let chosen = chosen.ok_or_else(|| {
+            let error = Error::refused(format!("no good version of {path} was found there"));
+            if unmerged.is_some() { error.hint("settle the conflict in an editor, then `git add`") } else { error }
         })?;
-        let unmerged = self.unmerged(path)?;
-        // Finishing a merge is what a pause waits for, if it began in the middle of one.
-        if mend.yes && unmerged.is_none() {
-            self.check_not_paused()?;
+        let source = chosen.source;
+        project.files().check_secrets(path, &chosen.bytes)?;
+        // To look for versions may take long, so it was done before the lock.
+        let guard = project.files().lock()?;
+        let same = match project.files().read(path) {
+            Ok(Some(now)) => huge.is_none() && now == bytes,
+            Ok(None) => huge.as_deref() == Some(LOST),
+            Err(error) => huge.is_some() && error.category == Category::Corrupt,
+        };
+        if !same {
+            return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
+                .hint("look at it again")
+                .next(format!("helmdeck forge repair {path}")));
         }
-        let (bytes, huge) = match self.files().read(path) {
-            Ok(Some(bytes)) => (bytes, None),
-            Ok(None) if self.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
-            Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
-            // Too large to be looked at: only other versions can be offered.
-            Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
-            Err(error) => return Err(error),
-        };
-        let (damage, hint) = match (huge.clone(), check(form, &bytes)) {
-            (Some(huge), _) => (huge, None),
-            (None, Ok(())) => {
-                let hint = unmerged.map(|_| format!("git has a conflict there: look at it, then run `git add {path}`"));
-                return Ok(Repair {
-                    path: path.to_owned(),
-                    damage: None,
-                    hint,
-                    candidates: Vec::new(),
-                    applied: None,
-                    copy: None,
-                    staged: false,
-                    theirs: None,
-                });
-            }
-            (None, Err(Wrong::Newer(version))) => {
-                return Err(self.files().unreadable(path, &bytes, Unreadable::Newer(version)));
-            }
-            (None, Err(wrong)) => (wrong.detail(), fixture(path, &wrong)),
-        };
-        let candidates = match &unmerged {
-            Some(unmerged) => self.united(path, form, &bytes, unmerged),
-            None => self.candidates(path, form, &bytes)?,
-        };
-        let hint = match &unmerged {
-            Some(_) if candidates.is_empty() => {
-                Some(format!("the two sides cannot be united: choose one, edit {path}, then run `git add {path}`"))
-            }
-            _ => hint,
-        };
-        let mut repair = Repair {
-            path: path.into(),
-            damage: Some(damage),
-            hint,
-            candidates,
-            applied: None,
-            copy: None,
-            staged: false,
-            theirs: None,
-        };
-        if mend.yes {
-            let chosen =
-                repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
-            let chosen = chosen.ok_or_else(|| {
-                let error = Error::refused(format!("no good version of {path} was found there"));
-                if unmerged.is_some() { error.hint("settle the conflict in an editor, then `git add`") } else { error }
-            })?;
-            let source = chosen.source;
-            self.files().check_secrets(path, &chosen.bytes)?;
-            // To look for versions may take long, so it was done before the lock.
-            let guard = self.files().lock()?;
-            let same = match self.files().read(path) {
-                Ok(Some(now)) => huge.is_none() && now == bytes,
-                Ok(None) => huge.as_deref() == Some(LOST),
-                Err(error) => huge.is_some() && error.category == Category::Corrupt,
-            };
-            if !same {
-                return Err(Error::new(Category::Stale, "E_STALE", format!("{path} was changed meanwhile"))
-                    .hint("look at it again")
-                    .next(format!("helmdeck forge repair {path}")));
-            }
-            if huge.as_deref() != Some(LOST) {
-                repair.copy = self.keep(path, &bytes, huge.is_some())?;
-            }
-            let conflicts = chosen.conflicts.join("; ");
-            if let Some(unmerged) = unmerged.as_ref().filter(|_| !conflicts.is_empty()) {
-                repair.theirs = self.files().quarantine(path, &unmerged.theirs)?;
-            }
-            self.files().put(path, &chosen.bytes, None)?;
-            repair.applied = Some(source);
-            repair.hint = None;
-            if matches!(form, Form::Index) && unmerged.is_none() {
-                // The files say what the lost lines said, but for when and by whom.
-                self.artifacts().rebuild()?;
-            }
-            drop(guard);
-            if unmerged.is_some() {
-                if conflicts.is_empty() {
-                    self.git()?.mark_resolved(path)?;
-                    repair.staged = true;
-                } else {
-                    repair.hint =
-                        Some(format!("ours was kept where {conflicts}: look at it, then run `git add {path}`"));
-                }
+        if huge.as_deref() != Some(LOST) {
+            repair.copy = keep(project, path, &bytes, huge.is_some())?;
+        }
+        let conflicts = chosen.conflicts.join("; ");
+        if let Some(unmerged) = unmerged.as_ref().filter(|_| !conflicts.is_empty()) {
+            repair.theirs = project.files().quarantine(path, &unmerged.theirs)?;
+        }
+        project.files().put(path, &chosen.bytes, None)?;
+        repair.applied = Some(source);
+        repair.hint = None;
+        if matches!(form, Form::Index) && unmerged.is_none() {
+            // The files say what the lost lines said, but for when and by whom.
+            Artifacts::new(project).rebuild()?;
+        }
+        drop(guard);
+        if unmerged.is_some() {
+            if conflicts.is_empty() {
+                project.git()?.mark_resolved(path)?;
+                repair.staged = true;
+            } else {
+                repair.hint = Some(format!("ours was kept where {conflicts}: look at it, then run `git add {path}`"));
             }
         }
-        Ok(repair)
     }
+    Ok(repair)
+}
 
-    /// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file gets a second name: nothing is lost.
-    fn keep(&self, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
-        if !huge && let Some(copy) = self.files().quarantine(path, bytes)? {
-            return Ok(Some(copy));
-        }
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, self.environment().uuid());
-        // The file stays where it is until it is replaced: were it gone for a moment and the process killed, it would count as absent.
-        if self.files().link(path, &copy).is_err() {
-            self.files().rename(path, &copy)?;
-        }
-        Ok(Some(copy))
+/// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file gets a second name: nothing is lost.
+fn keep(project: &Project, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
+    if !huge && let Some(copy) = project.files().quarantine(path, bytes)? {
+        return Ok(Some(copy));
     }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, project.environment().uuid());
+    // The file stays where it is until it is replaced: were it gone for a moment and the process killed, it would count as absent.
+    if project.files().link(path, &copy).is_err() {
+        project.files().rename(path, &copy)?;
+    }
+    Ok(Some(copy))
+}
 
-    fn candidates(&self, path: &str, form: Form, bytes: &[u8]) -> Result<Vec<Candidate>> {
-        let mut all = Vec::new();
-        let mut offer = |source, detail: String, new: Vec<u8>| {
-            if check(form, &new).is_ok() {
-                let diff = diff::lines(bytes, &new);
-                all.push(Candidate { source, detail, diff, conflicts: Vec::new(), bytes: new });
-            }
-        };
-        if let Some((tag, new)) = self.of_tag(path) {
-            offer(Source::Tag, format!("as the tag {tag} has it"), new);
+fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result<Vec<Candidate>> {
+    let mut all = Vec::new();
+    let mut offer = |source, detail: String, new: Vec<u8>| {
+        if check(form, &new).is_ok() {
+            let diff = diff::lines(bytes, &new);
+            all.push(Candidate { source, detail, diff, conflicts: Vec::new(), bytes: new });
         }
-        let good = last_good(path);
-        if let Ok(Some(new)) = self.files().read(&good) {
-            offer(Source::LastGood, format!("as it was written last: {good}"), new);
+    };
+    if let Some((tag, new)) = of_tag(project, path) {
+        offer(Source::Tag, format!("as the tag {tag} has it"), new);
+    }
+    let good = last_good(path);
+    if let Ok(Some(new)) = project.files().read(&good) {
+        offer(Source::LastGood, format!("as it was written last: {good}"), new);
+    }
+    if let Some((commit, new)) = newest_in_git(project, path, form) {
+        offer(Source::Git, format!("as it is in commit {commit}"), new);
+    }
+    match form {
+        Form::Lines | Form::Index => {
+            let (kept, lost) = salvage(form, bytes);
+            offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
         }
-        if let Some((commit, new)) = self.newest_in_git(path, form) {
-            offer(Source::Git, format!("as it is in commit {commit}"), new);
+        Form::Text => {
+            let (kept, lost) = salvage(form, bytes);
+            offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
+            let environment = project.environment();
+            let opening = progress::text::opening(environment.now(), &environment.zone, None);
+            offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
         }
-        match form {
-            Form::Lines | Form::Index => {
-                let (kept, lost) = salvage(form, bytes);
-                offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
-            }
-            Form::Text => {
-                let (kept, lost) = salvage(form, bytes);
-                offer(Source::Salvage, format!("without {lost} damaged lines"), kept);
-                let environment = self.environment();
-                let opening = progress::text::opening(environment.now(), &environment.zone, None);
-                offer(Source::Skeleton, "all it held is lost but for the copy".into(), opening.into_bytes());
-            }
-            Form::Document(kind) => {
-                offer(
-                    Source::Skeleton,
-                    "as a new project begins: all it held is lost but for the copy".into(),
-                    kind.skeleton(),
-                );
-            }
-            Form::Config => offer(
+        Form::Document(kind) => {
+            offer(
                 Source::Skeleton,
-                "every setting has its default; those it held are lost but for the copy".into(),
-                crate::init::config().to_vec(),
-            ),
+                "as a new project begins: all it held is lost but for the copy".into(),
+                kind.skeleton(),
+            );
         }
-        Ok(all)
+        Form::Config => offer(
+            Source::Skeleton,
+            "every setting has its default; those it held are lost but for the copy".into(),
+            init::config().to_vec(),
+        ),
     }
+    Ok(all)
+}
 
-    /// Returns what the tag of a checkpoint holds, for the file that mirrors it.
-    fn of_tag(&self, path: &str) -> Option<(String, Vec<u8>)> {
-        let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
-        self.checkpoints().mirror(name).ok().flatten()
-    }
+/// Returns what the tag of a checkpoint holds, for the file that mirrors it.
+fn of_tag(project: &Project, path: &str) -> Option<(String, Vec<u8>)> {
+    let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
+    Checkpoints::new(project).mirror(name).ok().flatten()
+}
 
-    /// Looks for the newest version in git that is good. Without git there is none.
-    fn newest_in_git(&self, path: &str, form: Form) -> Option<(String, Vec<u8>)> {
-        let git = self.git().ok()?;
-        // The memory may lie below the root of the repository.
-        let below = self.root().strip_prefix(git.root()).ok()?.join(path);
-        let below = below.to_str()?;
-        let args = ["log", "--format=%H", "-n", MAX_VERSIONS, "--end-of-options", "HEAD", "--", below];
-        let log = git.succeed(&args, &crate::git::Run::default()).ok()?;
-        log.text().lines().find_map(|commit| {
-            let oid = crate::git::Oid::parse(commit)?;
-            let bytes = git.file_at(&oid, below).ok()??;
-            check(form, &bytes).ok()?;
-            Some((commit.get(..12).unwrap_or(commit).to_owned(), bytes))
-        })
-    }
+/// Looks for the newest version in git that is good. Without git there is none.
+fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, Vec<u8>)> {
+    let git = project.git().ok()?;
+    // The memory may lie below the root of the repository.
+    let below = project.root().strip_prefix(git.root()).ok()?.join(path);
+    let below = below.to_str()?;
+    let args = ["log", "--format=%H", "-n", MAX_VERSIONS, "--end-of-options", "HEAD", "--", below];
+    let log = git.succeed(&args, &crate::git::Run::default()).ok()?;
+    log.text().lines().find_map(|commit| {
+        let oid = crate::git::Oid::parse(commit)?;
+        let bytes = git.file_at(&oid, below).ok()??;
+        check(form, &bytes).ok()?;
+        Some((commit.get(..12).unwrap_or(commit).to_owned(), bytes))
+    })
 }
 
 /// Says how a file may be mended by hand.

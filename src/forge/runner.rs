@@ -14,6 +14,8 @@ use serde::Serialize;
 use crate::error::{Category, Error, Result};
 use crate::project::Project;
 use crate::redact::end_of;
+use crate::sessions::Sessions;
+use crate::trust;
 
 pub use helmdeck_process::Running;
 
@@ -83,8 +85,8 @@ impl Project {
     /// # Errors
     /// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
     pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
-        self.check_trusted()?;
-        let lives = || self.sessions().lives();
+        trust::check(self)?;
+        let lives = || Sessions::new(self).lives();
         lives();
         let running = &self.environment().running;
         let ran = run(self.root(), command, timeout, &*self.environment().clock, (running, &lives));

@@ -1,4 +1,4 @@
-//! Notes and drafts: the folder `scratch/`. Nothing there is committed, and nothing but [`Scratch::clean`] removes it.
+//! Notes and drafts in `scratch/`: never committed, removed only by [`Scratch::clean`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,18 +46,18 @@ struct ScratchFolder {
     modified: Time,
 }
 
-impl Project {
-    /// Returns the notes and drafts.
-    #[must_use]
-    pub const fn scratch(&self) -> Scratch<'_> {
-        Scratch { project: self }
-    }
-}
-
 /// Notes and drafts.
 #[derive(Debug, Clone, Copy)]
 pub struct Scratch<'a> {
     project: &'a Project,
+}
+
+impl<'a> Scratch<'a> {
+    /// Returns the notes and drafts of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
 }
 
 impl Scratch<'_> {
@@ -175,14 +175,14 @@ mod tests {
         for (name, days) in [("new.md", 1), ("old.md", 8), ("deep/er/old.md", 9), ("deep/new.md", 0)] {
             write(folder.path(), name, days);
         }
-        let dry = project.scratch().clean(7 * DAY, true).unwrap();
+        let dry = Scratch::new(&project).clean(7 * DAY, true).unwrap();
         assert_eq!(dry.removed, [format!("{SCRATCH}/deep/er/old.md"), format!("{SCRATCH}/old.md")]);
-        assert_eq!(project.scratch().usage().unwrap(), Usage { files: 4, bytes: 16, over: false });
+        assert_eq!(Scratch::new(&project).usage().unwrap(), Usage { files: 4, bytes: 16, over: false });
 
-        let done = project.scratch().clean(7 * DAY, false).unwrap();
+        let done = Scratch::new(&project).clean(7 * DAY, false).unwrap();
         assert_eq!(done, Cleaned { dry_run: false, ..dry });
         assert_eq!(done.left, Usage { files: 2, bytes: 8, over: false });
-        assert_eq!(project.scratch().usage().unwrap(), done.left);
+        assert_eq!(Scratch::new(&project).usage().unwrap(), done.left);
         assert!(!folder.path().join(SCRATCH).join("deep/er").exists(), "the folder is empty");
         assert!(folder.path().join(SCRATCH).join("deep/new.md").is_file());
     }
@@ -196,14 +196,14 @@ mod tests {
         fs::create_dir(folder.path().join("other")).unwrap();
         fs::write(folder.path().join("other/kept"), "kept").unwrap();
         std::os::unix::fs::symlink("../../../../../other", root.join(SCRATCH).join("link")).unwrap();
-        let files = project.scratch().clean(Duration::ZERO, false).unwrap().removed;
+        let files = Scratch::new(&project).clean(Duration::ZERO, false).unwrap().removed;
         assert_eq!(files, [format!("{SCRATCH}/link")]);
         assert!(folder.path().join("other/kept").is_file());
 
         fs::remove_dir(root.join(SCRATCH)).unwrap();
-        assert_eq!(project.scratch().usage().unwrap(), Usage::default());
+        assert_eq!(Scratch::new(&project).usage().unwrap(), Usage::default());
         std::os::unix::fs::symlink("../../../../other", root.join(SCRATCH)).unwrap();
-        assert!(project.scratch().clean(Duration::ZERO, false).is_err());
+        assert!(Scratch::new(&project).clean(Duration::ZERO, false).is_err());
         assert!(folder.path().join("other/kept").is_file());
     }
 
@@ -214,8 +214,8 @@ mod tests {
         fs::write(folder.path().join(crate::layout::CONFIG), "[files]\nscratch_bytes = 7\n").unwrap();
         let project = project(folder.path());
         write(folder.path(), "a", 0);
-        assert!(!project.scratch().usage().unwrap().over);
+        assert!(!Scratch::new(&project).usage().unwrap().over);
         write(folder.path(), "b", 0);
-        assert!(project.scratch().usage().unwrap().over);
+        assert!(Scratch::new(&project).usage().unwrap().over);
     }
 }

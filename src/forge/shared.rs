@@ -1,10 +1,10 @@
-//! Small files in the folder that all work trees of a repository share: what one of them tells the others.
+//! Small files in the common folder of a repository's work trees.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-/// The most bytes of one that are read.
+/// Maximum number of bytes of one that are read.
 const LARGEST: u64 = 1 << 20;
 
 /// Reads one. What is absent, too large or cannot be read is none: nobody is held up by it.

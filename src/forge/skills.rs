@@ -1,20 +1,10 @@
-//! Skills: what an agent knows to do, found when it is of use, and read only as far as it is needed.
+//! Skills of a project: found by their triggers, and read only as far as needed.
 //!
 //! Metadata of all skills are cheap and always at hand; the instructions of one are read when it is shown; what else it brings, file
-//! by file. A skill grants nothing: its scripts run only when somebody runs them, with the rights of whoever does.
+//! by file. A skill grants nothing: its scripts run only when a user runs them, with that user's rights.
 
-mod agent;
-mod chain;
-mod folder;
-mod front;
-mod import;
-mod log;
-mod manifest;
-mod pattern;
-mod samples;
 #[cfg(test)]
 mod tests;
-mod trigger;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,29 +13,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Category, Error, Result};
-use crate::events::Replay;
+use crate::events::{self, Events, Replay};
 use crate::layout;
 use crate::project::Project;
+use crate::sessions::Sessions;
 use crate::subjects::Subject;
 use crate::time::Time;
 
-pub use agent::{Imported, export, import};
-pub use chain::{Chains, circles, plan};
-pub use folder::{Skill, Tokens, estimate, scan};
-pub use front::{Front, Value};
-pub use log::{Logged, LoggedMatch, Stat, not_run, stats};
-pub use manifest::{Dependencies, Manifest, Problem, Read, Triggers, read};
-pub use pattern::Pattern;
-pub use samples::samples;
-pub use trigger::{FIRES, Kind, Match, Query, Reason, matches};
-
-impl Project {
-    /// Returns the skills of this project.
-    #[must_use]
-    pub const fn skills(&self) -> Skills<'_> {
-        Skills { project: self }
-    }
-}
+pub use helmdeck_skills::{
+    Chains, Dependencies, FIRES, Front, Imported, Kind, Logged, LoggedMatch, Manifest, Match, Pattern, Problem, Query,
+    Read, Reason, Skill, Stat, Tokens, Triggers, Value, circles, estimate, export, import, matches, not_run, plan,
+    read, samples, scan, stats,
+};
+use helmdeck_skills::{agent, folder, manifest, source};
 
 /// The skills of a project.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +73,14 @@ pub struct Synced {
     pub keywords: Vec<String>,
     /// The patterns of files that stand there now.
     pub file_patterns: Vec<String>,
+}
+
+impl<'a> Skills<'a> {
+    /// Returns the skills of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
 }
 
 impl Skills<'_> {
@@ -155,7 +143,7 @@ impl Skills<'_> {
         let found = self.matching(query)?;
         let line = Logged::matched(&found, by);
         if !line.matched.is_empty() && self.project.check_not_paused().is_ok() {
-            self.project.emit(Subject::Skill, line);
+            events::emit(self.project, Subject::Skill, line);
         }
         Ok(found)
     }
@@ -177,12 +165,12 @@ impl Skills<'_> {
         self.project.check_not_paused()?;
         let skill = usable(self.named(name)?)?;
         let plan = self.plan(&[name])?;
-        let (focus, _) = self.project.sessions().focus_to_change()?;
+        let (focus, _) = Sessions::new(self.project).focus_to_change()?;
         if focus.show()?.is_some() {
             let change = crate::focus::SetFocus { active_skill: Some(skill.name.clone()), ..Default::default() };
             focus.set(&change)?;
         }
-        self.project.emit(Subject::Skill, Logged::activated(&skill.name, by));
+        events::emit(self.project, Subject::Skill, Logged::activated(&skill.name, by));
         Ok(Activated { skill: skill.name, plan })
     }
 
@@ -221,11 +209,11 @@ impl Skills<'_> {
     /// As [`Self::import`]; `Refused` for a folder with links or too much in it; `Failed` if something cannot be read.
     pub fn import_path(&self, from: &Path) -> Result<Taken> {
         if from.is_dir() {
-            let content = import::read(from)?;
+            let content = source::read(from)?;
             return self.take_over(&content.text, &content.files, content.warnings);
         }
-        let text = import::text(from)?;
-        self.take_over(&text, &[], import::beside(from))
+        let text = source::text(from)?;
+        self.take_over(&text, &[], source::beside(from))
     }
 
     fn take_over(&self, text: &str, brought: &[(String, Vec<u8>)], mut warnings: Vec<Problem>) -> Result<Taken> {
@@ -342,7 +330,7 @@ impl Skills<'_> {
     /// Returns what the journal says of skills, oldest first.
     fn noted(&self, session: Option<&str>) -> Result<Vec<(Time, Logged)>> {
         let asked = Replay { about: vec![Subject::Skill], session: session.map(str::to_owned), ..Replay::default() };
-        let events = self.project.events().replay(&asked)?.events;
+        let events = Events::new(self.project).replay(&asked)?.events;
         let line = |data: &crate::Json| serde_json::from_slice::<Logged>(&serde_json::to_vec(data).ok()?).ok();
         Ok(events.iter().filter_map(|event| Some((event.ts, line(&event.data)?))).collect())
     }

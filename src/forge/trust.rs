@@ -1,4 +1,4 @@
-//! Trust: which commands of a project's own files a person has agreed to run on this machine.
+//! Trust: the commands of a project that a person has agreed to run on this machine.
 //!
 //! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So nothing of that runs before a person
 //! has seen it and agreed. The answer belongs to one clone and to the commands as they were shown; it is kept outside of the repository,
@@ -17,31 +17,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::environment::Trust;
 use crate::error::{Category, Error, Result};
+use crate::knowledge::Knowledge;
 use crate::layout::INIT;
 use crate::project::Project;
 
 /// The largest record that is read, in bytes.
 const MAX_RECORD: u64 = 4 << 20;
-
-/// Whose commands may run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
-    /// Those of every project: for programs that only open projects of their own.
-    Everything,
-    /// Those that a person agreed to. What was agreed to is kept in this folder, one file a clone.
-    Kept(PathBuf),
-    /// None.
-    Nothing,
-}
-
-impl Default for Trust {
-    /// Nothing.
-    fn default() -> Self {
-        // The tests of this crate open projects of their own.
-        if cfg!(test) { Self::Everything } else { Self::Nothing }
-    }
-}
 
 /// A command that the files of a project have us run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -73,109 +56,103 @@ struct Record {
     commands: BTreeSet<TrustedCommand>,
 }
 
-impl Project {
-    /// Returns what the files of this project would have us run, and what of it is trusted.
-    ///
-    /// # Errors
-    /// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
-    pub fn trust_state(&self) -> Result<TrustState> {
-        let commands = self.trust_commands()?;
-        let clone = self.trust_clone();
-        let known = match &self.environment().trust {
-            Trust::Everything => commands.clone(),
-            Trust::Nothing => BTreeSet::new(),
-            Trust::Kept(folder) => read(folder, &clone).commands,
-        };
-        let new: Vec<_> = commands.difference(&known).cloned().collect();
-        let trusted = self.environment().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
-        Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
-    }
+/// Returns what the files of this project would have us run, and what of it is trusted.
+///
+/// # Errors
+/// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
+pub fn state(project: &Project) -> Result<TrustState> {
+    let commands = trust_commands(project)?;
+    let clone = trust_clone(project);
+    let known = match &project.environment().trust {
+        Trust::Everything => commands.clone(),
+        Trust::Nothing => BTreeSet::new(),
+        Trust::Kept(folder) => read(folder, &clone).commands,
+    };
+    let new: Vec<_> = commands.difference(&known).cloned().collect();
+    let trusted = project.environment().trust == Trust::Everything || (new.is_empty() && !known.is_empty());
+    Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
+}
 
-    /// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays agreed to, so that going back
-    /// to an older commit asks nothing.
-    ///
-    /// # Errors
-    /// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
-    pub fn trust(&self, state: &TrustState) -> Result<()> {
-        let folder = match &self.environment().trust {
-            Trust::Everything => return Ok(()),
-            Trust::Kept(folder) => folder,
-            Trust::Nothing => {
-                let message = "there is no folder in which trust could be kept";
-                return Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
-                    .hint("set HELMDECK_DATA_DIR, or HOME, to a folder of yours"));
-            }
-        };
-        let mut record = read(folder, &state.clone);
-        record.clone.clone_from(&state.clone);
-        record.commands.extend(state.commands.iter().cloned());
-        write(folder, &record)
-    }
-
-    /// Takes back everything that was agreed to for this clone. Says whether there was something.
-    ///
-    /// # Errors
-    /// `Failed` if it cannot be removed.
-    pub fn revoke_trust(&self) -> Result<bool> {
-        let Trust::Kept(folder) = &self.environment().trust else { return Ok(false) };
-        let path = path_of(folder, &self.trust_clone());
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::io("cannot remove", &path, &error)),
+/// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays agreed to, so that going back
+/// to an older commit asks nothing.
+///
+/// # Errors
+/// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
+pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
+    let folder = match &project.environment().trust {
+        Trust::Everything => return Ok(()),
+        Trust::Kept(folder) => folder,
+        Trust::Nothing => {
+            let message = "there is no folder in which trust could be kept";
+            return Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+                .hint("set HELMDECK_DATA_DIR, or HOME, to a folder of yours"));
         }
-    }
+    };
+    let mut record = read(folder, &state.clone);
+    record.clone.clone_from(&state.clone);
+    record.commands.extend(state.commands.iter().cloned());
+    write(folder, &record)
+}
 
-    /// Refuses to run commands that nobody has agreed to.
-    ///
-    /// # Errors
-    /// `Refused` (`E_UNTRUSTED`) with the way out; as [`Self::trust_state`].
-    pub fn check_trusted(&self) -> Result<()> {
-        if self.environment().trust == Trust::Everything || self.trust_state()?.trusted {
-            return Ok(());
-        }
-        let message = "nobody has agreed yet to run the commands that this clone's .forge names";
-        Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
-            .hint("`helmdeck forge trust` shows them and asks; nothing of them was run")
-            .next("helmdeck forge trust"))
+/// Takes back everything that was agreed to for this clone. Says whether there was something.
+///
+/// # Errors
+/// `Failed` if it cannot be removed.
+pub fn revoke(project: &Project) -> Result<bool> {
+    let Trust::Kept(folder) = &project.environment().trust else { return Ok(false) };
+    let path = path_of(folder, &trust_clone(project));
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("cannot remove", &path, &error)),
     }
+}
 
-    /// Makes a change of this person's own that may add a command, such as the check of an invariant. What was trusted before is
-    /// trusted after it.
-    pub(crate) fn keeping_trust<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let trusted =
-            matches!(self.environment().trust, Trust::Kept(_)) && self.trust_state().is_ok_and(|state| state.trusted);
-        let done = change()?;
-        if trusted {
-            self.trust(&self.trust_state()?)?;
-        }
-        Ok(done)
+/// Refuses to run commands that nobody has agreed to.
+///
+/// # Errors
+/// `Refused` (`E_UNTRUSTED`) with the way out; as [`trust_state`].
+pub fn check(project: &Project) -> Result<()> {
+    if project.environment().trust == Trust::Everything || state(project)?.trusted {
+        return Ok(());
     }
+    let message = "nobody has agreed yet to run the commands that this clone's .forge names";
+    Err(Error::new(Category::Refused, "E_UNTRUSTED", message)
+        .hint("`helmdeck forge trust` shows them and asks; nothing of them was run")
+        .next("helmdeck forge trust"))
+}
 
-    fn trust_commands(&self) -> Result<BTreeSet<TrustedCommand>> {
-        let verify = &self.config().verify;
-        let command =
-            |purpose: &str, command: &str| TrustedCommand { purpose: purpose.to_owned(), command: command.to_owned() };
-        let mut all = BTreeSet::from([command("verify.runner", &verify.runner)]);
-        all.extend(
-            verify.runners.iter().map(|(name, runner)| command(&format!("verify.runners.{name}"), &runner.command)),
-        );
-        all.extend(verify.commands.iter().map(|line| command("verify.commands", line)));
-        let knowledge = self.knowledge().read()?;
-        all.extend(
-            knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))),
-        );
-        if let Some(script) = self.files().read(INIT)? {
-            let digest = helmdeck_core::hex(&Sha256::digest(&script));
-            all.insert(command(INIT, &format!("sha256:{digest}")));
-        }
-        Ok(all)
+/// Makes a change of this person's own that may add a command, such as the check of an invariant. What was trusted before is
+/// trusted after it.
+pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    let trusted =
+        matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);
+    let done = change()?;
+    if trusted {
+        agree(project, &state(&project)?)?;
     }
+    Ok(done)
+}
 
-    fn trust_clone(&self) -> String {
-        let folder = self.git().map_or_else(|_| self.root(), |git| git.common_dir());
-        fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
+fn trust_commands(project: &Project) -> Result<BTreeSet<TrustedCommand>> {
+    let verify = &project.config().verify;
+    let command =
+        |purpose: &str, command: &str| TrustedCommand { purpose: purpose.to_owned(), command: command.to_owned() };
+    let mut all = BTreeSet::from([command("verify.runner", &verify.runner)]);
+    all.extend(verify.runners.iter().map(|(name, runner)| command(&format!("verify.runners.{name}"), &runner.command)));
+    all.extend(verify.commands.iter().map(|line| command("verify.commands", line)));
+    let knowledge = Knowledge::new(project).read()?;
+    all.extend(knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))));
+    if let Some(script) = project.files().read(INIT)? {
+        let digest = helmdeck_core::hex(&Sha256::digest(&script));
+        all.insert(command(INIT, &format!("sha256:{digest}")));
     }
+    Ok(all)
+}
+
+fn trust_clone(project: &Project) -> String {
+    let folder = project.git().map_or_else(|_| project.root(), |git| git.common_dir());
+    fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }
 
 fn path_of(folder: &Path, clone: &str) -> PathBuf {
@@ -227,30 +204,30 @@ mod tests {
         assert_eq!((refused.code, refused.category), ("E_UNTRUSTED", Category::Refused));
         assert!(!repository.path().join("ran").exists());
 
-        let state = project.trust_state().unwrap();
+        let state = super::state(&project).unwrap();
         assert!(!state.trusted && state.new == state.commands, "{state:?}");
-        project.trust(&state).unwrap();
-        project.check_trusted().unwrap();
+        agree(&project, &state).unwrap();
+        check(&project).unwrap();
 
         // Another command is asked for again; the ones before stay agreed to.
         let before = fs::read(repository.path().join(".forge/config.toml")).ok();
         repository.write(".forge/config.toml", "[verify]\nrunner = \"sh:id\"\n");
-        let state = open(&repository, kept.path()).trust_state().unwrap();
+        let state = super::state(&open(&repository, kept.path())).unwrap();
         assert_eq!((state.trusted, state.new.len(), state.new[0].command.as_str()), (false, 1, "sh:id"));
         repository.write(".forge/config.toml", before.unwrap_or_default());
-        assert!(open(&repository, kept.path()).trust_state().unwrap().trusted);
+        assert!(super::state(&open(&repository, kept.path())).unwrap().trusted);
         repository.write(".forge/init.sh", "#!/bin/sh\nid\n");
-        assert!(open(&repository, kept.path()).check_trusted().is_err(), "a script is trusted by its content");
+        assert!(check(&open(&repository, kept.path())).is_err(), "a script is trusted by its content");
 
         // A copy of the repository at another place is another clone.
         let copy = repository.snapshot().repository();
         fs::remove_file(copy.path().join(".forge/init.sh")).unwrap();
-        assert!(open(&copy, kept.path()).check_trusted().is_err());
+        assert!(check(&open(&copy, kept.path())).is_err());
 
         fs::remove_file(repository.path().join(".forge/init.sh")).unwrap();
-        assert!(open(&repository, kept.path()).revoke_trust().unwrap());
-        assert!(open(&repository, kept.path()).check_trusted().is_err());
-        assert!(!open(&repository, kept.path()).revoke_trust().unwrap());
+        assert!(revoke(&open(&repository, kept.path())).unwrap());
+        assert!(check(&open(&repository, kept.path())).is_err());
+        assert!(!revoke(&open(&repository, kept.path())).unwrap());
     }
 
     #[test]
@@ -258,11 +235,11 @@ mod tests {
         let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
         drop(repository.project());
         let project = open(&repository, kept.path());
-        project.trust(&project.trust_state().unwrap()).unwrap();
+        agree(&project, &state(&project).unwrap()).unwrap();
         let path = fs::read_dir(kept.path()).unwrap().next().unwrap().unwrap().path();
         fs::write(&path, "{\"clone\": \"/elsewhere\"}").unwrap();
-        assert_eq!(project.check_trusted().unwrap_err().code, "E_UNTRUSTED");
+        assert_eq!(check(&project).unwrap_err().code, "E_UNTRUSTED");
         fs::write(&path, "not json").unwrap();
-        assert_eq!(project.check_trusted().unwrap_err().code, "E_UNTRUSTED");
+        assert_eq!(check(&project).unwrap_err().code, "E_UNTRUSTED");
     }
 }

@@ -1,4 +1,4 @@
-//! What the seam sees, for whoever wonders why it says what it says.
+//! What the seam sees, to explain its answers.
 
 use std::fmt;
 use std::path::PathBuf;

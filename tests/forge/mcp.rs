@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use helmdeck_forge::ProjectEnvironment;
 use helmdeck_forge::init::Init;
-use helmdeck_forge::{Project, ProjectEnvironment};
 use serde_json::{Value, json};
 
 use crate::support::KEY;
@@ -26,7 +26,7 @@ fn project() -> tempfile::TempDir {
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com"), ("commit.gpgSign", "false")] {
         git(folder.path(), &["config", name, value]);
     }
-    Project::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    helmdeck_forge::init::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     git(folder.path(), &["add", "-A"]);
     git(folder.path(), &["commit", "--quiet", "-m", "Begin"]);
     folder

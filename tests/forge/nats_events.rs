@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helmdeck_events::nats::{Nats, NatsOptions};
-use helmdeck_forge::events::{CAP, Replay, Replayed};
+use helmdeck_forge::events::{CAP, Events, Replay, Replayed};
 use helmdeck_forge::subjects::{self, Subject};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
@@ -26,14 +26,14 @@ fn project(root: &Path, nats: Arc<Nats>) -> Project {
 }
 
 fn say(project: &Project) {
-    project.emit(Subject::Feature, serde_json::json!({"id": "f-1", "status": "passing"}));
+    helmdeck_forge::events::emit(project, Subject::Feature, serde_json::json!({"id": "f-1", "status": "passing"}));
 }
 
 /// Sends until nothing waits, and returns what the stream holds.
 fn settle(project: &Project, nats: &Nats) -> Replayed {
     let end = Instant::now() + PATIENCE;
-    while project.events().drain(CAP).unwrap().waiting > 0 {
-        assert!(Instant::now() < end, "{:?}", project.events().drain(CAP));
+    while Events::new(project).drain(CAP).unwrap().waiting > 0 {
+        assert!(Instant::now() < end, "{:?}", Events::new(project).drain(CAP));
     }
     Replay::default().stored(&nats.replay(1, 10_000, PATIENCE).unwrap())
 }
@@ -58,7 +58,7 @@ fn every_event_arrives_in_order_though_the_server_is_killed_frozen_and_stopped()
     let stored = settle(&project, &nats);
     let seqs: Vec<_> = stored.events.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, (1..=60).collect::<Vec<_>>());
-    assert_eq!(stored, project.events().replay(&Replay::default()).unwrap(), "word for word what the journal has");
+    assert_eq!(stored, Events::new(&project).replay(&Replay::default()).unwrap(), "word for word what the journal has");
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
             .spawn()
             .unwrap();
         let end = Instant::now() + PATIENCE;
-        while project.events().status().unwrap().seq < 7 * round {
+        while Events::new(&project).status().unwrap().seq < 7 * round {
             assert!(Instant::now() < end && worker.try_wait().unwrap().is_none(), "it says nothing");
         }
         worker.kill().unwrap();
         worker.wait().unwrap();
     }
     let stored = settle(&project, &nats);
-    let journal = project.events().replay(&Replay::default()).unwrap();
+    let journal = Events::new(&project).replay(&Replay::default()).unwrap();
     for event in &journal.events {
         assert!(stored.events.contains(event), "the server has no {event:?}");
     }

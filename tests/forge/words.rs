@@ -96,7 +96,15 @@ fn found(text: &str) -> Option<String> {
 fn nothing_that_is_said_is_a_command_that_destroys() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = vec![root.join("docs/forge.md"), root.join("src/cli/args/forge.rs")];
-    for folder in ["src/forge", "src/cli/args/forge", "src/cli/commands/forge", "packs/forge"] {
+    for folder in [
+        "src/forge",
+        "src/forge_files",
+        "src/forge_documents",
+        "src/skills",
+        "src/cli/args/forge",
+        "src/cli/commands/forge",
+        "packs/forge",
+    ] {
         let folder = root.join(folder);
         if folder.is_dir() {
             files(&folder, &mut all);
@@ -119,7 +127,9 @@ fn nothing_that_is_said_is_a_command_that_destroys() {
 #[test]
 fn no_program_is_called_with_a_command_that_destroys() {
     let mut all = Vec::new();
-    for folder in ["src/forge", "src/cli/commands/forge", "packs/forge"] {
+    for folder in
+        ["src/forge", "src/forge_files", "src/forge_documents", "src/skills", "src/cli/commands/forge", "packs/forge"]
+    {
         files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut all);
     }
     all.retain(|path| path.extension().is_some_and(|kind| kind == "rs"));

@@ -27,7 +27,7 @@ fn folder_of(name: &str) -> String {
         "packs" => name.to_owned(),
         // The root package itself.
         "helmdeck" => String::new(),
-        _ => format!("src/{name}"),
+        _ => format!("src/{}", name.replace('-', "_")),
     }
 }
 

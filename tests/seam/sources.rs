@@ -86,7 +86,14 @@ const CALLS: &[&str] = &[
 /// The sources of the seam that reach files.
 const READERS: &[&str] = &["src/seam/readers.rs", "src/seam/readers"];
 /// What of a project's memory a reader may name.
-const FORGE: &[&str] = &["architecture", "features", "files", "knowledge", "layout", "time"];
+const FORGE: &[(&str, &str)] = &[
+    ("helmdeck_forge_documents", "ARCHITECTURE"),
+    ("helmdeck_forge_documents", "features"),
+    ("helmdeck_forge_documents", "knowledge"),
+    ("helmdeck_forge_files", "files"),
+    ("helmdeck_forge_files", "layout"),
+    ("helmdeck_forge_files", "time"),
+];
 
 struct Source(Vec<Placed>);
 
@@ -145,7 +152,7 @@ impl Source {
                 "include_str" => !self.are(at.wrapping_sub(5), &["#", "!", "[", "doc", "="]),
                 "include_bytes" => true,
                 "helmdeck_core" => !self.are(at + 1, &[":", ":", "text", ":", ":"]),
-                "helmdeck_forge" | "helmdeck_memory" | "helmdeck_events" => true,
+                name if name.starts_with("helmdeck_") => true,
                 // Also as a function: `Path::exists`.
                 name if CALLS.contains(&name) => self.is(at + 1, "(") || self.is(at.wrapping_sub(1), ":"),
                 name => FORBIDDEN.contains(&name),
@@ -162,8 +169,8 @@ impl Source {
         let mut found = Vec::new();
         for (at, line, name) in self.names() {
             let called = self.is(at + 1, "(") && !self.is(at.wrapping_sub(1), "fn");
-            let forge =
-                name == "helmdeck_forge" && !FORGE.iter().any(|part| self.are(at + 1, &[":", ":", part, ":", ":"]));
+            let forge = name.starts_with("helmdeck_forge")
+                && !FORGE.iter().any(|&(owner, part)| name == owner && self.are(at + 1, &[":", ":", part]));
             if FOR_WRITING.contains(&name) || called && CALLS_FOR_WRITING.contains(&name) || forge {
                 found.push(format!("line {line}: {name}"));
             }
@@ -265,10 +272,10 @@ fn the_readers_open_for_reading_only() {
         "fn a() { File::options().append(true) }",
         "use std::fs::{remove_file as gone};",
         "fn a() { open(p, OFlags::RDWR) }",
-        "use helmdeck_forge::files::{Files, decode};",
+        "use helmdeck_forge_files::files::{Files, decode};",
         "use helmdeck_forge::features::Features;",
         "use helmdeck_forge::Project;",
-        "use helmdeck_forge as forge;",
+        "use helmdeck_forge_files as forge;",
         "fn a() { file.lock() }",
     ] {
         assert!(!Source::read(source.as_bytes()).writes().is_empty(), "{source}");
@@ -281,7 +288,7 @@ fn what_stands_on_the_seam_reaches_no_file_below_it() {
     {
         let source = Source(tokens(&std::fs::read(&path).unwrap()).unwrap());
         let found: Vec<_> =
-            source.names().filter(|(_, _, name)| ["helmdeck_forge", "readers"].contains(name)).collect();
+            source.names().filter(|(_, _, name)| name.starts_with("helmdeck_forge") || *name == "readers").collect();
         assert!(found.is_empty(), "{}: {found:?}", path.display());
     }
 }

@@ -51,7 +51,21 @@ fn nothing_below_the_seam_knows_it() {
 #[test]
 fn every_crate_that_may_not_know_the_seam_is_looked_through() {
     let (below, above) = (below(), above());
-    for name in ["core", "events", "memory", "egress", "llm", "vault", "forge", "engine", "conversation", "testkit"] {
+    for name in [
+        "core",
+        "events",
+        "memory",
+        "egress",
+        "llm",
+        "vault",
+        "forge_files",
+        "forge_documents",
+        "skills",
+        "forge",
+        "engine",
+        "conversation",
+        "testkit",
+    ] {
         assert!(below.contains(&format!("src/{name}")), "{name}: {below:?}");
     }
     for name in ["seam", "packs", "server", "cli", "helmdeck", "bench"] {

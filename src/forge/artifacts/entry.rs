@@ -1,9 +1,8 @@
-//! What is known of an artifact: a line of `index.jsonl`.
-
-use std::fmt;
+//! One artifact: a line of `index.jsonl`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::error::{Error, Result};
 use crate::json::Members;
@@ -12,8 +11,23 @@ use crate::time::Time;
 use crate::triv::{Reference, Triv};
 
 /// What kind of thing an artifact is: each kind has a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// Code that was generated.
     Code,
@@ -29,12 +43,8 @@ impl Kind {
 
     /// Returns the word, which is also the name of the folder.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Docs => "docs",
-            Self::Reports => "reports",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the kind of a word.
@@ -50,12 +60,6 @@ impl Kind {
     #[must_use]
     pub fn folder(self) -> String {
         format!("{ARTIFACTS}/{}", self.as_str())
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

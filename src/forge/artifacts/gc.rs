@@ -1,4 +1,4 @@
-//! Artifacts that nothing needs any more.
+//! Garbage collection of artifacts.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

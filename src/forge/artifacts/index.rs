@@ -1,4 +1,4 @@
-//! The index of the artifacts: lines that are only ever added.
+//! The append-only index of the artifacts.
 //!
 //! A line that was torn by a crash is passed over and reported, and the next one begins on a line of its own. Any other line that makes
 //! no sense is damage: what can be read is still read, but nothing is added before the file is repaired.
@@ -15,7 +15,7 @@ use crate::layout::ARTIFACT_INDEX;
 use crate::project::Project;
 use crate::triv::FileName;
 
-/// The most bytes of a line that are parsed: 1 MiB.
+/// Maximum number of bytes of a line that are parsed: 1 MiB.
 const LINE_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What was produced: code, documents and reports, each under a name that says what it is and where it was made.
+//! Artifacts of a project: code, documents and reports, named by content and origin.
 //!
 //! A file is written once and never changed. The index is only added to; grown long, it goes on in another file. Nothing here runs an artifact.
 
@@ -27,11 +27,12 @@ pub use verify::{Checked, Rebuilt, State, Verified};
 
 use crate::committed;
 use crate::error::{Category, Error, Result};
-use crate::events::Subject;
+use crate::events::{self, Subject};
 use crate::files::LONG_LIST;
 use crate::focus::{Focus, Focused};
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS};
 use crate::project::Project;
+use crate::sessions::Sessions;
 use crate::triv::{self, Context, FileName, Reference, Triv};
 
 /// What is to be stored.
@@ -111,7 +112,7 @@ pub struct Filter {
     pub skill: Option<String>,
     /// With this in its name.
     pub name: Option<String>,
-    /// The most that are returned; 0 = all.
+    /// Maximum number of results; 0 = all.
     pub limit: usize,
 }
 
@@ -126,18 +127,18 @@ pub struct Listed {
     pub bad_lines: Vec<BadLine>,
 }
 
-impl Project {
-    /// Returns what was produced.
-    #[must_use]
-    pub const fn artifacts(&self) -> Artifacts<'_> {
-        Artifacts { project: self }
-    }
-}
-
 /// What was produced.
 #[derive(Debug, Clone, Copy)]
 pub struct Artifacts<'a> {
     project: &'a Project,
+}
+
+impl<'a> Artifacts<'a> {
+    /// Returns the artifacts of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
 }
 
 impl Artifacts<'_> {
@@ -234,7 +235,7 @@ impl Artifacts<'_> {
         files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
         let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
-        self.project.emit(Subject::Artifact, told);
+        events::emit(self.project, Subject::Artifact, told);
         let (total, most) = (self.total()?, self.project.config().artifacts.total_bytes);
         if total > most {
             warnings
@@ -374,11 +375,11 @@ impl Artifacts<'_> {
     /// same.
     fn focus(&self) -> Focus {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
-        let primary = || load(Ok(self.project.focus()));
+        let primary = || load(Ok(Focused::new(self.project)));
         let focus = match &self.project.environment().session {
             // Another agent's focus says nothing about what this one stores.
-            None => load(self.project.sessions().focus_to_change().map(|(focus, _)| focus)),
-            Some(session) => load(self.project.focus().of(session))
+            None => load(Sessions::new(self.project).focus_to_change().map(|(focus, _)| focus)),
+            Some(session) => load(Focused::new(self.project).of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),
         };
         focus.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A snapshot of the context: in which state of everything an issue was begun.
+//! Snapshot of the context in which an issue was begun.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,11 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
+use crate::artifacts::Artifacts;
 use crate::fixture::{Fixture, given, in_turn};
-use crate::focus::SetFocus;
+use crate::focus::{Focused, SetFocus};
+use crate::init;
+use crate::repair;
 
 const MAIN: &[u8] = b"fn main() {}\n";
 const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
@@ -12,7 +15,7 @@ fn code(name: &str) -> Put {
 }
 
 fn states(fixture: &Fixture) -> Vec<(String, State)> {
-    let verified = fixture.project.artifacts().verify(None).unwrap();
+    let verified = Artifacts::new(&fixture.project).verify(None).unwrap();
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     verified.artifacts.iter().map(|checked| (name(&checked.path), checked.state)).collect()
 }
@@ -27,8 +30,8 @@ fn an_artifact_lies_under_a_name_of_its_content_and_the_index_knows_where_it_cam
         session: Some("2025-12-24-session-001".into()),
         ..SetFocus { task: Some("T".into()), ..SetFocus::default() }
     };
-    fixture.project.focus().set(&focus).unwrap();
-    let stored = fixture.project.artifacts().put(MAIN, &code("Feature.rs")).unwrap();
+    Focused::new(&fixture.project).set(&focus).unwrap();
+    let stored = Artifacts::new(&fixture.project).put(MAIN, &code("Feature.rs")).unwrap();
     let entry = stored.entry;
     assert_eq!(entry.path, ".forge/memory/artifacts/code/triv_2d74j8qqmvtr_feature.rs");
     assert_eq!((fixture.text(&entry.path).as_bytes(), stored.same, stored.warnings.len()), (MAIN, false, 0));
@@ -67,8 +70,8 @@ fn a_second_session_stores_for_itself() {
         linear_issue: Some(key.to_owned()),
         ..SetFocus::default()
     };
-    fixture.project.focus().set(&set("s-1", "SX9-1")).unwrap();
-    fixture.project.focus().of("s-2").unwrap().set(&set("s-2", "SX9-2")).unwrap();
+    Focused::new(&fixture.project).set(&set("s-1", "SX9-1")).unwrap();
+    Focused::new(&fixture.project).of("s-2").unwrap().set(&set("s-2", "SX9-2")).unwrap();
     for (session, linear) in
         [(None, Some("SX9-1")), (Some("s-1"), Some("SX9-1")), (Some("s-2"), Some("SX9-2")), (Some("s-3"), None)]
     {
@@ -77,7 +80,7 @@ fn a_second_session_stores_for_itself() {
             ..fixture.project.environment().clone()
         };
         let project = Project::open(fixture.project.root(), environment).unwrap().unwrap();
-        let entry = project.artifacts().put(MAIN, &code("a.rs")).unwrap().entry;
+        let entry = Artifacts::new(&project).put(MAIN, &code("a.rs")).unwrap().entry;
         assert_eq!((entry.session.as_deref(), entry.linear.as_deref()), (session.or(Some("s-1")), linear));
     }
 }
@@ -85,7 +88,7 @@ fn a_second_session_stores_for_itself() {
 #[test]
 fn the_same_bytes_of_a_kind_are_one_file_and_one_line_each_time() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let first = artifacts.put(MAIN, &code("a.rs")).unwrap();
     fixture.at("2025-12-24T12:01:00Z");
     let second = artifacts.put(MAIN, &code("b.rs")).unwrap();
@@ -103,7 +106,7 @@ fn the_same_bytes_of_a_kind_are_one_file_and_one_line_each_time() {
 #[test]
 fn an_artifact_is_found_by_any_of_its_names() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let entry = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
     artifacts.put(b"other", &code("b.rs")).unwrap();
     let triv = entry.triv.to_string();
@@ -123,7 +126,7 @@ fn an_artifact_is_found_by_any_of_its_names() {
 #[test]
 fn a_reference_that_stands_for_nothing_is_only_a_warning() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let from = Reference::parse("triv:abc_def_ghi").unwrap();
     let stored = artifacts.put(MAIN, &Put { produced_from: vec![from.clone()], ..code("a.rs") }).unwrap();
     assert!(stored.warnings[0].starts_with("dangling: triv:abc_def_ghi"), "{:?}", stored.warnings);
@@ -136,7 +139,7 @@ fn a_reference_that_stands_for_nothing_is_only_a_warning() {
 #[test]
 fn a_short_name_that_another_content_has_is_made_longer() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let folder = Kind::Code.folder();
     fixture.repository.write(&format!("{folder}/triv_2d74j8qqmvtr_a.rs"), "something else");
     let path = artifacts.put(MAIN, &code("a.rs")).unwrap().entry.path;
@@ -160,7 +163,7 @@ fn a_short_name_that_another_content_has_is_made_longer() {
 #[test]
 fn every_way_in_which_a_file_can_be_is_told() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     assert!(artifacts.verify(None).unwrap().ok, "nothing is fine");
     for name in ["a.md", "b.md", "c.md"] {
         artifacts.put(name.as_bytes(), &Put::new(Kind::Docs, name)).unwrap();
@@ -190,7 +193,7 @@ fn every_way_in_which_a_file_can_be_is_told() {
 #[test]
 fn a_lost_index_is_made_again_from_the_files() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let old = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
     artifacts.put(b"text", &Put::new(Kind::Reports, "b.txt")).unwrap();
     let index = fixture.project.root().join(ARTIFACT_INDEX);
@@ -214,7 +217,7 @@ fn a_lost_index_is_made_again_from_the_files() {
 #[test]
 fn an_index_cut_at_any_byte_loses_at_most_the_line_that_was_being_written() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     artifacts.put(MAIN, &code("a.rs")).unwrap();
     let first = fixture.text(ARTIFACT_INDEX);
     artifacts.put("é".as_bytes(), &code("é.rs")).unwrap();
@@ -243,7 +246,7 @@ fn an_index_cut_at_any_byte_loses_at_most_the_line_that_was_being_written() {
 #[test]
 fn a_damaged_index_is_loud_and_nothing_is_added() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     artifacts.put(MAIN, &code("a.rs")).unwrap();
     let good = fixture.text(ARTIFACT_INDEX);
     let twice = good.replacen('{', "{\"kind\":\"code\",", 1);
@@ -264,7 +267,7 @@ fn a_damaged_index_is_loud_and_nothing_is_added() {
 #[test]
 fn only_a_file_is_stored() {
     let fixture = Fixture::new();
-    let (artifacts, root) = (fixture.project.artifacts(), fixture.project.root().to_owned());
+    let (artifacts, root) = (Artifacts::new(&fixture.project), fixture.project.root().to_owned());
     assert_eq!(artifacts.put_file(&root.join("none"), &code("a")).unwrap_err().category, Category::NotFound);
     assert_eq!(artifacts.put_file(&root, &code("a")).unwrap_err().category, Category::Usage);
     let pipe = root.join("pipe");
@@ -275,7 +278,7 @@ fn only_a_file_is_stored() {
 #[test]
 fn too_large_is_refused_and_too_much_is_told() {
     let fixture = Fixture::with_config("[artifacts]\nmax_bytes = 10\ntotal_bytes = 15\n");
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     assert!(artifacts.put(&[b'a'; 10], &code("a")).unwrap().warnings.is_empty());
     let error = artifacts.put(&[b'b'; 11], &code("b")).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_TOO_LARGE", 9));
@@ -289,7 +292,7 @@ fn too_large_is_refused_and_too_much_is_told() {
 #[test]
 fn bytes_of_any_kind_are_stored_as_they_are_but_no_secret() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let all: Vec<u8> = (0..=255).cycle().take(10_000).collect();
     let entry = artifacts.put(&all, &Put::new(Kind::Reports, "picture.png")).unwrap().entry;
     assert_eq!((artifacts.bytes(&entry).unwrap(), entry.media_type.as_str()), (all.clone(), "image/png"));
@@ -316,7 +319,7 @@ fn bytes_of_any_kind_are_stored_as_they_are_but_no_secret() {
 #[test]
 fn only_what_nothing_names_goes_and_only_if_git_has_it() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let put = |text: &str, put: Put| artifacts.put(text.as_bytes(), &put).unwrap().entry;
     let report = |name: &str| Put::new(Kind::Reports, name);
     let old = put("old", report("old.txt"));
@@ -356,8 +359,8 @@ fn only_what_nothing_names_goes_and_only_if_git_has_it() {
 fn a_snapshot_says_in_which_state_everything_was() {
     let fixture = Fixture::new();
     let head = fixture.repository.commit("First");
-    fixture.project.focus().set(&SetFocus { task: Some("One".into()), ..SetFocus::default() }).unwrap();
-    let artifacts = fixture.project.artifacts();
+    Focused::new(&fixture.project).set(&SetFocus { task: Some("One".into()), ..SetFocus::default() }).unwrap();
+    let artifacts = Artifacts::new(&fixture.project);
     let first = artifacts.snapshot().unwrap();
     assert_eq!((first.entry.kind, first.entry.name.as_str()), (Kind::Reports, "context_snapshot.json"));
     let snapshot: Snapshot = serde_json::from_slice(&artifacts.bytes(&first.entry).unwrap()).unwrap();
@@ -366,7 +369,7 @@ fn a_snapshot_says_in_which_state_everything_was() {
     assert_eq!(snapshot.etags["knowledge"], None);
     assert_eq!(snapshot.focus.unwrap().task.as_deref(), Some("One"));
     assert!(artifacts.snapshot().unwrap().same);
-    fixture.project.focus().set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
+    Focused::new(&fixture.project).set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
     assert!(!artifacts.snapshot().unwrap().same);
     assert_eq!(artifacts.get(&first.entry.triv.to_string()).unwrap().entry, first.entry);
 }
@@ -374,7 +377,7 @@ fn a_snapshot_says_in_which_state_everything_was() {
 #[test]
 fn reading_changes_nothing() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 0);
     assert!(artifacts.verify(None).unwrap().ok && artifacts.gc(&Gc::default()).unwrap().removed.is_empty());
     assert!(!fixture.has(ARTIFACTS) && !fixture.has(crate::layout::LOCAL));
@@ -384,7 +387,7 @@ fn reading_changes_nothing() {
 fn eight_processes_lose_no_artifact() {
     let fixture = Fixture::new();
     fixture.eight("artifacts::tests::a_worker_stores");
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let listed = artifacts.list(&Filter::default()).unwrap();
     assert_eq!((listed.total, listed.bad_lines.len()), (200, 0));
     let verified = artifacts.verify(None).unwrap();
@@ -398,7 +401,7 @@ fn a_worker_stores() {
     let Some((project, number)) = given() else { return };
     for n in 0..25 {
         let put = Put { session: Some(format!("s-{number}")), ..code("a.rs") };
-        in_turn(|| project.artifacts().put(format!("fn f{}() {{}}\n", n % 20).as_bytes(), &put));
+        in_turn(|| Artifacts::new(&project).put(format!("fn f{}() {{}}\n", n % 20).as_bytes(), &put));
     }
 }
 
@@ -407,14 +410,14 @@ fn a_pipe_that_nobody_writes_into_is_no_artifact() {
     let fixture = Fixture::new();
     let pipe = fixture.project.root().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let error = fixture.project.artifacts().put_file(&pipe, &code("a.rs")).unwrap_err();
+    let error = Artifacts::new(&fixture.project).put_file(&pipe, &code("a.rs")).unwrap_err();
     assert!(error.message.contains("it is no file"), "{error}");
 }
 
 #[test]
 fn an_index_that_grows_for_ever_is_read_for_ever() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let first = artifacts.put(MAIN, &code("a.rs")).unwrap().entry;
     let part = |n: usize| format!(".forge/memory/artifacts/index.{n}.jsonl");
     // As if two parts had been filled; in the second one, something was removed.
@@ -436,7 +439,7 @@ fn an_index_that_grows_for_ever_is_read_for_ever() {
     }
     assert_eq!(artifacts.list(&Filter::default()).unwrap().total, 2 * 1_100 + 1);
     assert_eq!(artifacts.get(&line_of(&fixture.text(&part(1)))).unwrap().entry.name, "old.rs");
-    let doctor = fixture.project.doctor(false).unwrap();
+    let doctor = init::doctor(&fixture.project, false).unwrap();
     assert!(!doctor.found.iter().any(|found| found.path.contains("index.")), "{doctor:?}");
 
     // Damage in an older part is damage.
@@ -444,8 +447,8 @@ fn an_index_that_grows_for_ever_is_read_for_ever() {
     fixture.repository.write(&part(1), &damaged);
     let error = artifacts.put(b"c", &code("c.rs")).unwrap_err();
     assert!(error.category.exit_code() == 8 && error.message.starts_with(&part(1)), "{error}");
-    assert_eq!(fixture.project.damaged().unwrap(), [part(1)]);
-    fixture.project.repair(&part(1), crate::repair::Mend { yes: true, from: None }).unwrap();
+    assert_eq!(repair::damaged(&fixture.project).unwrap(), [part(1)]);
+    repair::repair(&fixture.project, &part(1), crate::repair::Mend { yes: true, from: None }).unwrap();
     artifacts.put(b"c", &code("c.rs")).unwrap();
 }
 
@@ -457,7 +460,7 @@ fn line_of(text: &str) -> String {
 #[test]
 fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let name = format!("{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
     let error = artifacts.put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
@@ -466,7 +469,7 @@ fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
     assert!(left.is_empty() && !fixture.has(ARTIFACT_INDEX), "{left:?}");
     let environment = fixture.project.environment().clone();
     let allowing = Project::open(fixture.project.root(), environment).unwrap().unwrap().allowing("github-token");
-    assert!(!allowing.artifacts().put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap().same);
+    assert!(!Artifacts::new(&allowing).put(b"harmless", &Put::new(Kind::Docs, &name)).unwrap().same);
     let logged = fixture.text(crate::layout::EXCEPTIONS);
     assert!(logged.lines().all(|line| line.contains("github-token")) && logged.lines().count() <= 2, "{logged}");
 }
@@ -475,17 +478,17 @@ fn a_name_that_looks_like_a_credential_leaves_no_file_behind() {
 fn what_could_not_be_read_again_is_not_stored() {
     let config = "[files]\nmax_bytes = 2048\n[artifacts]\nmax_bytes = 1000000\n";
     let fixture = Fixture::with_config(config);
-    let error = fixture.project.artifacts().put(&[b'x'; 2049], &code("a.rs")).unwrap_err();
+    let error = Artifacts::new(&fixture.project).put(&[b'x'; 2049], &code("a.rs")).unwrap_err();
     assert_eq!((error.code, error.category), ("E_TOO_LARGE", Category::Refused));
     assert!(error.hint.unwrap().contains("[files]"));
-    let stored = fixture.project.artifacts().put(&[b'x'; 2048], &code("a.rs")).unwrap();
-    assert_eq!(fixture.project.artifacts().bytes(&stored.entry).unwrap().len(), 2048);
+    let stored = Artifacts::new(&fixture.project).put(&[b'x'; 2048], &code("a.rs")).unwrap();
+    assert_eq!(Artifacts::new(&fixture.project).bytes(&stored.entry).unwrap().len(), 2048);
 }
 
 #[test]
 fn gc_removes_older_verify_reports_but_those_that_are_named() {
     let fixture = Fixture::new();
-    let artifacts = fixture.project.artifacts();
+    let artifacts = Artifacts::new(&fixture.project);
     let put = |day: u32, text: &str| {
         fixture.at(&format!("2025-12-{day}T12:00:00Z"));
         artifacts.put(text.as_bytes(), &Put::new(Kind::Reports, "verify_forge-001.json")).unwrap().entry

@@ -1,4 +1,4 @@
-//! Whether the artifacts are what they were, and how the index is made again.
+//! Verifies artifacts against the index, and rebuilds the index.
 
 use std::collections::{BTreeMap, BTreeSet};
 

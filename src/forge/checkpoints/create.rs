@@ -1,5 +1,4 @@
-//! How a checkpoint comes to be: look, check without any lock, look again under the lock, tag, mirror. Whatever fails leaves neither
-//! tag nor file.
+//! Creating a checkpoint: check without a lock, check again under the lock, tag, mirror. A failure leaves neither tag nor file.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::files::etag;
 use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
-use crate::recovery::memory;
+use crate::recovery::{Recovery, memory};
 use crate::runner::Ran;
 
 /// How long a remote may take to answer.
@@ -107,7 +106,7 @@ impl Checkpoints<'_> {
     /// is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
         // A pause for want of a checkpoint ends with one.
-        let paused = self.project.recovery().paused_for_want_of_a_checkpoint()?;
+        let paused = Recovery::new(self.project).paused_for_want_of_a_checkpoint()?;
         if paused.is_none() {
             self.project.check_not_paused()?;
         }
@@ -147,7 +146,7 @@ impl Checkpoints<'_> {
         drop(guard);
 
         if let Some(paused) = &paused {
-            self.project.recovery().lift(paused)?;
+            Recovery::new(self.project).lift(paused)?;
         }
         let pushed = (asked.push || self.project.config().git.push_checkpoints)
             && push(git, asked, &manifest.tag, &mut warnings);
@@ -160,7 +159,7 @@ impl Checkpoints<'_> {
             warnings,
             manifest,
         };
-        self.project.recovery().all_is_well();
+        Recovery::new(self.project).all_is_well();
         memory::tell_checkpoint(self.project, &made);
         Ok(made)
     }
@@ -188,7 +187,7 @@ impl Checkpoints<'_> {
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 if !ran.timed_out {
-                    self.project.recovery().tried_command(command);
+                    Recovery::new(self.project).tried_command(command);
                 }
                 return Err(failed(command, timeout, &ran, report.as_deref()));
             }

@@ -90,19 +90,19 @@ struct Both {
     file: Option<Result<Manifest, String>>,
 }
 
-impl Project {
-    /// Returns the checkpoints.
-    #[must_use]
-    pub const fn checkpoints(&self) -> Checkpoints<'_> {
-        Checkpoints { project: self }
-    }
-}
-
 impl Checkpoint {
     /// Returns its commit, if it is known in full.
     #[must_use]
     pub fn oid(&self) -> Option<Oid> {
         self.commit.as_deref().and_then(Oid::parse)
+    }
+}
+
+impl<'a> Checkpoints<'a> {
+    /// Returns the checkpoints of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::layout;
 pub const PREFIX: &str = "checkpoint/";
 /// The key of a checkpoint that belongs to no issue.
 pub const NO_KEY: &str = "session";
-/// The highest number. A tag with a larger one is no checkpoint: whoever makes one must not stop those to come.
+/// The highest number. A tag with a larger one is no checkpoint, and does not block later ones.
 const LAST: u32 = 999_999;
 /// The longest text that is read as a name, in bytes.
 const LONGEST: usize = 64;

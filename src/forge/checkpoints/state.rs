@@ -1,11 +1,13 @@
-//! What may have happened to a checkpoint since it was made.
+//! State of a checkpoint: whether its tag, manifest and commit still agree.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// What has become of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// All is well.
     Ok,
@@ -28,15 +30,8 @@ impl State {
 
     /// Returns the word in reports.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::TagMissing => "tag_missing",
-            Self::TagMoved => "tag_moved",
-            Self::CommitMissing => "commit_missing",
-            Self::NotAncestor => "not_ancestor",
-            Self::ManifestCorrupt => "manifest_corrupt",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

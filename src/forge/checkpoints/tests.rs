@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::checkpoints::Checkpoints;
 use crate::error::Category;
 use crate::json::print;
+use crate::recovery::Recovery;
 use crate::recovery::tests::fixture::Fixture;
 
 fn states(fixture: &Fixture) -> BTreeMap<String, State> {
-    let list = fixture.project().checkpoints().list().unwrap();
+    let list = Checkpoints::new(&fixture.project()).list().unwrap();
     list.into_iter().map(|checkpoint| (checkpoint.name, checkpoint.state)).collect()
 }
 
 fn create(fixture: &Fixture, key: &str) -> Made {
-    fixture.project().checkpoints().create(&Create { key: Some(key.to_owned()), ..Create::default() }).unwrap()
+    Checkpoints::new(&fixture.project()).create(&Create { key: Some(key.to_owned()), ..Create::default() }).unwrap()
 }
 
 fn nothing_was_made(fixture: &Fixture) {
@@ -38,7 +40,7 @@ fn a_checkpoint_is_an_annotated_tag_and_a_file_that_mirrors_it() {
     assert_eq!(manifest.branch.as_deref(), Some("main"));
     assert_eq!(manifest.tree.as_deref(), Some(fixture.run(&["rev-parse", "HEAD^{tree}"]).as_str()));
     assert_ne!(manifest.tree, manifest.code_tree);
-    let listed = fixture.project().checkpoints().list().unwrap();
+    let listed = Checkpoints::new(&fixture.project()).list().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].state, listed[0].can_rollback_to, listed[0].notes.len()), (State::Ok, true, 0));
     // Its own file does not make the tree unclean: the next one can be made at once.
@@ -53,7 +55,7 @@ fn a_check_that_fails_leaves_neither_tag_nor_file() {
     for verify in ["sh: echo so much; exit 3", "no-such-program-anywhere", ""] {
         let asked =
             Create { key: Some("A-1".into()), verify: vec![fixture.verify(), verify.to_owned()], ..Create::default() };
-        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
+        let error = Checkpoints::new(&fixture.project()).create(&asked).unwrap_err();
         assert_ne!(error.code, "E_MOVED", "{error}");
         nothing_was_made(&fixture);
         if verify.starts_with("sh:") {
@@ -78,7 +80,7 @@ fn a_secret_in_anything_the_tag_says_stops_it() {
     let secret = ["ghp_", &"a1B2c3D4".repeat(5)[..36]].concat();
     let refused = |fixture: &Fixture, asked: Create| {
         let asked = Create { key: Some("A-1".into()), ..asked };
-        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
+        let error = Checkpoints::new(&fixture.project()).create(&asked).unwrap_err();
         assert_eq!((error.code, error.category), ("E_SECRET", Category::Secret), "{error}");
         assert!(!error.to_string().contains(&secret));
         nothing_was_made(fixture);
@@ -102,7 +104,7 @@ fn an_invariant_that_does_not_hold_stops_a_checkpoint() {
     fixture.commit("invariant");
     let project = fixture.project();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    assert_eq!(project.checkpoints().create(&asked).unwrap_err().code, "E_CHECK");
+    assert_eq!(Checkpoints::new(&project).create(&asked).unwrap_err().code, "E_CHECK");
     nothing_was_made(&fixture);
 }
 
@@ -111,7 +113,7 @@ fn only_a_clean_tree_outside_the_memory_is_checked() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     fixture.write("new.txt", "x");
-    let error = fixture.project().checkpoints().create(&asked).unwrap_err();
+    let error = Checkpoints::new(&fixture.project()).create(&asked).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_DIRTY", 9));
     std::fs::remove_file(fixture.path().join("new.txt")).unwrap();
     fixture.run(&["checkout", "-q", "-b", "side"]);
@@ -121,7 +123,7 @@ fn only_a_clean_tree_outside_the_memory_is_checked() {
     fixture.write("c.txt", "main\n");
     fixture.commit("main");
     fixture.run(&["merge", "-q", "--no-commit", "--no-ff", "side"]);
-    assert_eq!(fixture.project().checkpoints().create(&asked).unwrap_err().code, "E_OPERATION");
+    assert_eq!(Checkpoints::new(&fixture.project()).create(&asked).unwrap_err().code, "E_OPERATION");
     nothing_was_made(&fixture);
 }
 
@@ -134,7 +136,7 @@ fn what_changed_while_it_was_checked_is_not_tagged() {
     ] {
         let fixture = Fixture::new();
         let asked = Create { key: Some("A-1".into()), verify: vec![change.into()], ..Create::default() };
-        let error = fixture.project().checkpoints().create(&asked).unwrap_err();
+        let error = Checkpoints::new(&fixture.project()).create(&asked).unwrap_err();
         assert!(matches!(error.code, "E_MOVED" | "E_DIRTY"), "{error}");
         if change.contains("commit") {
             assert_eq!((error.code, error.category.exit_code()), ("E_MOVED", 6));
@@ -177,7 +179,7 @@ fn each_state_is_told_from_the_others() {
     ] {
         assert_eq!(found.get(name), Some(&state), "{name}");
     }
-    let usable = fixture.project().checkpoints().newest_usable().unwrap().unwrap();
+    let usable = Checkpoints::new(&fixture.project()).newest_usable().unwrap().unwrap();
     assert_eq!((usable.name.as_str(), usable.commit), ("A-1-v1", Some(ok)));
 }
 
@@ -205,7 +207,7 @@ fn a_commit_that_is_not_in_this_clone_is_missing() {
     let file = ".forge/git/checkpoints/A-1-v2.json";
     std::fs::copy(fixture.path().join(file), clone.join(file)).unwrap();
     let project = Fixture::open(&clone);
-    let list = project.checkpoints().list().unwrap();
+    let list = Checkpoints::new(&project).list().unwrap();
     let found: BTreeMap<_, _> = list.iter().map(|one| (one.name.as_str(), (one.state, one.can_rollback_to))).collect();
     assert_eq!(found["A-1-v1"], (State::CommitMissing, false));
     assert_eq!(found["A-1-v2"], (State::TagMissing, false));
@@ -220,12 +222,12 @@ fn a_missing_file_is_made_anew_from_the_tag_and_never_the_other_way_round() {
     let before = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     fixture.run(&["tag", "-d", &gone.tag]);
-    let verified = fixture.project().checkpoints().verify(None).unwrap();
+    let verified = Checkpoints::new(&fixture.project()).verify(None).unwrap();
     assert_eq!(verified.rebuilt, [made.path.as_str()]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert_eq!(states(&fixture)["A-2-v1"], State::TagMissing);
     assert_eq!(fixture.run(&["tag", "--list"]), made.tag);
-    assert!(fixture.project().checkpoints().verify(None).unwrap().rebuilt.is_empty());
+    assert!(Checkpoints::new(&fixture.project()).verify(None).unwrap().rebuilt.is_empty());
 }
 
 #[test]
@@ -235,12 +237,12 @@ fn a_tag_by_hand_is_listed_and_never_gone_back_to() {
     let head = fixture.head();
     let file = include_str!("../fixtures/checkpoint.json").replace("abc1234def5678", &head[..14]);
     fixture.write(".forge/git/checkpoints/SX9-123-v1.json", file);
-    let listed = fixture.project().checkpoints().show("SX9-123-v1").unwrap();
+    let listed = Checkpoints::new(&fixture.project()).show("SX9-123-v1").unwrap();
     assert_eq!((listed.state, listed.can_rollback_to, listed.notes.len()), (State::Ok, false, 1));
     assert!(listed.manifest.unwrap().can_rollback_to, "the file says so, and nothing shows it");
-    assert_eq!(fixture.project().checkpoints().newest_usable().unwrap(), None);
-    assert!(fixture.project().checkpoints().newest_valid().unwrap().is_some());
-    assert_eq!(fixture.project().checkpoints().show("SX9-123-v2").unwrap_err().category, Category::NotFound);
+    assert_eq!(Checkpoints::new(&fixture.project()).newest_usable().unwrap(), None);
+    assert!(Checkpoints::new(&fixture.project()).newest_valid().unwrap().is_some());
+    assert_eq!(Checkpoints::new(&fixture.project()).show("SX9-123-v2").unwrap_err().category, Category::NotFound);
 }
 
 #[test]
@@ -248,13 +250,13 @@ fn a_file_changed_by_hand_does_not_outweigh_the_tag() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     let project = fixture.project_with("[verify]\ncommands = []\n");
-    let made = project.checkpoints().create(&asked).unwrap();
+    let made = Checkpoints::new(&project).create(&asked).unwrap();
     assert!(!made.can_rollback_to, "nothing was checked");
     let path = fixture.path().join(&made.path);
     let text =
         std::fs::read_to_string(&path).unwrap().replace("\"can_rollback_to\": false", "\"can_rollback_to\": true");
     std::fs::write(&path, text).unwrap();
-    let listed = fixture.project().checkpoints().show("A-1-v1").unwrap();
+    let listed = Checkpoints::new(&fixture.project()).show("A-1-v1").unwrap();
     assert_eq!((listed.state, listed.can_rollback_to), (State::Ok, false));
     assert!(listed.notes[0].contains("differs"), "{:?}", listed.notes);
 }
@@ -282,12 +284,12 @@ fn a_number_that_a_remote_has_is_not_used_and_only_the_tag_is_pushed() {
     fixture.run(&["push", "-q", "origin", "checkpoint/A-1-v4"]);
     fixture.run(&["tag", "-d", "checkpoint/A-1-v4"]);
     let asked = Create { key: Some("A-1".into()), push: true, ..Create::default() };
-    let made = fixture.project().checkpoints().create(&asked).unwrap();
+    let made = Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     assert_eq!((made.tag.as_str(), made.pushed, made.warnings.len()), ("checkpoint/A-1-v5", true, 0));
     let refs = fixture.run(&["ls-remote", "origin"]);
     assert!(refs.contains("checkpoint/A-1-v5") && !refs.contains("refs/heads/"), "{refs}");
     std::fs::remove_dir_all(&remote).unwrap();
-    let made = fixture.project().checkpoints().create(&asked).unwrap();
+    let made = Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     assert_eq!((made.tag.as_str(), made.pushed), ("checkpoint/A-1-v6", false));
     assert_eq!(made.warnings.len(), 2, "that it was neither asked nor reached: {:?}", made.warnings);
 }
@@ -316,15 +318,15 @@ fn pruning_keeps_what_is_new_needed_or_the_only_way() {
             {"linear_id":"A-2","title":"see checkpoint/A-1-v1","state":"Done"}]}"#,
     );
     let project = fixture.project();
-    let said = project.checkpoints().prune(&Prune { keep: None, dry_run: true }).unwrap();
+    let said = Checkpoints::new(&project).prune(&Prune { keep: None, dry_run: true }).unwrap();
     assert_eq!(said.dropped, ["A-1-v1", "A-1-v4"]);
     assert_eq!(states(&fixture).len(), 7);
-    let done = project.checkpoints().prune(&Prune::default()).unwrap();
+    let done = Checkpoints::new(&project).prune(&Prune::default()).unwrap();
     assert_eq!(done.dropped, said.dropped);
     let left: Vec<String> = states(&fixture).into_keys().collect();
     assert_eq!(left, ["A-1-v2", "A-1-v3", "A-1-v5", "A-1-v6", "A-1-v7"]);
     assert!(!fixture.path().join(".forge/git/checkpoints/A-1-v1.json").exists());
-    assert!(project.checkpoints().prune(&Prune::default()).unwrap().dropped.is_empty());
+    assert!(Checkpoints::new(&project).prune(&Prune::default()).unwrap().dropped.is_empty());
 }
 
 #[test]
@@ -335,14 +337,14 @@ fn what_looks_like_a_credential_in_an_output_is_not_repeated() {
     std::fs::write(fixture.path().join(".git/said"), format!("begin\n{token}\nend\n")).unwrap();
     let verify = "sh: cat .git/said; exit 3".to_owned();
     let asked = Create { key: Some("A-1".into()), verify: vec![verify.clone()], ..Create::default() };
-    let error = fixture.project().checkpoints().create(&asked).unwrap_err();
+    let error = Checkpoints::new(&fixture.project()).create(&asked).unwrap_err();
     let hint = error.hint.as_deref().unwrap_or_default();
     assert!(error.code == "E_CHECK" && hint.contains("end"), "{error:?}");
     assert!(!hint.contains(&token), "{error:?}");
     create(&fixture, "A-1");
     let config = ".forge/config.toml";
     std::fs::write(fixture.path().join(config), format!("[verify]\ncommands = [\"{verify}\"]\n")).unwrap();
-    let report = fixture.project().recovery().assess(crate::recovery::Assess { verify: true }).unwrap();
+    let report = Recovery::new(&fixture.project()).assess(crate::recovery::Assess { verify: true }).unwrap();
     let output = &report.measures.as_ref().unwrap().verify.output;
     assert!(output.contains("begin") && !output.contains(&token), "{output}");
 }

@@ -1,4 +1,4 @@
-//! What events say: references and counts, never what stands in a file.
+//! Payloads of events: references and counts, never file contents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

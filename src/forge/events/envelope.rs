@@ -1,4 +1,4 @@
-//! An event as it stands in the journal and goes to others.
+//! Envelope of an event, as it is logged and sent.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::json::{Json, Members};
 use crate::secrets;
 use crate::time::Time;
 
-/// The most an event may have, in bytes, as it is sent.
+/// Limit for the size of an event as it is sent, in bytes.
 pub const MOST_BYTES: usize = 64 * 1024;
 
 /// An event.
@@ -17,7 +17,7 @@ pub const MOST_BYTES: usize = 64 * 1024;
 pub struct Envelope {
     /// The version of this form: 1.
     pub v: u32,
-    /// Its id, a `UUIDv7`: whoever hears it twice knows it by that.
+    /// Its id, a `UUIDv7`. Subscribers drop an event whose id they know.
     #[serde(with = "id")]
     #[schemars(with = "String")]
     pub id: Uuid,

@@ -1,13 +1,12 @@
-//! Events: what happened to the memory, in the order in which it did.
+//! Events of the memory, in order.
 //!
-//! Each stands in the journal of the work tree, and goes to a server if there is one. Whoever makes something happen says so after it is
-//! written, and is never held up by it.
+//! Each event is written to the journal of the work tree, and sent to a server if one is configured. It is emitted after the change
+//! is written, and never delays it.
 
 pub mod data;
 mod envelope;
 mod journal;
 mod outbox;
-mod place;
 mod read;
 pub mod subjects;
 
@@ -16,6 +15,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use envelope::Origin;
 pub use envelope::{Envelope, MOST_BYTES};
 use outbox::Ended;
 pub use outbox::{Drained, MOST_WAITING};
@@ -23,15 +23,18 @@ pub use read::{Gap, Replay, Replayed, Status};
 pub use subjects::Subject;
 
 use crate::error::Result;
+use crate::files;
+use crate::git::Git;
 use crate::json::Json;
 use crate::project::Project;
+use crate::sessions::Sessions;
 
-/// How long whoever makes something happen waits for the server at most.
+/// Longest time that a command waits for the event server.
 pub const CAP: Duration = Duration::from_millis(250);
 
 /// How long nobody waits for a server that let one wait.
 const REST: Duration = Duration::from_secs(30);
-/// How many events a server may refuse before whoever makes something happen waits no longer for others to be sent.
+/// Refused events after which a command stops sending.
 const MOST_REFUSED: usize = 16;
 
 /// Said when a server is configured and this program cannot reach any.
@@ -39,35 +42,40 @@ const NOT_BUILT: &str = "this program was built without support for event server
 /// Said when no server is configured.
 const NO_SERVER: &str = "no event server is configured";
 
+/// How many characters of what its path is named by tell a work tree from others of its name.
+const TELLING: usize = 8;
+/// The longest name of a folder that is kept, in characters.
+const LONGEST: usize = 40;
+
 /// The events of a project.
 #[derive(Debug, Clone, Copy)]
 pub struct Events<'a> {
     project: &'a Project,
 }
 
-impl Project {
-    /// Returns the events.
+/// Emits an event, after the change was written. It is in the journal then; the server gets it now, or later if it does not answer
+/// within 250 ms. Never fails: an event that cannot be written is logged.
+pub fn emit(project: &Project, subject: Subject, data: impl Serialize) {
+    Events::new(project).say(subject, None, &data);
+}
+
+/// Emits an event of a session that need not be the current one: an abandoned or ended one.
+pub fn emit_of(project: &Project, session: &str, subject: Subject, data: impl Serialize) {
+    Events::new(project).say(subject, Some(session), &data);
+}
+
+impl<'a> Events<'a> {
+    /// Returns the events of a project.
     #[must_use]
-    pub const fn events(&self) -> Events<'_> {
-        Events { project: self }
-    }
-
-    /// Says that something happened, after it was written. It stands in the journal then; the server gets it now, or later if it is not
-    /// there within 250 ms. Never fails: what cannot be told is logged.
-    pub fn emit(&self, subject: Subject, data: impl Serialize) {
-        self.events().say(subject, None, &data);
-    }
-
-    /// Says that something happened to a session that need not be the current one: it was found dead, or is over.
-    pub fn emit_of(&self, session: &str, subject: Subject, data: impl Serialize) {
-        self.events().say(subject, Some(session), &data);
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
     }
 }
 
 impl Events<'_> {
     fn say(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) {
         if let Err(error) = self.tell(subject, session, data) {
-            tracing::warn!(%subject, %error, "an event was not told");
+            tracing::warn!(%subject, %error, "an event was not emitted");
         }
     }
 
@@ -79,13 +87,13 @@ impl Events<'_> {
         let prefix = self.prefix();
         let last = journal::last(files)?;
         // git is asked before the lock is taken.
-        let place = place::find(project, session, last.as_ref());
+        let origin = origin(project, session, last.as_ref());
         let guard = files.lock()?;
         // Another process may have added some since.
         let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let environment = project.environment();
         let now = environment.now();
-        let (_, line) = Envelope::new(subject, prefix, place, data, (environment.ids.uuid(now), now, seq)).line();
+        let (_, line) = Envelope::new(subject, prefix, origin, data, (environment.ids.uuid(now), now, seq)).line();
         if environment.sink.is_some() || project.config().events.url.is_some() {
             // First: should this process die here, the journal catches up from it.
             outbox::add(files, &line)?;
@@ -141,9 +149,44 @@ impl Events<'_> {
     /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.
     #[must_use]
     pub fn prefix(&self) -> &str {
-        let prefix = self.project.config().events.prefix.as_str();
-        if subjects::check_prefix(prefix).is_ok() { prefix } else { subjects::PREFIX }
+        self.project.config().events.valid_prefix()
     }
+}
+
+/// Finds out where this is. What git does not say is left out: an event is not lost for it.
+fn origin(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Origin {
+    let git = project.git().ok();
+    let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
+    Origin {
+        // It never changes, and is far back.
+        repo: last
+            .and_then(|last| last.repo.clone())
+            .or_else(|| ask(|git| git.root_commit().ok().flatten().map(|commit| commit.to_string()))),
+        worktree: worktree(project),
+        branch: ask(|git| git.branch().ok().flatten()),
+        head: ask(|git| git.head().ok().flatten().map(|commit| commit.to_string())),
+        session: session.map(ToOwned::to_owned).or_else(|| current(project)),
+        agent: project.environment().agent.clone(),
+    }
+}
+
+fn current(project: &Project) -> Option<String> {
+    Sessions::new(project).current().ok().flatten().map(|session| session.id)
+}
+
+/// Names a work tree without its path, which is nobody else's business.
+fn worktree(project: &Project) -> String {
+    let path = project.root();
+    let name: String = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST)
+        .collect();
+    let telling = files::etag(path.as_os_str().as_encoded_bytes());
+    format!("{name}-{}", &telling[..TELLING.min(telling.len())])
 }
 
 fn millis(time: Duration) -> u64 {

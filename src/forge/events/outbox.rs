@@ -84,7 +84,7 @@ pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     files.append(EVENTS_OUTBOX, line)
 }
 
-/// Adds the last event to the journal if it is not there yet, because whoever wrote it died; under the lock that the caller holds.
+/// Adds the last event to the journal if it is not there yet, because its writer died. The caller holds the lock.
 /// Returns the last event of the journal. Nothing is sent that the journal does not have.
 pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
     let last = journal::last(files)?;

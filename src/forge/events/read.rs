@@ -1,4 +1,4 @@
-//! Reading events again: from the journal, and from what a server kept.
+//! Replay of events, from the journal and from a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Replay {
     pub about: Vec<Subject>,
     /// Only those of this session.
     pub session: Option<String>,
-    /// Only the last so many of them; all by default.
+    /// Maximum number of results, the newest; all by default.
     pub last: Option<usize>,
 }
 

@@ -9,7 +9,10 @@ use uuid::Uuid;
 
 use super::*;
 use crate::environment::ProjectEnvironment;
+use crate::events::{self, Events};
 use crate::git::Git;
+use crate::health;
+use crate::init;
 use crate::layout::{EVENTS_OUTBOX, JOURNAL};
 
 /// A server that knows ids, fails when told to, and forgets to say that it has something when told to.
@@ -82,7 +85,11 @@ fn project(root: &Path, sink: Option<Arc<dyn Sink>>) -> Project {
 
 fn say(project: &Project, count: u64) {
     for count in 0..count {
-        project.emit(Subject::Learning, data::Learned { id: format!("l-{count}"), ..data::Learned::default() });
+        events::emit(
+            project,
+            Subject::Learning,
+            data::Learned { id: format!("l-{count}"), ..data::Learned::default() },
+        );
     }
 }
 
@@ -95,13 +102,13 @@ fn without_a_server_events_stand_in_the_journal_only() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
     say(&project, 3);
-    project.emit(Subject::SessionStart, data::Started::default());
-    let replayed = project.events().tail(2).unwrap();
+    events::emit(&project, Subject::SessionStart, data::Started::default());
+    let replayed = Events::new(&project).tail(2).unwrap();
     assert_eq!(seqs(&replayed), [3, 4]);
     assert_eq!(replayed.events[1].about(), Some(Subject::SessionStart));
     assert_eq!(replayed.events[1].agent, "Forge");
     assert!(!folder.path().join(EVENTS_OUTBOX).exists());
-    assert_eq!(project.events().drain(CAP).unwrap().sent, 0);
+    assert_eq!(Events::new(&project).drain(CAP).unwrap().sent, 0);
 }
 
 #[test]
@@ -113,7 +120,7 @@ fn events_reach_the_server_in_order_and_none_waits_then() {
     assert_eq!(server.seqs(), [1, 2, 3]);
     assert!(!folder.path().join(EVENTS_OUTBOX).exists());
     let read = Replay::default().stored(&server.stored());
-    assert_eq!(read, project.events().replay(&Replay::default()).unwrap(), "the server has what the journal has");
+    assert_eq!(read, Events::new(&project).replay(&Replay::default()).unwrap(), "the server has what the journal has");
     assert!(server.state.lock().unwrap().asked.iter().all(|within| *within <= CAP));
 }
 
@@ -125,18 +132,18 @@ fn what_the_server_missed_reaches_it_first_and_with_the_same_ids() {
     say(&project, 2);
     server.answers(0);
     say(&project, 3);
-    let status = project.events().status().unwrap();
+    let status = Events::new(&project).status().unwrap();
     assert_eq!((status.seq, status.waiting, status.dropped, status.server), (5, 3, 0, true));
     server.answers(2);
     assert_eq!(
-        project.events().drain(CAP).unwrap(),
+        Events::new(&project).drain(CAP).unwrap(),
         Drained { sent: 2, waiting: 1, dropped: 0, error: Some("no event server: it is away".to_owned()) }
     );
     server.answers(usize::MAX);
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5, 6]);
-    assert_eq!(project.events().status().unwrap().waiting, 0);
-    let ids: Vec<_> = project.events().tail(6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
+    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
+    let ids: Vec<_> = Events::new(&project).tail(6).unwrap().events.iter().map(|event| event.id.to_string()).collect();
     assert_eq!(server.stored().into_iter().map(|stored| stored.message.id).collect::<Vec<_>>(), ids);
 }
 
@@ -148,9 +155,9 @@ fn an_event_whose_answer_was_lost_is_sent_again_and_stored_once() {
     server.answers(0);
     server.state.lock().unwrap().silent = true;
     say(&project, 1);
-    assert_eq!((server.seqs().len(), project.events().status().unwrap().waiting), (1, 1));
+    assert_eq!((server.seqs().len(), Events::new(&project).status().unwrap().waiting), (1, 1));
     server.answers(usize::MAX);
-    assert_eq!(project.events().drain(CAP).unwrap().sent, 1);
+    assert_eq!(Events::new(&project).drain(CAP).unwrap().sent, 1);
     assert_eq!(server.seqs(), [1]);
 }
 
@@ -166,12 +173,12 @@ fn many_at_once_count_without_a_gap_and_the_server_has_each_once() {
         }
     });
     let project = project(folder.path(), Some(server.clone()));
-    project.events().drain(CAP).unwrap();
-    let replayed = project.events().replay(&Replay::default()).unwrap();
+    Events::new(&project).drain(CAP).unwrap();
+    let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!(seqs(&replayed), (1..=100).collect::<Vec<_>>());
     assert!(replayed.gaps.is_empty());
     assert_eq!(server.seqs(), (1..=100).collect::<Vec<_>>(), "in order, however many send");
-    assert_eq!(project.events().status().unwrap().waiting, 0);
+    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
 }
 
 #[test]
@@ -188,10 +195,10 @@ fn a_torn_line_costs_that_event_only_and_is_counted() {
     }
     server.answers(usize::MAX);
     say(&project, 1);
-    let replayed = project.events().replay(&Replay::default()).unwrap();
+    let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3], 1), "the number of the torn one is given again");
     assert_eq!(server.seqs(), [1, 2, 3]);
-    let status = project.events().status().unwrap();
+    let status = Events::new(&project).status().unwrap();
     assert_eq!((status.waiting, status.dropped, status.damaged), (0, 1, 1));
 }
 
@@ -207,14 +214,14 @@ fn an_event_whose_writer_died_before_the_journal_had_it_is_added_before_it_is_se
     let cut = text.trim_end().rfind('\n').unwrap() + 1;
     std::fs::write(&path, &text[..cut]).unwrap();
     server.answers(usize::MAX);
-    project.events().drain(CAP).unwrap();
+    Events::new(&project).drain(CAP).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     assert_eq!(server.seqs(), [1, 2, 3]);
     server.answers(0);
     say(&project, 1);
     std::fs::write(&path, &text).unwrap();
     say(&project, 1);
-    assert_eq!(seqs(&project.events().replay(&Replay::default()).unwrap()), [1, 2, 3, 4, 5]);
+    assert_eq!(seqs(&Events::new(&project).replay(&Replay::default()).unwrap()), [1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -227,10 +234,10 @@ fn what_is_missing_is_seen() {
     let left: Vec<_> =
         text.lines().enumerate().filter(|(at, _)| ![2, 3, 6].contains(at)).map(|(_, line)| line).collect();
     std::fs::write(&path, left.join("\n")).unwrap();
-    let replayed = project.events().replay(&Replay::default()).unwrap();
+    let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!(seqs(&replayed), [1, 2, 5, 6, 8]);
     assert_eq!(replayed.gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [(3, 4), (7, 7)]);
-    let later = project.events().replay(&Replay { after: 5, ..Replay::default() }).unwrap();
+    let later = Events::new(&project).replay(&Replay { after: 5, ..Replay::default() }).unwrap();
     assert_eq!((seqs(&later), later.gaps.len()), (vec![6, 8], 1));
 }
 
@@ -245,7 +252,7 @@ fn a_large_journal_becomes_the_older_one_and_the_count_goes_on() {
     std::fs::write(&path, first + &" ".repeat(4 << 20) + "\n").unwrap();
     say(&project, 2);
     assert!(std::fs::metadata(&path).unwrap().len() < 4_096);
-    let replayed = project.events().replay(&Replay::default()).unwrap();
+    let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((seqs(&replayed), replayed.damaged), (vec![1, 2, 3, 4], 0));
 }
 
@@ -254,11 +261,11 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
     say(&project, 2);
-    project.emit(Subject::Health, serde_json::json!({"colour": "green"}));
-    let chosen = |replay: Replay| seqs(&project.events().replay(&replay).unwrap());
+    events::emit(&project, Subject::Health, serde_json::json!({"colour": "green"}));
+    let chosen = |replay: Replay| seqs(&Events::new(&project).replay(&replay).unwrap());
     assert_eq!(chosen(Replay { about: vec![Subject::Health], ..Replay::default() }), [3]);
     assert_eq!(chosen(Replay { last: Some(1), about: vec![Subject::Learning], ..Replay::default() }), [2]);
-    let third = project.events().tail(1).unwrap().events.remove(0);
+    let third = Events::new(&project).tail(1).unwrap().events.remove(0);
     assert_eq!(chosen(Replay { since: Some(third.ts), ..Replay::default() }), [3]);
     assert!(chosen(Replay { session: Some("other".to_owned()), ..Replay::default() }).is_empty());
 }
@@ -267,10 +274,10 @@ fn events_are_chosen_by_what_they_are_about_when_and_how_many() {
 fn an_event_of_another_session_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
-    project.emit_of("2025-12-24-session-001", Subject::SessionAbandoned, data::Ended::default());
+    events::emit_of(&project, "2025-12-24-session-001", Subject::SessionAbandoned, data::Ended::default());
     say(&project, 1);
     let of_it = Replay { session: Some("2025-12-24-session-001".to_owned()), ..Replay::default() };
-    assert_eq!(seqs(&project.events().replay(&of_it).unwrap()), [1]);
+    assert_eq!(seqs(&Events::new(&project).replay(&of_it).unwrap()), [1]);
 }
 
 #[test]
@@ -278,8 +285,8 @@ fn an_event_never_fails_whatever_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
     // JSON has no map with such keys.
-    project.emit(Subject::Health, BTreeMap::from([((1, 2), 3)]));
-    assert_eq!(project.events().tail(1).unwrap().events[0].data, Json::Null);
+    events::emit(&project, Subject::Health, BTreeMap::from([((1, 2), 3)]));
+    assert_eq!(Events::new(&project).tail(1).unwrap().events[0].data, Json::Null);
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
     std::fs::create_dir(folder.path().join(JOURNAL)).unwrap();
     say(&project, 1);
@@ -296,7 +303,7 @@ fn another_prefix_is_used_and_one_that_makes_no_sense_is_not() {
         std::fs::write(folder.path().join(crate::layout::CONFIG), text).unwrap();
         let project = project(folder.path(), None);
         say(&project, 1);
-        let event = project.events().tail(1).unwrap().events.remove(0);
+        let event = Events::new(&project).tail(1).unwrap().events.remove(0);
         assert_eq!((event.subject.as_str(), event.kind.as_str()), (subject, "forge/memory/learning"));
     }
 }
@@ -308,11 +315,11 @@ fn with_a_server_configured_but_none_to_talk_to_events_wait() {
     std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nurl = \"nats://127.0.0.1:4222\"\n").unwrap();
     let project = project(folder.path(), None);
     say(&project, 2);
-    assert_eq!(project.events().drain(CAP).unwrap().waiting, 2);
-    assert_eq!(project.events().replay_stored(&Replay::default(), CAP).unwrap_err().code, "E_NOT_BUILT");
-    let wrong = project.events().wrong_settings().unwrap();
+    assert_eq!(Events::new(&project).drain(CAP).unwrap().waiting, 2);
+    assert_eq!(Events::new(&project).replay_stored(&Replay::default(), CAP).unwrap_err().code, "E_NOT_BUILT");
+    let wrong = Events::new(&project).wrong_settings().unwrap();
     assert!(wrong.contains("built without") && wrong.contains("outbox"), "{wrong}");
-    let reasons = project.health().short_term.reasons;
+    let reasons = health::measure(&project).short_term.reasons;
     assert!(reasons.iter().any(|reason| reason.code.as_str() == "events_settings"), "{reasons:?}");
 }
 
@@ -339,7 +346,7 @@ fn an_event_says_where_it_happened() {
     git(&["commit", "--quiet", "--allow-empty", "-m", "second"]);
     let project = project(folder.path(), None);
     say(&project, 2);
-    let events = project.events().tail(2).unwrap().events;
+    let events = Events::new(&project).tail(2).unwrap().events;
     let repository = Git::find(folder.path()).unwrap().unwrap();
     for event in &events {
         assert_eq!(event.branch.as_deref(), Some("main"));
@@ -366,7 +373,7 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     say(&project, 3);
     let asked = || server.state.lock().unwrap().asked.len();
     assert_eq!(asked(), 1, "the other two were put away without a word");
-    assert_eq!(project.events().status().unwrap().waiting, 3);
+    assert_eq!(Events::new(&project).status().unwrap().waiting, 3);
     server.answers(usize::MAX);
     clock.advance(REST - Duration::from_millis(1));
     say(&project, 1);
@@ -374,7 +381,7 @@ fn a_server_that_let_one_wait_is_not_waited_for_again_by_the_events_that_follow(
     clock.advance(Duration::from_millis(1));
     say(&project, 1);
     assert_eq!(server.seqs(), [1, 2, 3, 4, 5]);
-    assert_eq!(project.events().status().unwrap().waiting, 0);
+    assert_eq!(Events::new(&project).status().unwrap().waiting, 0);
 }
 
 #[test]
@@ -385,11 +392,11 @@ fn an_event_that_the_server_refuses_holds_up_none_behind_it_and_is_not_dropped()
     server.state.lock().unwrap().unwanted = vec![1, 3];
     say(&project, 5);
     assert_eq!(server.seqs(), [2, 4, 5]);
-    let drained = project.events().drain(CAP).unwrap();
+    let drained = Events::new(&project).drain(CAP).unwrap();
     assert_eq!((drained.sent, drained.waiting, drained.dropped), (0, 2, 0));
     assert!(drained.error.unwrap().contains("not wanted"));
     server.state.lock().unwrap().unwanted.clear();
-    assert_eq!(project.events().drain(CAP).unwrap().sent, 2);
+    assert_eq!(Events::new(&project).drain(CAP).unwrap().sent, 2);
     assert_eq!(server.seqs(), [2, 4, 5, 1, 3]);
 }
 
@@ -399,16 +406,16 @@ fn what_the_server_kept_is_read_again_without_the_journal() {
     let server = Server::up();
     let project = project(folder.path(), Some(server));
     say(&project, 5);
-    let before = project.events().replay(&Replay::default()).unwrap();
+    let before = Events::new(&project).replay(&Replay::default()).unwrap();
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
     for page in 1..=6 {
-        let after = project.events().replay_pages(&Replay::default(), CAP, page).unwrap();
+        let after = Events::new(&project).replay_pages(&Replay::default(), CAP, page).unwrap();
         assert_eq!(after, before, "by pages of {page}");
     }
-    let few = project.events().replay_stored(&Replay { last: Some(2), ..Replay::default() }, CAP).unwrap();
+    let few = Events::new(&project).replay_stored(&Replay { last: Some(2), ..Replay::default() }, CAP).unwrap();
     assert_eq!(seqs(&few), [4, 5]);
     let without = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    let error = without.events().replay_stored(&Replay::default(), CAP).unwrap_err();
+    let error = Events::new(&without).replay_stored(&Replay::default(), CAP).unwrap_err();
     assert_eq!(error.code, "E_NO_SERVER");
 }
 
@@ -430,9 +437,9 @@ impl Sink for Wrong {
 fn settings_that_make_no_sense_are_told_by_the_doctor_and_the_health() {
     let folder = tempfile::tempdir().unwrap();
     let told = |project: &Project| {
-        let found = project.doctor(false).unwrap().found;
+        let found = init::doctor(project, false).unwrap().found;
         let found = found.into_iter().filter(|found| found.problem == crate::init::Problem::WrongSetting);
-        let reasons = project.health().short_term.reasons;
+        let reasons = health::measure(&project).short_term.reasons;
         let reasons = reasons.into_iter().filter(|reason| reason.code == crate::health::Code::EventsSettings);
         (found.map(|found| found.detail).collect::<Vec<_>>(), reasons.map(|reason| reason.detail).collect::<Vec<_>>())
     };

@@ -1,4 +1,4 @@
-//! Which command runs a test of a feature, and how many tests it ran.
+//! Test commands of a feature, and the number of tests that ran.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Adding, changing and removing features, within what was agreed.
+//! Add, change and remove features, within their contract.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,7 @@ use super::file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Sta
 use super::numbers::Numbers;
 use super::{Features, status_inputs};
 use crate::error::{Category, Error, Result};
+use crate::events;
 use crate::events::subjects::Subject;
 use crate::git::{Git, Oid};
 use crate::json::{Json, Members};
@@ -394,7 +395,7 @@ impl Features<'_> {
     }
 
     fn event(&self, told: &Told<'_>) {
-        self.project.emit(Subject::Feature, told);
+        events::emit(self.project, Subject::Feature, told);
     }
 }
 

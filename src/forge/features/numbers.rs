@@ -1,4 +1,4 @@
-//! Which number the next feature gets.
+//! Numbers of new features.
 //!
 //! The highest number of each prefix is kept in the folder all work trees share: two of them must not give one id to two features.
 
@@ -20,7 +20,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Reads them. Whoever gives a number holds the lock that all work trees share until they are written.
+    /// Reads them. To give out a number, hold the common lock until they are written.
     pub(crate) fn read(git: Option<&Git>) -> Self {
         let path = git.map(|git| git.common_dir().join(FILE));
         let read = |path: &PathBuf| serde_json::from_slice(&shared::read(path)?).ok();

@@ -1,4 +1,4 @@
-//! What the project says about a pass: the code as it is, the artifacts that are there, the test files that have changed.
+//! Evidence for a feature status: the code, the artifacts and the changed test files.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

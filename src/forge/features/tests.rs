@@ -1,9 +1,12 @@
 //! Features in a real project, in a real repository, with real programs for tests.
 
 use super::*;
+use crate::artifacts::Artifacts;
 use crate::environment::ProjectEnvironment;
 use crate::error::Category;
+use crate::features::Features;
 use crate::git::fixture::Repository;
+use crate::layout::FEATURES;
 
 /// A project whose tests are a script: `tests.sh` prints what cargo would, and ends as it likes.
 fn project(repository: &Repository) -> Project {
@@ -21,11 +24,11 @@ fn tests(repository: &Repository, script: &str) {
 
 fn add(project: &Project, name: &str, tests: &[&str]) -> String {
     let tests = tests.iter().map(|test| (*test).to_owned()).collect();
-    project.features().add(&Add { name: name.into(), tests, ..Add::default() }, None).unwrap().feature.id
+    Features::new(project).add(&Add { name: name.into(), tests, ..Add::default() }, None).unwrap().feature.id
 }
 
 fn standing(project: &Project, id: &str) -> Standing {
-    let listed = project.features().list(true).unwrap();
+    let listed = Features::new(project).list(true).unwrap();
     listed.features.into_iter().find(|item| item.feature.id == id).unwrap().standing
 }
 
@@ -39,7 +42,7 @@ fn checkpoint(repository: &Repository, name: &str) {
 fn a_feature_passes_only_when_its_tests_have_run() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     tests(&repository, "echo \"$1: 3 passed\"\n");
     repository.commit("first");
     let id = add(&project, "A thing", &["a::tests::*", "b::*"]);
@@ -57,8 +60,9 @@ fn a_feature_passes_only_when_its_tests_have_run() {
     assert_eq!(item.feature.verified_commit, verified.commit);
     let git = repository.git();
     assert_eq!(item.feature.verified_code_tree, Some(git.code_tree(&git.head().unwrap().unwrap()).unwrap()));
-    let got = project.artifacts().get(&verified.evidence.unwrap()).unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&project.artifacts().bytes(&got.entry).unwrap()).unwrap();
+    let got = Artifacts::new(&project).get(&verified.evidence.unwrap()).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_slice(&Artifacts::new(&project).bytes(&got.entry).unwrap()).unwrap();
     assert_eq!((&report["feature"], &report["executed"]), (&"FORGE-001".into(), &6.into()));
 
     repository.write("other.txt", "changed");
@@ -71,7 +75,7 @@ fn a_feature_passes_only_when_its_tests_have_run() {
 fn no_test_and_a_failing_test_do_not_pass() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     let id = add(&project, "A thing", &["a"]);
     for (script, problem) in [
         ("echo '0 passed'\n", Problem::NoTestsMatched),
@@ -93,7 +97,7 @@ fn no_test_and_a_failing_test_do_not_pass() {
 fn what_breaks_is_a_regression_and_comes_first() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     tests(&repository, "echo '1 passed'\n");
     let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
     features.verify(&second).unwrap();
@@ -114,7 +118,7 @@ fn what_breaks_is_a_regression_and_comes_first() {
 fn a_probe_that_finds_what_is_known_writes_nothing() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     tests(&repository, "echo '1 passed'\n");
     let id = add(&project, "One", &["a"]);
     repository.commit("first");
@@ -145,7 +149,7 @@ fn code_verified_before_its_commit_is_current_after_it() {
     repository.write("src/new.rs", "fn new() {}\n");
     let before = std::fs::read(repository.path().join(".git/index")).unwrap();
     let id = add(&project, "One", &["a"]);
-    assert!(project.features().verify(&id).unwrap().dirty);
+    assert!(Features::new(&project).verify(&id).unwrap().dirty);
     assert_eq!(std::fs::read(repository.path().join(".git/index")).unwrap(), before, "the index is untouched");
     assert_eq!(standing(&project, &id), Standing::PassingStale, "that code is not committed");
     repository.commit("with it");
@@ -160,7 +164,7 @@ fn a_pass_stands_while_the_files_of_its_tests_do() {
     repository.write("src/nats/subjects.rs", "mod tests {}\n");
     repository.commit("first");
     let id = add(&project, "One", &["nats::subjects::tests::*"]);
-    assert!(project.features().verify(&id).unwrap().passed);
+    assert!(Features::new(&project).verify(&id).unwrap().passed);
     repository.write("README.md", "more\n");
     repository.commit("second");
     assert_eq!(standing(&project, &id), Standing::Passing);
@@ -172,7 +176,7 @@ fn a_pass_stands_while_the_files_of_its_tests_do() {
 fn what_was_agreed_changes_only_with_a_reason() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     let id = add(&project, "One", &["a", "b"]);
     let rename = Edit { name: Some("First".into()), ..Edit::default() };
     features.set(&id, &rename, None).unwrap();
@@ -215,34 +219,34 @@ fn an_audit_lists_weakened_tests_and_unverified_passes() {
     add(&project, "One", &["a"]);
     repository.write("src/a.rs", "#[test]\nfn a() {}\n#[test]\nfn b() {}\n");
     repository.write("src/b.rs", "#[test]\nfn a() {}\n");
-    assert_eq!(project.features().audit(None).unwrap_err().category, Category::NotFound);
+    assert_eq!(Features::new(&project).audit(None).unwrap_err().category, Category::NotFound);
     checkpoint(&repository, "A-1-v1");
     repository.write("src/a.rs", "#[test]\n#[ignore]\nfn a() {}\n#[test]\nfn b() {}\n");
     std::fs::remove_file(repository.path().join("src/b.rs")).unwrap();
     let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
     repository.write(FEATURES, text.replace("not_implemented", "passing"));
-    let audit = project.features().audit(Some("A-1-v1")).unwrap();
+    let audit = Features::new(&project).audit(Some("A-1-v1")).unwrap();
     let paths: Vec<_> = audit.weakened.iter().map(|weak| (weak.path.as_str(), weak.tests_after)).collect();
     assert_eq!(paths, [("src/a.rs", 2), ("src/b.rs", 0)]);
     assert_eq!((audit.unverified, audit.put_off), (vec!["FORGE-001".to_owned()], vec![]));
     let later = Edit { status: Some(Status::Deferred), reason: Some("later".into()), ..Edit::default() };
-    project.features().set("FORGE-001", &later, None).unwrap();
-    assert_eq!(project.features().audit(None).unwrap().put_off, ["FORGE-001"]);
-    assert_eq!(project.features().audit(Some("none")).unwrap_err().category, Category::NotFound);
+    Features::new(&project).set("FORGE-001", &later, None).unwrap();
+    assert_eq!(Features::new(&project).audit(None).unwrap().put_off, ["FORGE-001"]);
+    assert_eq!(Features::new(&project).audit(Some("none")).unwrap_err().category, Category::NotFound);
 }
 
 #[test]
 fn a_person_must_have_seen_what_no_test_can_show() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     let add = Add { name: "Looks good".into(), manual: true, ..Add::default() };
     let id = features.add(&add, None).unwrap().feature.id;
     assert_eq!(features.verify(&id).unwrap_err().category, Category::Usage);
     let mut manual = Manual { evidence: "triv:abc_def_ghi".into(), by: "Ada".into() };
     assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::NotFound);
     let put = crate::artifacts::Put::new(crate::artifacts::Kind::Reports, "seen.md");
-    manual.evidence = project.artifacts().put(b"I saw it.\n", &put).unwrap().entry.triv.to_string();
+    manual.evidence = Artifacts::new(&project).put(b"I saw it.\n", &put).unwrap().entry.triv.to_string();
     manual.by = "Forge".into();
     assert_eq!(features.manual(&id, &manual).unwrap_err().category, Category::Refused);
     manual.by = "Ada".into();
@@ -256,7 +260,7 @@ fn a_person_must_have_seen_what_no_test_can_show() {
 fn a_status_needs_what_it_says() {
     let repository = Repository::new();
     let project = project(&repository);
-    let features = project.features();
+    let features = Features::new(&project);
     let id = add(&project, "One", &["a"]);
     let set = |status: Status, reason: Option<&str>, blocker: Option<&str>| {
         let blocked_by = blocker.map(|blocker| BlockedBy::One(blocker.into()));
@@ -284,9 +288,9 @@ fn other_tests_than_those_that_ran_show_nothing() {
     let project = project(&repository);
     tests(&repository, "echo '1 passed'\n");
     let id = add(&project, "One", &["a"]);
-    project.features().verify(&id).unwrap();
+    Features::new(&project).verify(&id).unwrap();
     let edit = Edit { tests: Some(vec!["a".into(), "b".into()]), ..Edit::default() };
-    let changed = project.features().set(&id, &edit, None).unwrap();
+    let changed = Features::new(&project).set(&id, &edit, None).unwrap();
     assert_eq!((changed.feature.status, changed.feature.evidence), (Status::Failing, None));
     assert_eq!(changed.feature.regressed_at, None, "nothing broke");
 }
@@ -298,7 +302,7 @@ fn what_looks_like_a_credential_does_not_reach_the_report() {
     let token = format!("{}{}", "gh", "p_0123456789abcdefABCDEF0123456789abcd");
     tests(&repository, &format!("echo token {token}\necho '1 passed'\n"));
     let id = add(&project, "One", &["a"]);
-    let verified = project.features().verify(&id).unwrap();
+    let verified = Features::new(&project).verify(&id).unwrap();
     assert!(verified.passed);
     assert!(!verified.runs[0].output.contains("0123456789"), "{}", verified.runs[0].output);
     assert!(verified.runs[0].output.ends_with("1 passed\n"));
@@ -312,10 +316,10 @@ fn a_private_key_that_a_test_prints_reaches_no_report() {
     let script = format!("cat <<'E'\n{}\nMIIEow\nAAKCAQ\n{}\nE\necho '1 passed'\n", key("BEGIN"), key("END"));
     tests(&repository, &script);
     let id = add(&project, "One", &["a"]);
-    let verified = project.features().verify(&id).unwrap();
+    let verified = Features::new(&project).verify(&id).unwrap();
     assert!(verified.passed && verified.runs[0].output.ends_with("1 passed\n"), "{verified:?}");
-    let entry = project.artifacts().get(&verified.evidence.unwrap()).unwrap().entry;
-    let report = String::from_utf8(project.artifacts().bytes(&entry).unwrap()).unwrap();
+    let entry = Artifacts::new(&project).get(&verified.evidence.unwrap()).unwrap().entry;
+    let report = String::from_utf8(Artifacts::new(&project).bytes(&entry).unwrap()).unwrap();
     assert!(report.contains("1 passed") && !report.contains("MIIEow") && !report.contains("AAKCAQ"), "{report}");
 }
 
@@ -325,7 +329,7 @@ fn evidence_shows_only_the_feature_it_is_of() {
     let project = project(&repository);
     tests(&repository, "echo '1 passed'\n");
     let (first, second) = (add(&project, "One", &["a"]), add(&project, "Two", &["b"]));
-    let evidence = project.features().verify(&first).unwrap().evidence.unwrap();
+    let evidence = Features::new(&project).verify(&first).unwrap().evidence.unwrap();
     let text = std::fs::read_to_string(repository.path().join(FEATURES)).unwrap();
     let say = |evidence: &str| {
         let mut file: FeaturesFile = serde_json::from_str(&text).unwrap();
@@ -340,9 +344,9 @@ fn evidence_shows_only_the_feature_it_is_of() {
     let short = format!("{}_{}", &evidence[..8], ["abc", "def"].join("_"));
     assert_eq!(say(&short), Standing::UnverifiedPass);
     let put = crate::artifacts::Put::new(crate::artifacts::Kind::Code, "verify_forge-002.json");
-    let code = project.artifacts().put(b"{}", &put).unwrap().entry.triv.to_string();
+    let code = Artifacts::new(&project).put(b"{}", &put).unwrap().entry.triv.to_string();
     assert_eq!(say(&code), Standing::UnverifiedPass, "no report");
-    let own = project.features().verify(&second).unwrap().evidence.unwrap();
+    let own = Features::new(&project).verify(&second).unwrap().evidence.unwrap();
     assert_eq!(standing(&project, &second), Standing::Passing);
 
     // The index was lost: the file of the report is enough, with or without a new index.
@@ -352,11 +356,11 @@ fn evidence_shows_only_the_feature_it_is_of() {
     assert_eq!(standing(&project, &second), Standing::Passing);
     assert_eq!(say(&evidence), Standing::UnverifiedPass, "that of another, by its file");
     assert_eq!(say(&own), Standing::Passing);
-    project.artifacts().rebuild().unwrap();
+    Artifacts::new(&project).rebuild().unwrap();
     assert_eq!(standing(&project, &second), Standing::Passing);
     assert_eq!(say(&evidence), Standing::UnverifiedPass);
     std::fs::write(&index, before).unwrap();
-    let entry = project.artifacts().get(&own).unwrap().entry;
+    let entry = Artifacts::new(&project).get(&own).unwrap().entry;
     say(&own);
     std::fs::remove_file(repository.path().join(&entry.path)).unwrap();
     assert_eq!(standing(&project, &second), Standing::UnverifiedPass, "the report is gone");
@@ -371,23 +375,23 @@ fn a_test_that_fails_does_not_hide_behind_one_that_cannot_start() {
     config.push_str("[verify.runners.missing]\ncommand = \"there-is-no-such-program {prefix}\"\n");
     tests(&repository, "echo '1 passed'\n");
     let id = add(&project, "One", &["a"]);
-    project.features().verify(&id).unwrap();
-    let mut file = project.features().read().unwrap();
+    Features::new(&project).verify(&id).unwrap();
+    let mut file = Features::new(&project).read().unwrap();
     file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
     repository.write(FEATURES, serde_json::to_string(&file).unwrap());
     repository.write(".forge/config.toml", config);
     let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    let verified = project.features().verify(&id).unwrap();
+    let verified = Features::new(&project).verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::CannotStart), Status::Passing), "it tells nothing");
-    let mut file = project.features().read().unwrap();
+    let mut file = Features::new(&project).read().unwrap();
     file.features[0].tests = Some(vec!["missing:x".into()]);
     repository.write(FEATURES, serde_json::to_string(&file).unwrap());
-    let hint = project.features().verify(&id).unwrap().hint.unwrap();
+    let hint = Features::new(&project).verify(&id).unwrap().hint.unwrap();
     assert!(hint.contains("`there-is-no-such-program x` could not be started"), "{hint}");
     file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
     repository.write(FEATURES, serde_json::to_string(&file).unwrap());
     tests(&repository, "echo '0 passed'; exit 1\n");
-    let verified = project.features().verify(&id).unwrap();
+    let verified = Features::new(&project).verify(&id).unwrap();
     assert_eq!((verified.problem, verified.status), (Some(Problem::TestsFailed), Status::Failing));
     assert!(verified.regressed);
 }

@@ -1,13 +1,15 @@
-//! Finding out whether a feature works, by running its tests.
+//! Verifies features by running their tests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::file::{Feature, FeaturesFile, Status, unknown};
 use super::{Features, Standing, execute, status_inputs};
-use crate::artifacts::{self, Put};
+use crate::artifacts::{self, Artifacts, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
+use crate::recovery::Recovery;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -48,8 +50,9 @@ pub struct Verified {
 }
 
 /// Why a feature did not pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Problem {
     /// It names no tests.
     NoTests,
@@ -72,14 +75,8 @@ impl Problem {
 
     /// Returns the problem as it is written.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoTests => "no_tests",
-            Self::NoTestsMatched => "no_tests_matched",
-            Self::TestsFailed => "tests_failed",
-            Self::TimedOut => "timed_out",
-            Self::CannotStart => "cannot_start",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -159,7 +156,7 @@ impl Features<'_> {
         let verified = self.test(id, Purpose::Verification)?;
         // A command that does not start, or does not end, tells nothing of the code.
         if !verified.problem.is_some_and(Problem::says_nothing) {
-            self.project.recovery().tried_feature(verified.passed, id);
+            Recovery::new(self.project).tried_feature(verified.passed, id);
         }
         Ok(verified)
     }
@@ -241,7 +238,7 @@ impl Features<'_> {
             let bytes = crate::json::print(&report)
                 .map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("the report of {id}: {error}")))?;
             let put = Put::new(artifacts::Kind::Reports, status_inputs::report_name(id));
-            evidence = Some(project.artifacts().put(&bytes, &put)?.entry.triv.to_string());
+            evidence = Some(Artifacts::new(project).put(&bytes, &put)?.entry.triv.to_string());
         }
         let (from, status, regressed) = project.files().edit(None, |file: &mut FeaturesFile| {
             let current = file.get_mut(id)?;
@@ -264,7 +261,7 @@ impl Features<'_> {
                 (current.verified_by, current.reason) = (None, None);
             } else {
                 regressed = from == Status::Passing && current.evidence.is_some();
-                // Whoever works on it, or left it for later, still does.
+                // Its owner and its deferral stay.
                 if !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
                     current.become_(Status::Failing, now);
                 }
@@ -323,7 +320,7 @@ impl Features<'_> {
         probed.collect()
     }
 
-    /// Runs the tests of a feature without noting anything. Whoever judges the state of the project asks so.
+    /// Runs the tests of a feature without storing the result, for an assessment of the project.
     ///
     /// # Errors
     /// `NotFound` for a feature that is not there; `Usage` for tests that cannot be run.

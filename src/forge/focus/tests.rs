@@ -1,6 +1,7 @@
 use super::*;
 use crate::files::decode;
 use crate::fixture::Fixture;
+use crate::focus::Focused;
 use crate::json::{self, Json};
 
 const SAMPLE: &str = include_str!("../fixtures/focus.json");
@@ -35,7 +36,7 @@ fn what_is_set_is_what_the_rfc_shows() {
         ]),
         ..task("Wire ATLAS daemon to NATS")
     };
-    let done = fixture.project.focus().set(&set).unwrap();
+    let done = Focused::new(&fixture.project).set(&set).unwrap();
     assert!(done.changed);
     assert_eq!((done.from, fixture.text(FOCUS)), (None, SAMPLE.to_owned()));
     assert_eq!(done.now.warnings.len(), 2, "{:?}", done.now.warnings);
@@ -45,7 +46,7 @@ fn what_is_set_is_what_the_rfc_shows() {
 #[test]
 fn only_a_change_is_one_and_another_task_begins_anew() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     assert_eq!(focus.show().unwrap(), None);
     let first = SetFocus { feature_id: Some("FORGE-001".into()), blockers: Some(vec!["a".into()]), ..task("One") };
     assert!(focus.set(&first).unwrap().changed);
@@ -71,7 +72,7 @@ fn only_a_change_is_one_and_another_task_begins_anew() {
 #[test]
 fn a_change_is_told_and_nothing_else() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     for what in ["One", "One", "Two"] {
         focus.set(&task(what)).unwrap();
     }
@@ -101,7 +102,7 @@ fn unknown_phases_and_members_are_kept() {
     fixture
         .repository
         .write(FOCUS, "{\n  \"phase\": \"DREAM\",\n  \"mood\": {\"z\": 1, \"a\": [2]},\n  \"task\": \"One\"\n}\n");
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     let shown = focus.show().unwrap().unwrap();
     assert!(shown.warnings[0].contains("DREAM"), "{:?}", shown.warnings);
     focus.set(&SetFocus { feature_id: Some("FORGE-002".into()), ..SetFocus::default() }).unwrap();
@@ -114,7 +115,7 @@ fn unknown_phases_and_members_are_kept() {
 #[test]
 fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     fixture.repository.write("src/main.rs", "");
     std::os::unix::fs::symlink("/etc/hostname", fixture.project.root().join("out")).unwrap();
     let files =
@@ -130,7 +131,7 @@ fn files_are_below_the_root_and_a_missing_one_is_a_warning() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     let key = |key: &str| SetFocus { linear_issue: Some(key.into()), ..task("T") };
     for bad in ["sx9-1", "SX9", "SX9-", "9SX-1", "SX9-1x", "SX9-1-2", "-1"] {
         assert_eq!(focus.set(&key(bad)).unwrap_err().category.exit_code(), 2, "{bad}");
@@ -157,7 +158,7 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn each_session_has_its_own_focus() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     let of = |session: &str, what: &str| SetFocus { session: Some(session.to_owned()), ..task(what) };
     focus.begin("s-1", &task("One")).unwrap();
     let error = focus.set(&of("s-2", "Two")).unwrap_err();
@@ -182,7 +183,7 @@ fn each_session_has_its_own_focus() {
 #[test]
 fn who_has_a_stale_copy_is_told_what_it_is_now() {
     let fixture = Fixture::new();
-    let focus = fixture.project.focus();
+    let focus = Focused::new(&fixture.project);
     let etag = focus.set(&task("One")).unwrap().now.etag;
     let two = SetFocus { if_match: Some(etag), ..task("Two") };
     assert!(focus.set(&two).unwrap().changed);
@@ -199,8 +200,38 @@ fn a_damaged_focus_is_loud_and_not_written_over() {
             continue;
         }
         fixture.repository.write(FOCUS, &SAMPLE[..end]);
-        assert_eq!(fixture.project.focus().show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
-        assert_eq!(fixture.project.focus().set(&task("One")).unwrap_err().code, "E_CORRUPT");
+        assert_eq!(Focused::new(&fixture.project).show().unwrap_err().code, "E_CORRUPT", "cut at {end}");
+        assert_eq!(Focused::new(&fixture.project).set(&task("One")).unwrap_err().code, "E_CORRUPT");
         assert_eq!(fixture.text(FOCUS), SAMPLE[..end]);
     }
+}
+
+#[test]
+fn keys_are_keys_and_placeholders_are_none() {
+    // Every input that takes a key accepts the same ones.
+    let all = [crate::issues::is_key, super::is_key, crate::git::message::is_key];
+    for key in ["SX9-123", "A-1", "LOCAL-1", "ABCDEFGHIJ-99999", "A-999999999"] {
+        assert!(all.iter().all(|is_key| is_key(key)) && !crate::issues::is_placeholder(key), "{key}");
+        assert!(crate::checkpoints::Name::asked(&format!("{key}-v1")).is_ok(), "{key}");
+    }
+    for no in [
+        "",
+        "SX9",
+        "SX9-",
+        "SX9-0",
+        "SX9-012",
+        "sx9-1",
+        "9SX-1",
+        "ABCDEFGHIJK-1",
+        "SX9-1 ",
+        "SX9-1-2",
+        "SX9-xxx",
+        "A-1234567890",
+    ] {
+        assert!(!all.iter().any(|is_key| is_key(no)), "{no}");
+    }
+    assert!(crate::issues::is_placeholder("SX9-xxx"));
+    let mut keys = ["SX9-10", "B-1", "SX9-9"];
+    keys.sort_by_key(|key| crate::issues::key_order(key));
+    assert_eq!(keys, ["B-1", "SX9-9", "SX9-10"]);
 }

@@ -15,10 +15,12 @@ use super::message::{NONE, placeholder};
 use super::repository::complaint;
 use super::run::Run;
 use super::{Git, Oid};
+use crate::checkpoints::Checkpoints;
 use crate::error::{Category, Error, Result};
 use crate::files::check_path;
 use crate::layout;
 use crate::project::Project;
+use crate::repair;
 
 /// How long git may take for a commit, hooks and signing included.
 const COMMIT_TIME: Duration = Duration::from_secs(900);
@@ -103,7 +105,7 @@ impl Commits<'_> {
     /// # Errors
     /// `E_NOT_A_REPO`; what reading the checkpoints says.
     pub fn origin(&self, session: &str, session_id: &str) -> Result<Origin> {
-        let checkpoint = self.project.checkpoints().newest_valid()?;
+        let checkpoint = Checkpoints::new(self.project).newest_valid()?;
         let checkpoint = checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
         Ok(Origin { session: session.to_owned(), session_id: session_id.to_owned(), checkpoint })
     }
@@ -203,7 +205,7 @@ impl Commits<'_> {
         let changed = git.succeed(&changed, &run)?.stdout;
         let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        self.project.check_whole(git, &changed)?;
+        repair::check_whole(self.project, git, &changed)?;
         // A name is seen by whoever sees the commit, too. It is not said again here.
         let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
         let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;

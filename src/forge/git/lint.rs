@@ -50,7 +50,7 @@ impl Commits<'_> {
         let oids: Vec<Oid> = single.iter().map(|(commit, _)| commit.oid.clone()).collect();
         let trees = git.code_trees(&oids)?;
         let mut all = Vec::new();
-        let belongs = self.project.belongs_to_an_issue();
+        let belongs = crate::health::belongs_to_an_issue(self.project);
         for (commit, message) in single {
             let mut findings = lint(&message);
             if belongs.as_ref().is_some_and(|belongs| !belongs(&message)) {

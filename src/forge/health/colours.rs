@@ -1,4 +1,4 @@
-//! The colours of the folders: what a folder **is**, not how it is doing. That is told by a badge with a shape and a word.
+//! Colours of the folders. They say what a folder is; a badge with a shape and a word says how it is doing.
 
 use super::Colour;
 

@@ -1,4 +1,4 @@
-//! What the colours are judged by: plain numbers and times.
+//! Inputs of the health rules: numbers and times.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum File {
     /// It is there and can be read.
     #[default]
     Valid,
-    /// It is not there.
+    /// Not found.
     Absent,
     /// A newer program wrote it: what is known of its form.
     Newer(String),

@@ -1,4 +1,4 @@
-//! What the colours are judged by, read from files and asked of git. Nothing is written: no file, no index, no time of a file.
+//! Collects the inputs of the health rules from files and git. Only reads.
 
 mod issues;
 mod memory;
@@ -15,68 +15,66 @@ use crate::features::Evidence;
 use crate::files::{Document, Files, LOST};
 use crate::layout;
 use crate::project::Project;
-use crate::repair::Extent;
+use crate::repair::{self, Extent};
 
-impl Project {
-    /// Says how the memory of this project is doing. It always can: what cannot be read is a reason.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        self.health_by(&OnceCell::new())
-    }
+/// Measures the health of the project memory. It never fails: a file that cannot be read is a reason.
+#[must_use]
+pub fn measure(project: &Project) -> Health {
+    measure_with(project, &OnceCell::new())
+}
 
-    /// As [`Self::health`]. The evidence is read unless it was before, and is there for whoever asks next.
-    pub(crate) fn health_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Health {
-        judge(self.inputs_by(evidence), &self.config().health, self.environment().now())
-    }
+/// As [`measure`]. The evidence is read once and shared with later calls.
+pub(crate) fn measure_with(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Health {
+    judge(inputs_by(project, evidence), &project.config().health, project.environment().now())
+}
 
-    /// Returns what the health is judged by.
-    #[must_use]
-    pub fn health_inputs(&self) -> Inputs {
-        self.inputs_by(&OnceCell::new())
-    }
+/// Returns the inputs of the health rules.
+#[must_use]
+pub fn inputs(project: &Project) -> Inputs {
+    inputs_by(project, &OnceCell::new())
+}
 
-    /// Returns what says whether a commit with some message belongs to an issue that is known here, or needs none; none if issues are
-    /// switched off.
-    pub(crate) fn belongs_to_an_issue(&self) -> Option<impl Fn(&str) -> bool + use<>> {
-        let known = issues::known(self, &self.files().reading())?;
-        Some(move |message: &str| known.has(message))
-    }
+/// Returns what says whether a commit with some message belongs to an issue that is known here, or needs none; none if issues are
+/// switched off.
+pub(crate) fn belongs_to_an_issue(project: &Project) -> Option<impl Fn(&str) -> bool + use<>> {
+    let known = issues::known(project, &project.files().reading())?;
+    Some(move |message: &str| known.has(message))
+}
 
-    fn inputs_by(&self, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
-        let files = self.files().reading();
-        let known = issues::known(self, &files);
-        let (knowledge, fresh) = memory::knowledge(&files);
-        // git answers while the files are read.
-        let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
-            let found = scope.spawn(|| repository::ask(self, known.as_ref(), fresh.is_none()));
-            let features = memory::features(self, &files, evidence);
-            let short_term = memory::short_term(self, &files);
-            let found =
-                found.join().unwrap_or_else(|_| repository::RepositoryFacts::failed("measuring came to a sudden end"));
-            (knowledge, short_term, features, found)
-        });
-        long_term.features = features.file.clone();
-        long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, layout::KNOWLEDGE));
-        let linear = issues::linear(known, &found);
-        let mut inputs = Inputs { long_term, short_term, features, git: found.git, linear };
-        self.share_out_damage(&mut inputs);
-        inputs
-    }
+fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs {
+    let files = project.files().reading();
+    let known = issues::known(project, &files);
+    let (knowledge, fresh) = memory::knowledge(&files);
+    // git answers while the files are read.
+    let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
+        let found = scope.spawn(|| repository::ask(project, known.as_ref(), fresh.is_none()));
+        let features = memory::features(project, &files, evidence);
+        let short_term = memory::short_term(project, &files);
+        let found =
+            found.join().unwrap_or_else(|_| repository::RepositoryFacts::failed("measuring came to a sudden end"));
+        (knowledge, short_term, features, found)
+    });
+    long_term.features = features.file.clone();
+    long_term.last = fresh.or(found.committed).or_else(|| memory::modified(&files, layout::KNOWLEDGE));
+    let linear = issues::linear(known, &found);
+    let mut inputs = Inputs { long_term, short_term, features, git: found.git, linear };
+    share_out_damage(project, &mut inputs);
+    inputs
+}
 
-    /// Tells of damage in files that the components do not read themselves, each with the component that it belongs to.
-    fn share_out_damage(&self, inputs: &mut Inputs) {
-        const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
-        let damaged = self.damage(|path| !TOLD.contains(&path)).unwrap_or_default();
-        for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
-            let component = match one.path.as_str() {
-                layout::CONFIG => &mut inputs.long_term.damaged,
-                path if path.starts_with(layout::ARTIFACTS) => &mut inputs.features.damaged,
-                layout::BRANCHES => &mut inputs.git.damaged,
-                path if path.starts_with(layout::CHECKPOINTS) => &mut inputs.git.damaged,
-                _ => &mut inputs.short_term.damaged,
-            };
-            component.push(one);
-        }
+/// Tells of damage in files that the components do not read themselves, each with the component that it belongs to.
+fn share_out_damage(project: &Project, inputs: &mut Inputs) {
+    const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
+    let damaged = repair::damage(project, |path| !TOLD.contains(&path)).unwrap_or_default();
+    for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
+        let component = match one.path.as_str() {
+            layout::CONFIG => &mut inputs.long_term.damaged,
+            path if path.starts_with(layout::ARTIFACTS) => &mut inputs.features.damaged,
+            layout::BRANCHES => &mut inputs.git.damaged,
+            path if path.starts_with(layout::CHECKPOINTS) => &mut inputs.git.damaged,
+            _ => &mut inputs.short_term.damaged,
+        };
+        component.push(one);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a component is not simply green: a closed set of codes, each with a command that is safe to run next.
+//! Reasons of a colour: a closed set of codes, each with a safe next command.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

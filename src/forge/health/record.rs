@@ -1,6 +1,6 @@
-//! The colours of the past, and when others are told of a change.
+//! History of the colours, and events about their changes.
 //!
-//! Nobody watches all the time: whoever has measured says so, and what is kept in the ring is enough to go on from there.
+//! Nothing watches all the time: each measurement is recorded, and the recorded ring is enough to continue from.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Colour, Health};
 use crate::error::Result;
+use crate::events;
 use crate::layout;
 use crate::project::Project;
 use crate::subjects::Subject;
@@ -19,7 +20,7 @@ const DEBOUNCE: SignedDuration = SignedDuration::from_secs(30);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// So long is an entry kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// So many entries are kept.
+/// Maximum number of entries that are kept.
 const MOST: usize = 20_000;
 
 /// The colours of all components.
@@ -100,44 +101,42 @@ fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     Step { entry, change, drop: if entry.is_some() { drop } else { 0 } }
 }
 
-impl Project {
-    /// Returns the colours of the past, oldest first. Lines that cannot be read are left out.
-    ///
-    /// # Errors
-    /// `Failed` if the file cannot be read.
-    pub fn health_history(&self) -> Result<Vec<HealthSample>> {
-        let bytes = self.files().read(layout::HEALTH)?.unwrap_or_default();
-        Ok(parse(&bytes))
-    }
+/// Returns the colours of the past, oldest first. Lines that cannot be read are left out.
+///
+/// # Errors
+/// `Failed` if the file cannot be read.
+pub fn history(project: &Project) -> Result<Vec<HealthSample>> {
+    let bytes = project.files().read(layout::HEALTH)?.unwrap_or_default();
+    Ok(parse(&bytes))
+}
 
-    /// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns what was told. Nothing is
-    /// written if there is nothing to keep. Measuring never does this by itself.
-    ///
-    /// # Errors
-    /// `Locked`; `Failed` if the file cannot be read or written.
-    pub fn record_health(&self, health: &Health) -> Result<Option<Change>> {
-        let files = self.files();
-        let guard = files.lock()?;
-        let bytes = files.read(layout::HEALTH)?.unwrap_or_default();
-        let ring = parse(&bytes);
-        let Step { entry, change, drop } = step(&ring, health.colours(), health.measured_at);
-        if let Some(entry) = entry {
-            if drop == 0 {
-                files.append(layout::HEALTH, &line(&entry)?)?;
-            } else {
-                if bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > ring.len() {
-                    files.quarantine(layout::HEALTH, &bytes)?;
-                }
-                let lines = ring.iter().skip(drop).chain([&entry]).map(|entry| Ok(line(entry)? + "\n"));
-                files.write(layout::HEALTH, lines.collect::<Result<String>>()?.as_bytes())?;
+/// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns what was told. Nothing is
+/// written if there is nothing to keep. Measuring never does this by itself.
+///
+/// # Errors
+/// `Locked`; `Failed` if the file cannot be read or written.
+pub fn record(project: &Project, health: &Health) -> Result<Option<Change>> {
+    let files = project.files();
+    let guard = files.lock()?;
+    let bytes = files.read(layout::HEALTH)?.unwrap_or_default();
+    let ring = parse(&bytes);
+    let Step { entry, change, drop } = step(&ring, health.colours(), health.measured_at);
+    if let Some(entry) = entry {
+        if drop == 0 {
+            files.append(layout::HEALTH, &line(&entry)?)?;
+        } else {
+            if bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > ring.len() {
+                files.quarantine(layout::HEALTH, &bytes)?;
             }
+            let lines = ring.iter().skip(drop).chain([&entry]).map(|entry| Ok(line(entry)? + "\n"));
+            files.write(layout::HEALTH, lines.collect::<Result<String>>()?.as_bytes())?;
         }
-        std::mem::drop(guard);
-        if let Some(change) = &change {
-            self.emit(Subject::Health, change);
-        }
-        Ok(change)
     }
+    std::mem::drop(guard);
+    if let Some(change) = &change {
+        events::emit(project, Subject::Health, change);
+    }
+    Ok(change)
 }
 
 fn line(entry: &HealthSample) -> Result<String> {

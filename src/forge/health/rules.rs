@@ -1,4 +1,4 @@
-//! The colours: each a pure function of what was measured, to the letter of the RFC unless the settings say otherwise.
+//! The rules of the colours: pure functions of the inputs, as in the RFC unless configured otherwise.
 
 use super::inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm};
 use super::reason::{Code, Reason, Severity};
@@ -17,7 +17,7 @@ const SKEW: i64 = 5 * 60;
 pub(super) const ENTRIES: u64 = 500;
 /// `knowledge.json` is large with more bytes.
 pub(super) const BYTES: u64 = 256 * 1024;
-/// So many commits may come after a checkpoint.
+/// Commits after a checkpoint that are still healthy.
 const COMMITS: u64 = 10;
 
 /// Judges all five components at a time.

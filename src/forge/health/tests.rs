@@ -9,7 +9,7 @@ fn now() -> Time {
     Time::parse("2025-12-24T12:00:00Z").unwrap()
 }
 
-/// Returns a time so many seconds ago.
+/// Returns the time that many seconds ago.
 fn ago(seconds: i64) -> Last {
     let at = now().0 - jiff::SignedDuration::from_secs(seconds);
     Last { at: Time(at), source: Source::HealthSample }

@@ -1,4 +1,4 @@
-//! Taking over what other tools left in the repository. Their files are only read.
+//! `forge init --adopt`: imports what other tools left in the repository. Their files are only read.
 //!
 //! A feature that another tool calls done is failing here until it is verified. Notes become proposals: nothing of them is learned
 //! unless somebody says so.
@@ -7,7 +7,7 @@ use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::features::{ADOPTED_FROM, BlockedBy, Feature, FeaturesFile, Numbers, Status, adopted_name};
+use crate::features::{ADOPTED_FROM, BlockedBy, Feature, Features, FeaturesFile, Numbers, Status, adopted_name};
 use crate::json::Json;
 use crate::layout::{SCRATCH, SESSIONS};
 use crate::progress;
@@ -187,7 +187,7 @@ fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
 }
 
 fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()> {
-    let file = project.features().read()?;
+    let file = Features::new(project).read()?;
     new.retain(|new| !is_known(&file, &new.from, &one_line(&new.name)));
     if new.is_empty() {
         return Ok(());

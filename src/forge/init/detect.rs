@@ -1,11 +1,11 @@
-//! What runs the tests of a project, told by the files that lie at its root. It is only the first guess of its settings.
+//! Guesses the test command of a project from the files at its root.
 
 use std::io::Read as _;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// The most bytes of a file that are looked at.
+/// Maximum number of bytes of a file that are looked at.
 const MOST: u64 = 1 << 20;
 /// The lines of the settings that stand for the defaults.
 const RUNNER: &str = "# runner = ";

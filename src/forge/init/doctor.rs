@@ -1,4 +1,4 @@
-//! Looks whether everything is there, and creates what is missing if asked to. It changes and removes nothing.
+//! `forge doctor`: finds missing, unknown or damaged files, and with `--fix` creates missing ones.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,16 +7,19 @@ use serde::Serialize;
 use super::tree;
 use crate::config::Config;
 use crate::error::Result;
+use crate::events::Events;
 use crate::health::Code;
+use crate::init;
 use crate::layout::{CONFIG, INIT, LOCAL};
+use crate::local;
 use crate::project::Project;
-use crate::repair::Extent;
+use crate::repair::{self, Extent};
 
 /// What is wrong with one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Problem {
-    /// It is not there.
+    /// Not found.
     Missing,
     /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It is created when it is needed.
     NotYet,
@@ -63,138 +66,135 @@ pub struct Doctor {
     pub found: Vec<Diagnosis>,
 }
 
-impl Project {
-    /// Looks at every folder and document. With `fix` it creates what is missing, and nothing else.
-    ///
-    /// # Errors
-    /// `Failed` if something cannot be read or created; with `fix` also `Locked`.
-    pub fn doctor(&self, fix: bool) -> Result<Doctor> {
-        let mut found = Vec::new();
-        self.find_missing(&mut found)?;
-        self.find_unexpected(&mut found)?;
-        self.find_wrong_modes(&mut found);
-        self.find_damaged(&mut found)?;
-        if let Some(path) = self.tracked_local()? {
+/// Looks at every folder and document. With `fix` it creates what is missing, and nothing else.
+///
+/// # Errors
+/// `Failed` if something cannot be read or created; with `fix` also `Locked`.
+pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
+    let mut found = Vec::new();
+    find_missing(project, &mut found)?;
+    find_unexpected(project, &mut found)?;
+    find_wrong_modes(project, &mut found);
+    find_damaged(project, &mut found)?;
+    if let Some(path) = local::tracked(&project)? {
+        found.push(Diagnosis {
+            path,
+            problem: Problem::LocalTracked,
+            detail: format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's"),
+            fixed: false,
+            next: Some(format!("git rm --cached -r {LOCAL}")),
+        });
+    }
+    if let Ok(git) = project.git()
+        && git.is_merge_driver_missing()?
+    {
+        found.push(Diagnosis {
+            path: ".forge/.gitattributes".to_owned(),
+            problem: Problem::MergeDriverMissing,
+            detail: "it names the merge driver forge-json, which each clone sets up for itself".to_owned(),
+            fixed: false,
+            next: Some(Code::MergeDriverMissing.next().to_owned()),
+        });
+    }
+    if fix {
+        project.check_not_paused()?;
+    }
+    if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
+        let created = init::create_missing(&project)?;
+        for diagnosis in &mut found {
+            diagnosis.fixed = created.contains(&diagnosis.path);
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    let well = |diagnosis: &Diagnosis| {
+        diagnosis.fixed || matches!(diagnosis.problem, Problem::NotYet | Problem::MergeDriverMissing)
+    };
+    let healthy = found.iter().all(well);
+    if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
+        // A clone in which nobody worked yet lacks all of it: once is enough to say so.
+        found[local].detail = "nobody has worked in this clone yet; what belongs to one clone is created then".into();
+        found[local].next = Some("helmdeck forge session start".into());
+        found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
+    }
+    Ok(Doctor { healthy, found })
+}
+
+fn find_missing(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
+    let folders = tree::folders().into_iter().map(|path| (path, true));
+    let files =
+        tree::files(project.environment(), project.config().git.enabled).into_iter().map(|seed| (seed.path, false));
+    for (path, folder) in folders.chain(files) {
+        // What was there and is gone is named with what is damaged.
+        if project.files().entry(&path)?.is_none() && !project.files().is_lost(&path)? {
+            // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
+            let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
+                (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
+                (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
+                (false, false) => (Problem::Missing, "the file is part of every project"),
+            };
             found.push(Diagnosis {
                 path,
-                problem: Problem::LocalTracked,
-                detail: format!("git tracks it, and {LOCAL} belongs to one clone alone: it is somebody else's"),
+                problem,
+                detail: detail.into(),
                 fixed: false,
-                next: Some(format!("git rm --cached -r {LOCAL}")),
+                next: Some("helmdeck forge doctor --fix".into()),
             });
         }
-        if let Ok(git) = self.git()
-            && git.is_merge_driver_missing()?
-        {
-            found.push(Diagnosis {
-                path: ".forge/.gitattributes".to_owned(),
-                problem: Problem::MergeDriverMissing,
-                detail: "it names the merge driver forge-json, which each clone sets up for itself".to_owned(),
-                fixed: false,
-                next: Some(Code::MergeDriverMissing.next().to_owned()),
-            });
-        }
-        if fix {
-            self.check_not_paused()?;
-        }
-        if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
-            let created = self.create_missing()?;
-            for diagnosis in &mut found {
-                diagnosis.fixed = created.contains(&diagnosis.path);
+    }
+    Ok(())
+}
+
+fn find_unexpected(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
+    for folder in tree::KNOWN {
+        for entry in project.files().list(folder)? {
+            let path = format!("{folder}/{}", entry.name);
+            if !tree::is_expected(&path) {
+                let detail = "nobody knows what it is for; it is left as it is".into();
+                found.push(Diagnosis { path, problem: Problem::Unexpected, detail, fixed: false, next: None });
             }
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        let well = |diagnosis: &Diagnosis| {
-            diagnosis.fixed || matches!(diagnosis.problem, Problem::NotYet | Problem::MergeDriverMissing)
+    }
+    Ok(())
+}
+
+fn find_wrong_modes(project: &Project, found: &mut Vec<Diagnosis>) {
+    let paths = tree::files(project.environment(), true).into_iter().map(|seed| seed.path);
+    for path in paths {
+        let Ok(about) = project.root().join(&path).symlink_metadata() else { continue };
+        let mode = about.permissions().mode() & 0o777;
+        let detail = if path == INIT && mode & 0o100 == 0 {
+            format!("its mode is {mode:03o}, and it is to be run: 755")
+        } else if about.is_file() && mode & 0o002 != 0 {
+            format!("its mode is {mode:03o}: everybody may write it")
+        } else {
+            continue;
         };
-        let healthy = found.iter().all(well);
-        if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
-            // A clone in which nobody worked yet lacks all of it: once is enough to say so.
-            found[local].detail =
-                "nobody has worked in this clone yet; what belongs to one clone is created then".into();
-            found[local].next = Some("helmdeck forge session start".into());
-            found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
-        }
-        Ok(Doctor { healthy, found })
+        found.push(Diagnosis { path, problem: Problem::WrongMode, detail, fixed: false, next: None });
     }
+}
 
-    fn find_missing(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
-        let folders = tree::folders().into_iter().map(|path| (path, true));
-        let files =
-            tree::files(self.environment(), self.config().git.enabled).into_iter().map(|seed| (seed.path, false));
-        for (path, folder) in folders.chain(files) {
-            // What was there and is gone is named with what is damaged.
-            if self.files().entry(&path)?.is_none() && !self.files().is_lost(&path)? {
-                // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
-                let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
-                    (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
-                    (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
-                    (false, false) => (Problem::Missing, "the file is part of every project"),
-                };
-                found.push(Diagnosis {
-                    path,
-                    problem,
-                    detail: detail.into(),
-                    fixed: false,
-                    next: Some("helmdeck forge doctor --fix".into()),
-                });
-            }
-        }
-        Ok(())
+fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
+    for one in repair::damage(project, |_| true)? {
+        let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
+        found.push(Diagnosis { path: one.path, problem, detail: one.detail, fixed: false, next: one.next });
     }
-
-    fn find_unexpected(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
-        for folder in tree::KNOWN {
-            for entry in self.files().list(folder)? {
-                let path = format!("{folder}/{}", entry.name);
-                if !tree::is_expected(&path) {
-                    let detail = "nobody knows what it is for; it is left as it is".into();
-                    found.push(Diagnosis { path, problem: Problem::Unexpected, detail, fixed: false, next: None });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn find_wrong_modes(&self, found: &mut Vec<Diagnosis>) {
-        let paths = tree::files(self.environment(), true).into_iter().map(|seed| seed.path);
-        for path in paths {
-            let Ok(about) = self.root().join(&path).symlink_metadata() else { continue };
-            let mode = about.permissions().mode() & 0o777;
-            let detail = if path == INIT && mode & 0o100 == 0 {
-                format!("its mode is {mode:03o}, and it is to be run: 755")
-            } else if about.is_file() && mode & 0o002 != 0 {
-                format!("its mode is {mode:03o}: everybody may write it")
-            } else {
-                continue;
-            };
-            found.push(Diagnosis { path, problem: Problem::WrongMode, detail, fixed: false, next: None });
-        }
-    }
-
-    fn find_damaged(&self, found: &mut Vec<Diagnosis>) -> Result<()> {
-        for one in self.damage(|_| true)? {
-            let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
-            found.push(Diagnosis { path: one.path, problem, detail: one.detail, fixed: false, next: one.next });
-        }
-        // What cannot be read was named.
-        let Ok(settings) = self.files().reading().read(CONFIG) else { return Ok(()) };
-        let settings = settings.unwrap_or_default();
-        let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter().map(|name| Diagnosis {
-            path: CONFIG.to_owned(),
-            problem: Problem::UnknownSetting,
-            detail: format!("{name} has no effect"),
-            fixed: false,
-            next: None,
-        });
-        found.extend(unknown);
-        found.extend(self.events().wrong_settings().map(|detail| Diagnosis {
-            path: CONFIG.to_owned(),
-            problem: Problem::WrongSetting,
-            detail: format!("[events]: {detail}"),
-            fixed: false,
-            next: None,
-        }));
-        Ok(())
-    }
+    // What cannot be read was named.
+    let Ok(settings) = project.files().reading().read(CONFIG) else { return Ok(()) };
+    let settings = settings.unwrap_or_default();
+    let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter().map(|name| Diagnosis {
+        path: CONFIG.to_owned(),
+        problem: Problem::UnknownSetting,
+        detail: format!("{name} has no effect"),
+        fixed: false,
+        next: None,
+    });
+    found.extend(unknown);
+    found.extend(Events::new(&project).wrong_settings().map(|detail| Diagnosis {
+        path: CONFIG.to_owned(),
+        problem: Problem::WrongSetting,
+        detail: format!("[events]: {detail}"),
+        fixed: false,
+        next: None,
+    }));
+    Ok(())
 }

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use super::*;
 use crate::error::Category;
+use crate::features::Features;
+use crate::init;
 use crate::layout::{FEATURES, FORGE, INIT, KNOWLEDGE, LOCAL, SCRATCH};
 
 fn git(folder: &Path, args: &[&str]) {
@@ -29,7 +31,7 @@ fn repository() -> tempfile::TempDir {
 }
 
 fn init(folder: &Path, options: &Init) -> (Project, Initialised) {
-    Project::init(folder, ProjectEnvironment::default(), options).unwrap()
+    init::init(folder, ProjectEnvironment::default(), options).unwrap()
 }
 
 /// Everything below a folder: contents, and when each was changed.
@@ -94,7 +96,7 @@ fn a_new_project_has_the_tree_of_the_rfc() {
     assert_eq!(std::fs::metadata(forge.join("init.sh")).unwrap().permissions().mode() & 0o777, 0o755);
     assert!(done.created.contains(&KNOWLEDGE.to_owned()) && done.settings.is_empty());
     assert_eq!(done.offers.len(), 2);
-    let doctor = project.doctor(false).unwrap();
+    let doctor = init::doctor(&project, false).unwrap();
     assert!(doctor.healthy, "{doctor:#?}");
     assert!(Config::unknown(include_str!("config.toml")).is_empty());
     let uncommented: String = include_str!("config.toml")
@@ -123,7 +125,7 @@ fn a_second_run_changes_nothing_and_nothing_is_written_over() {
 #[test]
 fn where_the_memory_lies_depends_on_the_repository() {
     let plain = tempfile::tempdir().unwrap();
-    let error = Project::init(plain.path(), ProjectEnvironment::default(), &Init::default()).unwrap_err();
+    let error = init::init(plain.path(), ProjectEnvironment::default(), &Init::default()).unwrap_err();
     assert_eq!((error.code, error.category), ("E_NOT_A_REPO", Category::NotFound));
     assert!(!plain.path().join(FORGE).exists());
     let (project, _) = init(plain.path(), &Init { no_git: true, ..Init::default() });
@@ -134,7 +136,7 @@ fn where_the_memory_lies_depends_on_the_repository() {
     git(bare.path(), &["init", "-q", "--bare"]);
     for no_git in [false, true] {
         let error =
-            Project::init(bare.path(), ProjectEnvironment::default(), &Init { no_git, ..Init::default() }).unwrap_err();
+            init::init(bare.path(), ProjectEnvironment::default(), &Init { no_git, ..Init::default() }).unwrap_err();
         assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
     }
 
@@ -264,7 +266,7 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
         std::fs::read_to_string(folder.path().join(KNOWLEDGE)).unwrap().len() < 200,
         "nothing is learned from notes"
     );
-    assert!(project.doctor(false).unwrap().healthy);
+    assert!(init::doctor(&project, false).unwrap().healthy);
     let before = everything(folder.path());
     let (_, again) = init(folder.path(), &Init { adopt: true, ..Init::default() });
     assert!(again.adopted.unwrap().features.is_empty());
@@ -283,11 +285,11 @@ fn what_was_taken_over_and_removed_is_not_taken_over_again() {
     list(&["One", "Two", "Three"]);
     let (project, done) = adopt();
     assert_eq!(ids(done), ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003"]);
-    project.features().remove("ADOPTED-003", None, None).unwrap();
+    Features::new(&project).remove("ADOPTED-003", None, None).unwrap();
     assert!(ids(adopt().1).is_empty());
     list(&["One", "Two", "Three", "Four"]);
     assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
-    project.features().list(false).unwrap();
+    Features::new(&project).list(false).unwrap();
 
     // Another work tree of the repository does not give a number that was given here.
     git(folder.path(), &["add", "-A"]);
@@ -310,7 +312,7 @@ fn nothing_is_taken_over_into_a_damaged_file() {
         r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","blocked_by":"A-002"}]}"#;
     std::fs::write(folder.path().join(FEATURES), damaged).unwrap();
     let options = Init { adopt: true, ..Init::default() };
-    let error = Project::init(folder.path(), ProjectEnvironment::default(), &options).unwrap_err();
+    let error = init::init(folder.path(), ProjectEnvironment::default(), &options).unwrap_err();
     assert_eq!(error.category, Category::Corrupt);
     assert_eq!(std::fs::read_to_string(folder.path().join(FEATURES)).unwrap(), damaged);
 }
@@ -327,7 +329,7 @@ fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
     std::fs::write(folder.path().join(FEATURES), "{").unwrap();
     std::fs::set_permissions(folder.path().join(INIT), std::fs::Permissions::from_mode(0o644)).unwrap();
     let before = everything(folder.path());
-    let doctor = project.doctor(false).unwrap();
+    let doctor = init::doctor(&project, false).unwrap();
     let seen: Vec<_> = doctor.found.iter().map(|found| (found.path.as_str(), found.problem)).collect();
     assert_eq!(
         seen,
@@ -340,12 +342,12 @@ fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
         ]
     );
     assert_eq!(everything(folder.path()), before);
-    let fixed = project.doctor(true).unwrap();
+    let fixed = init::doctor(&project, true).unwrap();
     assert!(!fixed.healthy);
     assert_eq!(fixed.found.iter().filter(|found| found.fixed).count(), 2);
     assert!(folder.path().join(KNOWLEDGE).is_file() && folder.path().join(SCRATCH).is_dir());
     assert_eq!(std::fs::read(folder.path().join(FEATURES)).unwrap(), b"{");
-    assert_eq!(project.doctor(false).unwrap().found.len(), 3);
+    assert_eq!(init::doctor(&project, false).unwrap().found.len(), 3);
 }
 
 #[test]
@@ -367,7 +369,8 @@ fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
     git(clones.path(), &["clone", "-q", folder.path().to_str().unwrap(), "clone"]);
     let clone = clones.path().join("clone");
     git(&clone, &["config", "merge.forge-json.driver", "true"]);
-    let doctor = || Project::open(&clone, ProjectEnvironment::default()).unwrap().unwrap().doctor(false).unwrap();
+    let doctor =
+        || init::doctor(&Project::open(&clone, ProjectEnvironment::default()).unwrap().unwrap(), false).unwrap();
     let [local] = &doctor().found[..] else { panic!("{:#?}", doctor()) };
     assert!(doctor().healthy && local.path == LOCAL && local.problem == Problem::NotYet, "{local:?}");
     assert_eq!(local.next.as_deref(), Some("helmdeck forge session start"));

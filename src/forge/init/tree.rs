@@ -1,7 +1,8 @@
-//! What a new project holds: the tree of the RFC, and what makes it work in a repository.
+//! Files and folders of a new project.
 
+use crate::documents::kind_of;
 use crate::environment::ProjectEnvironment;
-use crate::files::{kind_of, part_of};
+use crate::files::part_of;
 use crate::layout::{
     ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT,
     KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
@@ -44,7 +45,7 @@ pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
         seed(".forge/.gitignore", include_bytes!("gitignore")),
         seed(".forge/.gitattributes", include_bytes!("gitattributes")),
         seed(CONFIG, config.as_bytes()),
-        seed(ARCHITECTURE, crate::architecture::DEFAULT),
+        seed(ARCHITECTURE, helmdeck_forge_documents::ARCHITECTURE),
         seed(PROGRESS, progress::text::opening(environment.now(), &environment.zone, None).as_bytes()),
         seed(COMMITS, b""),
         seed(&format!("{TEMPLATES}/feature.yaml"), include_bytes!("forms/feature.yaml")),

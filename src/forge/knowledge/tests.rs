@@ -3,6 +3,7 @@
 use super::*;
 use crate::environment::ProjectEnvironment;
 use crate::git::fixture::Repository;
+use crate::knowledge::Knowledge;
 
 fn project(repository: &Repository) -> Project {
     std::fs::create_dir_all(repository.path().join(".forge/memory/long-term")).unwrap();
@@ -17,7 +18,7 @@ fn works(context: &str, approach: &str) -> Learning {
 fn what_is_learned_is_there_afterwards() {
     let repository = Repository::new();
     let project = project(&repository);
-    let knowledge = project.knowledge();
+    let knowledge = Knowledge::new(&project);
     assert_eq!(knowledge.read().unwrap().entries().count(), 0, "absent is empty");
     let added = knowledge.add(&works("c", "a"), None).unwrap();
     assert!(added.new);
@@ -37,7 +38,7 @@ fn what_was_learned_of_files_that_changed_may_be_stale() {
     repository.write("src/b.rs", "one\n");
     let first = repository.commit("first");
     let project = project(&repository);
-    let knowledge = project.knowledge();
+    let knowledge = Knowledge::new(&project);
     let mut about_a = works("a", "x");
     about_a.paths = vec!["src/a.rs".into()];
     let a = knowledge.add(&about_a, None).unwrap().id;
@@ -75,18 +76,18 @@ fn files_of_a_project_below_the_root_of_the_repository_are_its_own() {
     let project = Project::open(&repository.path().join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
     let mut about = works("a", "x");
     about.paths = vec!["src".into()];
-    project.knowledge().add(&about, None).unwrap();
+    Knowledge::new(&project).add(&about, None).unwrap();
     repository.write("src/a.rs", "one\ntwo\n");
-    assert_eq!(project.knowledge().drift().unwrap().maybe_stale, []);
+    assert_eq!(Knowledge::new(&project).drift().unwrap().maybe_stale, []);
     repository.write("sub/src/a.rs", "one\ntwo\n");
-    assert_eq!(project.knowledge().drift().unwrap().maybe_stale[0].changed[0].path, "src/a.rs");
+    assert_eq!(Knowledge::new(&project).drift().unwrap().maybe_stale[0].changed[0].path, "src/a.rs");
 }
 
 #[test]
 fn entries_are_merged_only_when_git_keeps_them() {
     let repository = Repository::new();
     let project = project(&repository);
-    let knowledge = project.knowledge();
+    let knowledge = Knowledge::new(&project);
     knowledge.add(&works("new subject", "add it to the subjects file, run the tests"), None).unwrap();
     knowledge.add(&works("new subject", "add it to the subjects file, then run the tests"), None).unwrap();
     let proposal = knowledge.propose().unwrap();
@@ -105,7 +106,7 @@ fn a_damaged_file_is_loud_and_stays() {
     let repository = Repository::new();
     let project = project(&repository);
     repository.write(KNOWLEDGE, "{\"schema_version\": \"1.0\"");
-    assert_eq!(project.knowledge().add(&works("c", "a"), None).unwrap_err().category, Category::Corrupt);
-    assert_eq!(project.knowledge().search(&Search::default()).unwrap_err().category, Category::Corrupt);
+    assert_eq!(Knowledge::new(&project).add(&works("c", "a"), None).unwrap_err().category, Category::Corrupt);
+    assert_eq!(Knowledge::new(&project).search(&Search::default()).unwrap_err().category, Category::Corrupt);
     assert_eq!(std::fs::read_to_string(repository.path().join(KNOWLEDGE)).unwrap(), "{\"schema_version\": \"1.0\"");
 }

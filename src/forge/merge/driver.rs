@@ -1,11 +1,11 @@
-//! What git calls: `helmdeck forge merge-driver %O %A %B %P`.
+//! Entry point for git: `helmdeck forge merge-driver %O %A %B %P`.
 
 use std::io::Read;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::rules::merge;
+use super::merge;
 use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::files::MAX_FILE;

@@ -11,8 +11,8 @@ use crate::json;
 use crate::knowledge::{KnowledgeFile, Learning, What};
 use crate::layout::{FEATURES, KNOWLEDGE};
 
-const KNOWN: &str = include_str!("../fixtures/knowledge.json");
-const RFC: &str = include_str!("../fixtures/features.json");
+const KNOWN: &str = include_str!("../../forge_documents/fixtures/knowledge.json");
+const RFC: &str = include_str!("../../forge_documents/fixtures/features.json");
 
 fn merged(path: &str, base: &str, ours: &str, theirs: &str) -> String {
     let merged = merge(path, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());

@@ -1,18 +1,18 @@
-//! The brief: what whoever begins needs to know, in a bounded text.
+//! The briefing of a new session, in a bounded text.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fence::{CLOSE, OPEN, RULES, quote};
 
-/// So many tokens, unless asked otherwise.
+/// Default budget, in tokens.
 pub const BUDGET: usize = 2_000;
 /// Fewer than these leave no room for the head of a brief.
 pub const LEAST: usize = 600;
 /// The longest quoted text of the head and of a list's item, in characters.
 const HEAD_TEXT: usize = 160;
 const ITEM_TEXT: usize = 240;
-/// So many files of a focus are named.
+/// Maximum number of files of a focus that are named.
 const FILES: usize = 5;
 
 /// What a brief says, before it is cut to its budget.

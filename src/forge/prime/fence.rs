@@ -1,4 +1,4 @@
-//! Texts of others as a model may be shown them: as data, so that none of it passes for an instruction or ends the block it is in.
+//! Untrusted texts as quoted data for a model: none of it can pass for an instruction or end its block.
 
 use std::fmt::Write as _;
 

@@ -1,77 +1,81 @@
-//! Gathers what a brief says from the files and git. Reads only; what cannot be read is a warning of the brief, and the rest stands.
+//! Collects a briefing from files and git. Only reads; an unreadable part becomes a warning.
 
 use std::cell::OnceCell;
 
 use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine, Primed, Section, SkillLine};
+use crate::checkpoints::Checkpoints;
 use crate::error::Result;
-use crate::features::{Evidence, Item, Standing};
-use crate::focus::Focus;
-use crate::health::{Code, Colour, Severity};
+use crate::features::{Evidence, Features, Item, Standing};
+use crate::focus::{Focus, Focused};
+use crate::health::{self, Code, Colour, Severity};
 use crate::issues::Active;
-use crate::knowledge::{Invariant, Kind, Search};
-use crate::progress::session_folder;
+use crate::knowledge::{Invariant, Kind, Knowledge, Search};
+use crate::layout::session_folder;
+use crate::progress::Progress;
 use crate::project::Project;
-use crate::sessions::{Session, SessionId, session_of};
-use crate::skills::{Query, matching};
+use crate::sessions::{Session, SessionId, Sessions, session_of};
+use crate::skills::{Query, Skills, matching};
 
-/// So many failing features are named.
+/// Maximum number of failing features that are named.
 const FAILING: usize = 10;
-/// So many commits are named.
+/// Maximum number of commits that are named.
 const COMMITS: usize = 10;
-/// So many invariants are named.
+/// Maximum number of invariants that are named.
 const INVARIANTS: usize = 20;
-/// So many learnings are named.
+/// Maximum number of learnings that are named.
 const LEARNINGS: usize = 5;
-/// So many skills are named.
+/// Maximum number of skills that are named.
 const SKILLS: usize = 5;
-/// So many warnings are named.
+/// Maximum number of warnings that are named.
 const WARNINGS: usize = 20;
 
-impl Project {
-    /// Returns what whoever begins needs to know, within a budget of estimated tokens; none = as configured, 2,000. Reads only, also
-    /// while work is paused.
-    ///
-    /// # Errors
-    /// What cannot be read is a warning of the brief, and no error.
-    pub fn prime(&self, budget: Option<usize>) -> Result<Primed> {
-        let (session, mut warnings) = match self.sessions().shown() {
-            Ok(session) => (session, Vec::new()),
-            Err(error) => (None, vec![format!("the sessions cannot be read: {error}")]),
-        };
-        if let Some(budget) = budget.filter(|budget| *budget < super::LEAST) {
-            warnings.push(format!("a brief has room for {} tokens; {budget} are too few", super::LEAST));
-        }
-        let budget =
-            budget.unwrap_or_else(|| usize::try_from(self.config().session.prime_tokens).unwrap_or(super::BUDGET));
-        Ok(self.prime_of(session.as_ref(), &warnings)?.render(budget))
+/// Returns the briefing for a new session, within a budget of estimated tokens; none = as configured, 2,000. Only reads, and
+/// works while work is paused.
+///
+/// # Errors
+/// What cannot be read is a warning of the brief, and no error.
+pub fn prime(project: &Project, budget: Option<usize>) -> Result<Primed> {
+    let (session, mut warnings) = match Sessions::new(project).shown() {
+        Ok(session) => (session, Vec::new()),
+        Err(error) => (None, vec![format!("the sessions cannot be read: {error}")]),
+    };
+    if let Some(budget) = budget.filter(|budget| *budget < super::LEAST) {
+        warnings.push(format!("a brief has room for {} tokens; {budget} are too few", super::LEAST));
     }
+    let budget = budget.unwrap_or_else(|| self::budget(project));
+    Ok(gather(project, session.as_ref(), &warnings)?.render(budget))
+}
 
-    /// Returns what there is to say in a session, with warnings of whoever asks before those found here.
-    pub(crate) fn prime_of(&self, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
-        let mut on = Context { project: self, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
-        let focus = on.focus();
-        let (checkpoint, commits) = on.history();
-        let (invariants, learnings) = on.knowledge(focus.as_ref());
-        let mut brief = Brief {
-            session: session.map(|session| session.id.clone()),
-            abandoned: session.and_then(|session| session.resumes.clone()),
-            branch: on.branch(),
-            checkpoint,
-            paused: self.check_not_paused().err().map(|error| error.message),
-            health: on.health(),
-            next: on.next(),
-            failing: on.failing(),
-            commits,
-            invariants,
-            learnings,
-            skills: on.skills(focus.as_ref()),
-            idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| focus.reason.clone()),
-            focus: focus.as_ref().and_then(line),
-            warnings: Section::default(),
-        };
-        brief.warnings = Section::first(WARNINGS, on.warnings);
-        Ok(brief)
-    }
+/// Returns the configured budget of a briefing, in estimated tokens.
+pub(crate) fn budget(project: &Project) -> usize {
+    usize::try_from(project.config().session.prime_tokens).unwrap_or(super::BUDGET)
+}
+
+/// Collects the briefing of a session. The caller's warnings come first.
+pub(crate) fn gather(project: &Project, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
+    let mut on = Context { project: project, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
+    let focus = on.focus();
+    let (checkpoint, commits) = on.history();
+    let (invariants, learnings) = on.knowledge(focus.as_ref());
+    let mut brief = Brief {
+        session: session.map(|session| session.id.clone()),
+        abandoned: session.and_then(|session| session.resumes.clone()),
+        branch: on.branch(),
+        checkpoint,
+        paused: project.check_not_paused().err().map(|error| error.message),
+        health: on.health(),
+        next: on.next(),
+        failing: on.failing(),
+        commits,
+        invariants,
+        learnings,
+        skills: on.skills(focus.as_ref()),
+        idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| focus.reason.clone()),
+        focus: focus.as_ref().and_then(line),
+        warnings: Section::default(),
+    };
+    brief.warnings = Section::first(WARNINGS, on.warnings);
+    Ok(brief)
 }
 
 struct Context<'a> {
@@ -109,7 +113,7 @@ impl Context<'_> {
     }
 
     fn focus(&mut self) -> Option<Focus> {
-        let mut focus = self.project.focus();
+        let mut focus = Focused::new(self.project);
         if let Some(session) = self.session.filter(|session| !session.primary) {
             focus = focus.of(&session.folder()).ok()?;
         }
@@ -127,7 +131,7 @@ impl Context<'_> {
 
     fn read_next(&self) -> Result<Option<String>> {
         let mine = self.session.map(Session::folder);
-        let progress = self.project.progress();
+        let progress = Progress::new(self.project);
         let progress = match self.session.filter(|session| !session.primary) {
             Some(session) => progress.of(&session.folder())?,
             None => progress,
@@ -135,10 +139,10 @@ impl Context<'_> {
         if let Some(next) = progress.read()?.and_then(|log| log.next) {
             return Ok(Some(next));
         }
-        let archives = self.project.progress().archives()?;
+        let archives = Progress::new(self.project).archives()?;
         let others = archives.iter().filter(|folder| Some(*folder) != mine.as_ref() && session_folder(folder).is_ok());
         let Some(last) = others.max_by_key(|folder| order(folder)) else { return Ok(None) };
-        Ok(self.project.progress().of(last)?.read()?.and_then(|log| log.next))
+        Ok(Progress::new(self.project).of(last)?.read()?.and_then(|log| log.next))
     }
 
     fn history(&mut self) -> (Option<Lag>, Section<CommitLine>) {
@@ -155,7 +159,7 @@ impl Context<'_> {
 
     fn lag(&mut self) -> Option<Lag> {
         let git = self.project.git().ok()?;
-        let usable = self.project.checkpoints().newest_usable();
+        let usable = Checkpoints::new(self.project).newest_usable();
         let checkpoint = self.or_warn("the checkpoints cannot be read", usable)?;
         let since = git.count_work(&format!("{}..HEAD", checkpoint.oid()?)).ok()?;
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
@@ -163,7 +167,7 @@ impl Context<'_> {
 
     /// Returns the worst colour, and of each component that is not green its colour and its first reason.
     fn health(&mut self) -> Option<String> {
-        let health = self.project.health_by(&self.evidence);
+        let health = health::measure_with(self.project, &self.evidence);
         let mut text = health.overall.as_str().to_owned();
         for (name, colour, reasons) in health.components() {
             let damaged = reasons.iter().filter(|reason| reason.code == Code::FileCorrupt);
@@ -182,7 +186,7 @@ impl Context<'_> {
         let listed = evidence
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|evidence| self.project.features().list_by(evidence, false));
+            .and_then(|evidence| Features::new(self.project).list_by(evidence, false));
         let Ok(listed) = listed else {
             self.or_warn("the features cannot be read", listed.map(drop));
             return Section::default();
@@ -201,7 +205,7 @@ impl Context<'_> {
 
     /// Returns what must always hold, and what was learned that bears on the focus.
     fn knowledge(&mut self, focus: Option<&Focus>) -> (Section<String>, Section<LearningLine>) {
-        let read = self.project.knowledge().read();
+        let read = Knowledge::new(self.project).read();
         let Ok(file) = read else {
             self.or_warn("what was learned cannot be read", read.map(drop));
             return Default::default();
@@ -232,7 +236,7 @@ impl Context<'_> {
             files: focus.files.clone(),
             labels: self.labels(focus),
         };
-        let all = self.project.skills().list();
+        let all = Skills::new(self.project).list();
         let all = self.or_warn("the skills cannot be read", all);
         let lines = matching(&all, &query).into_iter().filter(|one| one.fires).map(|one| {
             let skill = all.iter().find(|skill| skill.name == one.skill);
@@ -279,38 +283,37 @@ fn line(focus: &Focus) -> Option<FocusLine> {
 #[cfg(test)]
 mod tests {
     use super::super::brief::LEAST;
+    use super::prime;
     use crate::artifacts::READ;
     use crate::environment::ProjectEnvironment;
-    use crate::focus::SetFocus;
+    use crate::focus::{Focused, SetFocus};
     use crate::git::fixture::Repository;
-    use crate::init::Init;
-    use crate::project::Project;
+    use crate::init::{self, Init};
 
     #[test]
     fn the_index_of_the_artifacts_is_read_once() {
         let repository = Repository::new();
-        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+        let (project, _) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         let before = READ.get();
-        project.prime(None).unwrap();
+        prime(&project, None).unwrap();
         assert_eq!(READ.get() - before, 1);
     }
 
     #[test]
     fn a_brief_names_the_skills_that_fire_for_the_focus_within_its_budget() {
         let repository = Repository::new();
-        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+        let (project, _) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         let named = |primed: &super::Primed| {
             primed.brief.skills.items.iter().map(|skill| skill.name.clone()).collect::<Vec<_>>()
         };
-        assert!(named(&project.prime(None).unwrap()).is_empty(), "nothing is done");
+        assert!(named(&prime(&project, None).unwrap()).is_empty(), "nothing is done");
         let set = |task: &str, files: &[&str], issue: Option<&str>| {
             let files = Some(files.iter().map(|file| (*file).to_owned()).collect());
             let linear_issue = Some(issue.unwrap_or_default().to_owned());
-            project
-                .focus()
+            Focused::new(&project)
                 .set(&SetFocus { task: Some(task.into()), files, linear_issue, ..SetFocus::default() })
                 .unwrap();
-            project.prime(None).unwrap()
+            prime(&project, None).unwrap()
         };
         let primed = set("Implement the daemon", &["src/main.rs"], None);
         assert_eq!(named(&primed)[0], "code-generation");
@@ -324,9 +327,9 @@ mod tests {
         repository.write(crate::layout::ACTIVE, r#"[{"linear_id":"SX9-7","title":"t","labels":["enhancement"]}]"#);
         assert_eq!(named(&set("Rest", &[], Some("SX9-7"))), ["code-generation"], "the label of its issue");
         for budget in [LEAST, 700, 1_000, 2_000] {
-            let primed = project.prime(Some(budget)).unwrap();
+            let primed = prime(&project, Some(budget)).unwrap();
             assert!(primed.tokens <= budget && primed.text.len() <= 4 * budget, "{budget}: {}", primed.tokens);
         }
-        assert!(project.prime(None).unwrap().tokens <= 2_000);
+        assert!(prime(&project, None).unwrap().tokens <= 2_000);
     }
 }

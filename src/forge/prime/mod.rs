@@ -1,4 +1,4 @@
-//! What a session is told when it begins.
+//! The briefing of a new session.
 
 mod brief;
 mod fence;
@@ -8,3 +8,6 @@ pub use brief::{
     BUDGET, Brief, CommitLine, FeatureLine, FocusLine, LEAST, Lag, LearningLine, LeftOut, Primed, Section, SkillLine,
     estimate,
 };
+pub(crate) use gather::budget;
+pub(crate) use gather::gather;
+pub use gather::prime;

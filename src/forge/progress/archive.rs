@@ -1,18 +1,17 @@
-//! Where the progress of sessions that have ended is kept.
+//! Archive of the progress of ended sessions.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::session_folder;
 use super::text::Log;
 use crate::committed;
 use crate::error::Result;
 use crate::files::etag;
-use crate::layout::SESSIONS;
+use crate::layout::{SESSIONS, session_folder};
 use crate::project::Project;
-use crate::sessions::ActiveSessions;
+use crate::sessions::{ActiveSessions, Sessions};
 
 /// Where the progress of a session was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -35,7 +34,7 @@ fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Opti
         let sch = etag(bytes);
         format!("{}-unnamed-{}", log.date.as_deref().unwrap_or("0000-00-00"), sch.get(..8).unwrap_or_default())
     });
-    let archive = format!("{SESSIONS}/{}/progress.txt", project.sessions().folder_of(&session)?);
+    let archive = format!("{SESSIONS}/{}/progress.txt", Sessions::new(project).folder_of(&session)?);
     Ok((archive != path).then_some(Archived { session, path: archive, entries: log.entries.len() }))
 }
 
@@ -66,7 +65,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
     }
     let bytes = files.read(path)?.unwrap_or_default();
     let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
-    // From here on git will have it, and whoever has the repository.
+    // From here on git has it, and with it everyone who has the repository.
     files.check_secrets(path, &bytes)?;
     if files.read(&archived.path)?.is_some_and(|old| !bytes.starts_with(&old)) {
         archived = another(project, archived, &bytes)?;

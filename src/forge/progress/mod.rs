@@ -1,30 +1,22 @@
-//! What was done in a session: `progress.txt`, for people and for the next session.
+//! Progress of a session: `progress.txt`, for people and for the next session.
 //!
 //! Lines are only ever added. The file is put away when the next session begins. Its times are those of the wall; exact times stand in
 //! the journal.
 
 mod archive;
-pub mod text;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use archive::Archived;
+pub use helmdeck_forge_documents::progress as text;
 pub(crate) use text::{ENDING, ISSUES, STARTED};
 pub use text::{Log, ProgressEntry, opening};
 
 use crate::error::{Error, Result};
 use crate::files::{self, Unreadable};
-use crate::layout::{PROGRESS, SESSIONS};
+use crate::layout::{PROGRESS, session_folder};
 use crate::project::Project;
-
-impl Project {
-    /// Returns what was done in the session that the RFC's own paths show: the primary one.
-    #[must_use]
-    pub fn progress(&self) -> Progress<'_> {
-        Progress { project: self, path: PROGRESS.to_owned() }
-    }
-}
 
 /// The progress of one session.
 #[derive(Debug, Clone)]
@@ -54,19 +46,11 @@ pub struct Logged {
     pub path: String,
 }
 
-/// Returns where the folder of a session lies, by the folder's name.
-///
-/// # Errors
-/// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
-pub fn session_folder(session: &str) -> Result<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let fits = session.len() <= 64
-        && session.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
-        && session.bytes().all(plain);
-    if fits {
-        Ok(format!("{SESSIONS}/{session}"))
-    } else {
-        Err(Error::usage(format!("{session:?} is no id of a session")))
+impl<'a> Progress<'a> {
+    /// Returns the progress of the primary session of a project.
+    #[must_use]
+    pub fn new(project: &'a Project) -> Self {
+        Self { project, path: PROGRESS.to_owned() }
     }
 }
 

@@ -1,13 +1,15 @@
 use super::*;
 use crate::fixture::Fixture;
 use crate::layout::QUARANTINE;
+use crate::layout::SESSIONS;
+use crate::progress::Progress;
 
-const SAMPLE: &str = include_str!("../fixtures/progress.txt");
+const SAMPLE: &str = include_str!("../../forge_documents/fixtures/progress.txt");
 
 #[test]
 fn a_session_is_logged_as_the_rfc_shows_it() {
     let fixture = Fixture::new();
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     assert_eq!(progress.read().unwrap(), None);
     let sample = Log::parse(SAMPLE, &fixture.project.environment().zone);
     for entry in &sample.entries {
@@ -29,7 +31,7 @@ fn a_session_is_logged_as_the_rfc_shows_it() {
 fn a_new_session_puts_the_old_file_away_and_begins_only_once() {
     let fixture = Fixture::new();
     fixture.repository.write(PROGRESS, SAMPLE);
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     let begun = progress.begin("2025-12-24-session-002").unwrap();
     let archived = begun.archived.unwrap();
     assert!(archived.session.starts_with("2025-12-24-unnamed-"), "{}", archived.session);
@@ -53,7 +55,7 @@ fn a_new_session_puts_the_old_file_away_and_begins_only_once() {
 #[test]
 fn the_end_of_a_session_and_the_start_of_the_next_archive_it_once() {
     let fixture = Fixture::new();
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     assert_eq!(progress.archive().unwrap(), None);
     progress.begin("s-1").unwrap();
     progress.log("Session ending").unwrap();
@@ -75,7 +77,7 @@ fn the_end_of_a_session_and_the_start_of_the_next_archive_it_once() {
 #[test]
 fn killed_between_moving_the_old_file_and_writing_the_new_one_it_begins_again() {
     let fixture = Fixture::new();
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     progress.begin("s-1").unwrap();
     progress.log("Work").unwrap();
     let whole = fixture.text(PROGRESS);
@@ -90,9 +92,9 @@ fn killed_between_moving_the_old_file_and_writing_the_new_one_it_begins_again() 
 fn a_torn_line_stays_and_the_next_begins_on_its_own() {
     let fixture = Fixture::new();
     fixture.repository.write(PROGRESS, "=== FORGE Session 2025-12-24 ===\n\n[11:0");
-    fixture.project.progress().log("Goes on").unwrap();
+    Progress::new(&fixture.project).log("Goes on").unwrap();
     assert_eq!(fixture.text(PROGRESS), "=== FORGE Session 2025-12-24 ===\n\n[11:0\n[12:00] Goes on\n");
-    let log = fixture.project.progress().read().unwrap().unwrap();
+    let log = Progress::new(&fixture.project).read().unwrap().unwrap();
     assert_eq!((log.entries.len(), log.malformed_lines), (1, 1));
 }
 
@@ -101,7 +103,7 @@ fn a_file_that_is_no_text_is_loud_and_nothing_is_added() {
     for bytes in [&b"[11:00] a\n\0\0\0\0"[..], b"\xff\xfe[11:00] a", b"[11:00] \xc3"] {
         let fixture = Fixture::new();
         fixture.repository.write(PROGRESS, bytes);
-        let progress = fixture.project.progress();
+        let progress = Progress::new(&fixture.project);
         for error in [
             progress.read().unwrap_err(),
             progress.log("a").unwrap_err(),
@@ -116,15 +118,15 @@ fn a_file_that_is_no_text_is_loud_and_nothing_is_added() {
     }
     let fixture = Fixture::new();
     fixture.repository.write(PROGRESS, "");
-    assert_eq!(fixture.project.progress().read().unwrap(), Some(Log::default()));
-    fixture.project.progress().log("a").unwrap();
+    assert_eq!(Progress::new(&fixture.project).read().unwrap(), Some(Log::default()));
+    Progress::new(&fixture.project).log("a").unwrap();
     assert_eq!(fixture.text(PROGRESS), "=== FORGE Session 2025-12-24 ===\n\n[12:00] a\n");
 }
 
 #[test]
 fn no_secret_is_written_or_put_where_git_sees_it() {
     let fixture = Fixture::new();
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     let token = format!("{}_{}", "ghp", "16C7e42F292c6912E7710c838347Ae178B4a");
     for error in [
         progress.log(&token).unwrap_err(),
@@ -143,7 +145,7 @@ fn no_secret_is_written_or_put_where_git_sees_it() {
 #[test]
 fn a_second_session_has_a_file_of_its_own() {
     let fixture = Fixture::new();
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     progress.begin("s-1").unwrap();
     let second = progress.clone().of("s-2").unwrap();
     second.begin("s-2").unwrap();
@@ -164,7 +166,7 @@ fn old_archives_go_only_if_git_has_them_exactly_so() {
     for n in 1..=6 {
         fixture.repository.write(&at(n), format!("[10:00] {n}\n"));
     }
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     assert!(progress.begin("2025-12-24-session-001").unwrap().removed.is_empty(), "git has none of them");
     progress.log("Read").unwrap();
     fixture.repository.run(&["add", "-A"]);
@@ -186,7 +188,7 @@ fn old_archives_go_only_if_git_has_them_exactly_so() {
 fn nothing_is_logged_while_work_is_paused() {
     let fixture = Fixture::new();
     fixture.repository.write(crate::layout::PAUSED, r#"{"reason":"why","since":"2025-12-24T12:00:00Z"}"#);
-    let progress = fixture.project.progress();
+    let progress = Progress::new(&fixture.project);
     assert_eq!(progress.log("a").unwrap_err().category.exit_code(), 4);
     assert_eq!(progress.next("a").unwrap_err().category.exit_code(), 4);
     assert_eq!(progress.begin("s").unwrap_err().category.exit_code(), 4);
@@ -212,7 +214,7 @@ fn the_archive_of_a_session_that_lives_stays_and_so_does_what_was_changed() {
         })
         .unwrap();
     fixture.repository.write(&at(3), "[10:00] 3\n[10:01] more\n");
-    let begun = fixture.project.progress().begin("2025-12-05-session-001").unwrap();
+    let begun = Progress::new(&fixture.project).begin("2025-12-05-session-001").unwrap();
     assert_eq!(begun.removed, ["2025-12-02-session-001"]);
     assert!(fixture.has(&at(1)) && !fixture.has(&at(2)) && fixture.has(&at(3)) && fixture.has(&at(4)));
 }

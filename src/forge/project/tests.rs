@@ -1,4 +1,8 @@
 use super::*;
+use crate::files::{Document as _, LOST, last_good};
+use crate::git::fixture::Repository;
+use crate::knowledge::KnowledgeFile;
+use crate::layout::KNOWLEDGE;
 
 fn open(start: &Path) -> Option<Project> {
     Project::open(start, ProjectEnvironment::default()).unwrap()
@@ -88,4 +92,24 @@ fn damaged_settings_are_loud_and_copied_aside() {
     let copies = std::fs::read_dir(folder.path().join(crate::layout::QUARANTINE)).unwrap();
     assert_eq!(copies.count(), 1);
     assert!(Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().is_some());
+}
+
+#[test]
+fn a_missing_document_that_git_tracks_is_lost() {
+    // Asking git under the lock of the work tree panics here.
+    let repository = Repository::new();
+    repository.write(CONFIG, "");
+    let project = open(repository.path()).unwrap();
+    let edit = || project.files().edit::<KnowledgeFile, _>(None, |_| Ok(()));
+    let remove = |path: &str| std::fs::remove_file(repository.path().join(path)).unwrap();
+    edit().unwrap();
+    remove(KnowledgeFile::PATH);
+    assert!(edit().unwrap_err().message.ends_with(LOST), "its last good copy is there");
+    remove(&last_good(KNOWLEDGE));
+    edit().unwrap();
+    repository.commit("It is kept");
+    remove(KnowledgeFile::PATH);
+    remove(&last_good(KNOWLEDGE));
+    assert!(edit().unwrap_err().message.ends_with(LOST), "git has it");
+    assert!(!repository.path().join(KNOWLEDGE).exists());
 }

@@ -1,4 +1,4 @@
-//! Doing what an assessment proposes: going back to the checkpoint, or pausing. A rollback that was cut short is taken up again.
+//! Applies an assessment: roll back or pause. A rollback that was cut short is resumed.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::decide::{Action, Class};
 use super::journal::{Journal, Mode, Rollback, Step};
 use super::report::Report;
 use super::{FILE, Recovery, memory};
-use crate::checkpoints::{Checkpoint, State};
+use crate::checkpoints::{Checkpoint, Checkpoints, State};
 use crate::config::RollbackMode;
 use crate::error::{Category, Error, Result};
 use crate::json::Members;
@@ -73,7 +73,7 @@ impl Recovery<'_> {
                 let next = format!("nothing to roll back: {}", report.action.text());
                 return Ok(Applied { report: Some(report), rollback: None, resumed: false, next });
             }
-            None => match self.project.checkpoints().newest_usable()? {
+            None => match Checkpoints::new(self.project).newest_usable()? {
                 Some(checkpoint) => checkpoint,
                 None => return Err(Error::not_found("the checkpoint has gone meanwhile")),
             },
@@ -96,7 +96,7 @@ impl Recovery<'_> {
     }
 
     fn named(&self, name: &str) -> Result<Checkpoint> {
-        let checkpoint = self.project.checkpoints().show(name)?;
+        let checkpoint = Checkpoints::new(self.project).show(name)?;
         let whole = matches!(checkpoint.state, State::Ok | State::NotAncestor);
         if whole && checkpoint.manifest.as_ref().is_some_and(|manifest| manifest.proven()) {
             return Ok(checkpoint);

@@ -1,4 +1,4 @@
-//! How far things are from the last checkpoint. It only reads, and it only proposes.
+//! Assesses the distance to the last checkpoint. Only reads, and only proposes.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::memory;
 use super::report::{Measures, Reason, Report, Verify};
 use super::unknown::Unknown;
 use super::{FILE, Recovery};
-use crate::checkpoints::{Checkpoint, State};
+use crate::checkpoints::{Checkpoint, Checkpoints, State};
+use crate::documents::kind_of;
 use crate::error::{Category, Error, Result};
-use crate::files::kind_of;
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
-use crate::repair::Extent;
+use crate::repair::{self, Extent};
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -28,9 +28,9 @@ const LOCK_SECONDS: i64 = 600;
 const SKEW_SECONDS: i64 = 300;
 /// How much of the output of the verify command the report keeps, in bytes.
 const OUTPUT: usize = 4_000;
-/// The most bytes of a changed file that tell one state of the code from another.
+/// Maximum number of bytes of a changed file that tell one state of the code from another.
 const COMPARED: u64 = 16 << 20;
-/// The most files of another session that are named.
+/// Maximum number of files of another session that are named.
 const NAMED: usize = 5;
 
 /// What to assess.
@@ -56,7 +56,7 @@ impl Recovery<'_> {
     pub fn assess(&self, asked: Assess) -> Result<Report> {
         let git = self.project.git()?;
         let now = self.project.environment().now();
-        let checkpoints = self.project.checkpoints().list()?;
+        let checkpoints = Checkpoints::new(self.project).list()?;
         let newest = checkpoints.iter().find(|checkpoint| checkpoint.can_rollback_to).cloned();
         let mut unknown = Vec::new();
         let usable = match newest {
@@ -170,7 +170,7 @@ impl Recovery<'_> {
         let files = self.project.files().reading();
         for path in [layout::KNOWLEDGE, layout::FEATURES] {
             let detail = match files.read(path) {
-                Ok(None) => match self.project.damage_of(path) {
+                Ok(None) => match repair::damage_of(self.project, path) {
                     Some(lost) => lost.detail,
                     None => continue,
                 },
@@ -184,7 +184,7 @@ impl Recovery<'_> {
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
         // Without the index of the artifacts, nothing shows that any feature works.
-        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Whole);
+        let index = repair::damaged_index(self.project).filter(|index| index.extent == Extent::Whole);
         unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Recovery<'_> {
         if !regressions.iter().any(|id| unverified.contains(id)) {
             return;
         }
-        let index = self.project.damaged_index().filter(|index| index.extent == Extent::Lines);
+        let index = repair::damaged_index(self.project).filter(|index| index.extent == Extent::Lines);
         unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
     }
 

@@ -1,7 +1,8 @@
-//! Counting the tries to mend something that failed: whoever runs a check tells how it went.
+//! Counts failed attempts to fix a failing check.
 
 use super::journal::Attempts;
 use super::{FILE, Journal, Recovery};
+use crate::checkpoints::Checkpoints;
 use crate::error::Result;
 
 /// The code that was assessed.
@@ -38,7 +39,7 @@ impl Recovery<'_> {
             if passed {
                 return self.check_passed(id);
             }
-            let checkpoint = self.project.checkpoints().newest_usable()?.and_then(|checkpoint| checkpoint.manifest);
+            let checkpoint = Checkpoints::new(self.project).newest_usable()?.and_then(|checkpoint| checkpoint.manifest);
             if checkpoint.is_some_and(|manifest| manifest.features_passing.iter().any(|known| known == id)) {
                 self.tried(false, id)?;
             }
@@ -68,7 +69,7 @@ impl Recovery<'_> {
     }
 
     /// Notes how the verify command went on a state of the code, and returns what is counted now. While work is paused nothing is
-    /// noted, and it counts all the same. Code that is not committed is no try yet: whoever assesses while they edit tries nothing.
+    /// noted, and it counts all the same. Uncommitted code is no attempt yet, so assessing while editing counts nothing.
     pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
         let now = self.project.environment().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {
@@ -110,7 +111,8 @@ impl Recovery<'_> {
     /// Returns what tells this state of the code from others, and whether it differs from the one of the checkpoint.
     fn state(&self) -> Result<Option<(String, bool)>> {
         let git = self.project.git()?;
-        let Some(commit) = self.project.checkpoints().newest_usable()?.and_then(|checkpoint| checkpoint.oid()) else {
+        let Some(commit) = Checkpoints::new(self.project).newest_usable()?.and_then(|checkpoint| checkpoint.oid())
+        else {
             return Ok(None);
         };
         let changes = git.changes(&commit)?;

@@ -204,7 +204,8 @@ mod tests {
     #[test]
     fn a_lesson_is_added_once_and_nothing_else_changes() {
         let lesson = Lesson { context: "c".to_owned(), issue: "i".to_owned(), resolution: "r".to_owned() };
-        let before: KnowledgeFile = serde_json::from_str(include_str!("../fixtures/knowledge.json")).unwrap();
+        let before: KnowledgeFile =
+            serde_json::from_str(include_str!("../../forge_documents/fixtures/knowledge.json")).unwrap();
         let mut once = before.clone();
         learn(&mut once, &lesson, at());
         assert_eq!(once.patterns.failed.len(), before.patterns.failed.len() + 1);

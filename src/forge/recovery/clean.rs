@@ -1,4 +1,4 @@
-//! Removes the work trees of rollbacks once nothing in them is needed: all is committed, and another branch holds it.
+//! Removes work trees of rollbacks that hold nothing uncommitted or unmerged.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use super::{Recovery, rollback};
 use crate::error::Result;
 use crate::git::{Git, Run, Worktree};
 use crate::project::Project;
+use crate::sessions::Sessions;
 
 /// What became of the work trees of rollbacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -73,7 +74,7 @@ impl Recovery<'_> {
         };
         let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
         if let Some(project) = Project::open_anyway(&tree.path.join(below), self.project.environment().clone())? {
-            let living = project.sessions().seen()?;
+            let living = Sessions::new(&project).seen()?;
             if let Some(session) = living.sessions.iter().find(|session| session.state.is_alive()) {
                 return Ok(Some(format!("session {} works there; end it first", session.id)));
             }

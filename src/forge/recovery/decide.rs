@@ -1,19 +1,18 @@
 //! The decision: a table over what was measured. It is total, the first row that matches wins, and the same input gives the same
 //! answer.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// From where on a divergence counts as large, and tries as too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most paths of a small divergence. Default 10.
+    /// Maximum number of paths of a small divergence. Default 10.
     pub files: u32,
-    /// The most lines, added and deleted, of a small divergence. Default 400.
+    /// Maximum number of lines, added and deleted, of a small divergence. Default 400.
     pub lines: u64,
-    /// The most commits of a small divergence. Default 10.
+    /// Maximum number of commits of a small divergence. Default 10.
     pub commits: u32,
     /// As how many lines a binary file counts. Default 50.
     pub binary_lines: u64,
@@ -71,8 +70,11 @@ pub struct Case {
 }
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Class {
     /// Nothing has changed, and all is well.
     InSync,
@@ -87,19 +89,8 @@ pub enum Class {
 impl Class {
     /// Returns the word in reports.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InSync => "IN_SYNC",
-            Self::Minor => "MINOR",
-            Self::Major => "MAJOR",
-            Self::Unknown => "UNKNOWN",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,15 +1,18 @@
-//! What checkpoints and recovery ask of the other parts of the memory, in one place.
+//! Memory operations of checkpoints and recovery.
 
 use super::carry::{self, Lesson};
-use crate::artifacts::{Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put};
 use crate::checkpoints::Made;
 use crate::error::{Error, Result};
-use crate::events::{Subject, data};
+use crate::events::{self, Subject, data};
 use crate::features::{FeaturesFile, Standing};
+use crate::focus::Focused;
 use crate::json::Json;
-use crate::knowledge::KnowledgeFile;
+use crate::knowledge::{Knowledge, KnowledgeFile};
+use crate::progress::Progress;
 use crate::project::Project;
 use crate::runner::Ran;
+use crate::sessions::Sessions;
 use crate::time::Time;
 use helmdeck_core::text::collapse_whitespace;
 
@@ -44,7 +47,7 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
     let Ok(file) = project.files().reading().load::<FeaturesFile>() else {
         return Ok(Features::default());
     };
-    let listed = project.features().list(false)?;
+    let listed = crate::features::Features::new(project).list(false)?;
     let those = |wanted: &dyn Fn(Standing) -> bool| {
         let fit = listed.features.iter().filter(|item| wanted(item.standing));
         fit.map(|item| item.feature.id.clone()).collect()
@@ -60,30 +63,30 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
 
 /// Returns the commands of the invariants that have one and must hold.
 pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
-    let file = project.knowledge().read()?;
+    let file = Knowledge::new(project).read()?;
     let hard = file.current_invariants().filter(|invariant| invariant.is_error());
     Ok(hard.filter_map(|invariant| invariant.check().map(str::to_owned)).collect())
 }
 
 /// Returns the issue of the focus.
 pub(crate) fn focused_issue(project: &Project) -> Option<String> {
-    project.sessions().focus_now().ok()?.show().ok().flatten()?.focus.linear_issue
+    Sessions::new(project).focus_now().ok()?.show().ok().flatten()?.focus.linear_issue
 }
 
 /// Returns the session that runs here.
 pub(crate) fn session(project: &Project) -> Option<String> {
-    project.sessions().current().ok().flatten().map(|session| session.id)
+    Sessions::new(project).current().ok().flatten().map(|session| session.id)
 }
 
 /// Returns the files on which other sessions that live work, by session.
 pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
     let current = session(project);
-    let Ok(living) = project.sessions().living() else { return Vec::new() };
+    let Ok(living) = Sessions::new(project).living() else { return Vec::new() };
     let others =
         living.sessions.iter().filter(|session| session.state.is_alive() && Some(&session.id) != current.as_ref());
     others
         .filter_map(|session| {
-            let focus = project.focus();
+            let focus = Focused::new(project);
             let focus = if session.primary { focus } else { focus.of(&session.folder()).ok()? };
             Some((session.id.clone(), focus.show().ok().flatten()?.focus.files))
         })
@@ -95,7 +98,7 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
 pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
     let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
     let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
-    match project.artifacts().put(text.as_bytes(), &Put::new(Kind::Reports, "check.txt")) {
+    match Artifacts::new(project).put(text.as_bytes(), &Put::new(Kind::Reports, "check.txt")) {
         Ok(stored) => Some(stored.entry.triv.to_string()),
         Err(error) => {
             tracing::warn!(command, %error, "the output of a check was not kept");
@@ -115,12 +118,12 @@ pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
         checks: data::Tally { passing: count(passed), total: count(made.manifest.checks.len()) },
         can_rollback_to: made.can_rollback_to,
     };
-    project.emit(Subject::Checkpoint, told);
+    events::emit(&project, Subject::Checkpoint, told);
 }
 
 /// Tells of a recovery.
 pub(super) fn tell_recovery(project: &Project, data: &serde_json::Value) {
-    project.emit(Subject::Recovery, data);
+    events::emit(project, Subject::Recovery, data);
 }
 
 /// Writes an entry into the progress of the session, cut to one line of 500 characters.
@@ -131,10 +134,10 @@ pub(super) fn note(project: &Project, text: &str) {
 
 /// Writes into the progress of the session. What was done is done, whether it stands there or not.
 fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>) -> Result<()>) {
-    let session = project.sessions().current().ok().flatten().filter(|session| !session.primary);
+    let session = Sessions::new(project).current().ok().flatten().filter(|session| !session.primary);
     let progress = match session {
-        Some(session) => project.progress().of(&session.folder()),
-        None => Ok(project.progress()),
+        Some(session) => Progress::new(project).of(&session.folder()),
+        None => Ok(Progress::new(project)),
     };
     if let Err(error) = progress.and_then(write) {
         tracing::warn!(%error, "the progress lacks an entry");

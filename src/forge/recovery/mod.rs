@@ -1,4 +1,4 @@
-//! Recovery: how far things are from the last checkpoint, what to do about it, and how to go back without losing anything.
+//! Recovery: assess the distance to the last checkpoint, decide, and roll back without losing anything.
 
 mod apply;
 mod assess;
@@ -9,6 +9,7 @@ mod decide;
 mod journal;
 pub(crate) mod memory;
 mod pause;
+mod paused;
 mod report;
 mod restore;
 mod rollback;
@@ -22,7 +23,8 @@ pub use assess::Assess;
 pub use clean::{Cleaned, Needed};
 pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
 pub use journal::{Acknowledged, Attempts, Failing, Journal, Mode, Rollback, Step};
-pub use pause::{Ack, By, Paused, TOKEN_SECONDS, Token};
+pub use pause::{Ack, By};
+pub use paused::{Paused, TOKEN_SECONDS, Token};
 pub use report::{Measures, Reason, Report, Verify};
 pub use unknown::Unknown;
 
@@ -37,18 +39,18 @@ pub struct Recovery<'a> {
     project: &'a Project,
 }
 
+impl<'a> Recovery<'a> {
+    /// Returns the recovery of a project.
+    #[must_use]
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
+    }
+}
+
 /// Where the branches of rollbacks are: the second where a branch is in the way of the first, the third where one is of both.
 const ROLLBACKS: [&str; 3] = ["forge/rollback", "forge-rollback", "forge-rollbacks"];
 
 /// Says whether a branch is one that a rollback made.
 pub(crate) fn is_rollback(branch: &str) -> bool {
     ROLLBACKS.iter().any(|folder| branch.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
-}
-
-impl Project {
-    /// Returns the recovery.
-    #[must_use]
-    pub const fn recovery(&self) -> Recovery<'_> {
-        Recovery { project: self }
-    }
 }

@@ -1,71 +1,24 @@
-//! A pause: why nothing may be changed, and what ends it. A person ends it, at a terminal or with a token that was shown to them
-//! and works once. An agent has neither.
+//! Pausing work, and ending a pause: a person does it at a terminal, or with a one-time token that was shown to them. An agent
+//! has neither.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::journal::Acknowledged;
+use super::paused::{Paused, Token, hash};
 use super::report::Report;
 use super::unknown::Unknown;
 use super::{Assess, FILE, Journal, Recovery, memory};
 use crate::error::{Category, Error, Result};
-use crate::files::Document;
 use crate::json::Members;
 use crate::layout::PAUSED;
 use crate::secrets::scan;
-use crate::time::Time;
-
-/// For how long a token works, in seconds.
-pub const TOKEN_SECONDS: i64 = 900;
-
-/// Why nothing may be changed: `.forge/.local/paused.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Paused {
-    /// Why.
-    pub reason: String,
-    /// Since when.
-    pub since: Time,
-    /// What the assessment found.
-    pub report: Option<Report>,
-    /// The token that may end it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub other: Members,
-}
-
-/// A token, of which only the hash is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Token {
-    /// The SHA-256 of the token, in hex.
-    pub sha256: String,
-    /// Until when it works.
-    pub until: Time,
-}
-
-impl Token {
-    /// Makes the record of a token.
-    pub(super) fn new(secret: &str, now: Time) -> Self {
-        let until = jiff::Timestamp::from_second(now.0.as_second().saturating_add(TOKEN_SECONDS));
-        Self { sha256: hash(secret), until: until.map_or(now, Time) }
-    }
-
-    /// Says whether this is the token, and still works.
-    pub(super) fn accepts(&self, secret: &str, now: Time) -> bool {
-        // Hashes are compared, so how long it takes tells nothing about the token.
-        now <= self.until && self.sha256 == hash(secret)
-    }
-}
 
 /// Who ends a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
-    /// A person at a terminal: whoever calls has made sure of that.
+    /// A person at a terminal. The caller has checked that.
     Terminal,
-    /// Whoever was shown the token.
+    /// The person who was shown the token.
     Token(String),
 }
 
@@ -76,20 +29,6 @@ pub struct Ack {
     pub reason: String,
     /// Who says so.
     pub by: By,
-}
-
-impl Document for Paused {
-    const PATH: &'static str = PAUSED;
-
-    fn skeleton() -> Self {
-        Self {
-            reason: String::new(),
-            since: Time(jiff::Timestamp::UNIX_EPOCH),
-            report: None,
-            token: None,
-            other: Members::default(),
-        }
-    }
 }
 
 impl Recovery<'_> {
@@ -281,26 +220,4 @@ fn redact(report: &Report) -> Option<Report> {
 
 fn not_paused() -> Error {
     Error::not_found("work is not paused")
-}
-
-pub(super) fn hash(text: &str) -> String {
-    helmdeck_core::hex(&Sha256::digest(text.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_works_for_a_quarter_of_an_hour_and_is_kept_as_a_hash() {
-        let at = |text: &str| Time::parse(text).unwrap();
-        let token = Token::new("secret", at("2025-12-24T12:00:00Z"));
-        assert!(token.accepts("secret", at("2025-12-24T12:15:00Z")));
-        assert!(!token.accepts("secret", at("2025-12-24T12:15:01Z")));
-        assert!(!token.accepts("Secret", at("2025-12-24T12:00:00Z")));
-        assert!(!token.accepts("", at("2025-12-24T12:00:00Z")));
-        assert!(!serde_json::to_string(&token).unwrap().contains("\"secret\""));
-        // From `printf secret | sha256sum`.
-        assert_eq!(token.sha256, "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");
-    }
 }

@@ -1,4 +1,4 @@
-//! What an assessment found: every measure, the row of the table, and what is proposed.
+//! Report of an assessment: every measure, the row of the table, and the proposal.
 
 use std::fmt;
 

@@ -15,6 +15,7 @@ use crate::git::{Git, Oid, Run, State, Updated};
 use crate::json::Json;
 use crate::layout::HANDED_OVER;
 use crate::project::Project;
+use crate::sessions::Sessions;
 
 /// How many names that are taken are tried before it is given up.
 const TRIES: u32 = 1_000;
@@ -269,7 +270,9 @@ impl Recovery<'_> {
 
     /// Hands the focus over to the new work tree, whose next session takes it up.
     fn hand_over(&self, git: &Git, folder: &str) -> Result<()> {
-        let Some(focus) = self.project.sessions().focus_now()?.show()?.map(|shown| shown.focus) else { return Ok(()) };
+        let Some(focus) = Sessions::new(self.project).focus_now()?.show()?.map(|shown| shown.focus) else {
+            return Ok(());
+        };
         let below = self.project.root().strip_prefix(git.root()).unwrap_or_else(|_| Path::new(""));
         let there = Project::open_anyway(&Path::new(folder).join(below), self.project.environment().clone())?;
         if let Some(there) = there.filter(|_| focus.task.is_some()) {

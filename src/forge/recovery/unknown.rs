@@ -1,4 +1,4 @@
-//! Why nobody can say in what state things are. Each reason names a next step that is safe.
+//! Reasons why the state cannot be determined, each with a safe next step.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

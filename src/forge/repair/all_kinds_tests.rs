@@ -5,18 +5,20 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use super::*;
-use crate::artifacts::{Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put};
 use crate::environment::ProjectEnvironment;
-use crate::focus::SetFocus;
+use crate::focus::{Focused, SetFocus};
 use crate::git::NewCommit;
 use crate::git::fixture::{Repository, Snapshot};
-use crate::health::Code;
-use crate::init::Init;
-use crate::knowledge::{Learning, What};
+use crate::health::{self, Code};
+use crate::init::{self, Init};
+use crate::knowledge::{Knowledge, Learning, What};
 use crate::layout::{
     ACTIVE, ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS,
 };
-use crate::sessions::{End, Start};
+use crate::prime;
+use crate::repair;
+use crate::sessions::{End, Sessions, Start};
 
 /// A project in which one session has ended and another lives.
 fn ground() -> &'static (Snapshot, String) {
@@ -29,18 +31,18 @@ fn made() -> (Snapshot, String) {
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);
     }
-    let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    let (project, _) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     repository.commit("Begin");
-    let first = project.sessions().start(&Start::default()).unwrap().session.folder();
-    project.artifacts().put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
+    let first = Sessions::new(&project).start(&Start::default()).unwrap().session.folder();
+    Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
     let what = What::Successful { context: "Damage".into(), approach: "Name it, and go on".into() };
     let learning = Learning::new(what);
-    project.knowledge().add(&learning, None).unwrap();
-    project.sessions().end(&End::default()).unwrap();
-    project.sessions().start(&Start::default()).unwrap();
-    project.focus().set(&SetFocus { task: Some("Work".into()), ..SetFocus::default() }).unwrap();
-    project.sessions().end(&End::default()).unwrap();
-    project.sessions().start(&Start::default()).unwrap();
+    Knowledge::new(&project).add(&learning, None).unwrap();
+    Sessions::new(&project).end(&End::default()).unwrap();
+    Sessions::new(&project).start(&Start::default()).unwrap();
+    Focused::new(&project).set(&SetFocus { task: Some("Work".into()), ..SetFocus::default() }).unwrap();
+    Sessions::new(&project).end(&End::default()).unwrap();
+    Sessions::new(&project).start(&Start::default()).unwrap();
     (repository.snapshot(), first)
 }
 
@@ -62,7 +64,7 @@ fn or_repaired<T>(claim: &str, path: &str, folder: &Path, act: impl Fn(&Project)
         Err(error) => {
             assert_eq!(error.category, Category::Corrupt, "{claim}: {error}");
             assert_eq!(error.next, Some(format!("helmdeck forge repair {path}")), "{claim}: {error}");
-            open(folder).repair(path, Mend { yes: true, from: None }).unwrap();
+            repair::repair(&open(folder), path, Mend { yes: true, from: None }).unwrap();
             act(&open(folder)).unwrap_or_else(|error| panic!("{claim}, repaired: {error}"))
         }
     }
@@ -99,16 +101,16 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         let project = open(folder);
 
         // It is named.
-        let doctor = project.doctor(false).unwrap();
+        let doctor = init::doctor(&project, false).unwrap();
         let next = Some(format!("helmdeck forge repair {path}"));
         assert!(doctor.found.iter().any(|one| one.path == *path && one.next == next), "{claim}: {doctor:?}");
-        let health = project.health();
+        let health = health::measure(&project);
         let named = health.components().into_iter().flat_map(|(_, _, reasons)| reasons).any(|reason| {
             Some(&reason.next) == next.as_ref() && reason.detail.contains(path.rsplit('/').next().unwrap())
         });
         assert!(named && health.overall == crate::health::Colour::Red, "{claim}: {health:#?}");
         assert!(!health.features.reasons.iter().any(|reason| reason.code == Code::FewPassing), "{claim}");
-        project.prime(None).unwrap();
+        prime::prime(&project, None).unwrap();
         assert_eq!(std::fs::read(&at).unwrap(), *bytes, "{claim}: looking changes nothing");
 
         // Nothing of it is committed.
@@ -131,24 +133,26 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         assert_eq!(committed(folder, path), before, "{claim}: it is not committed");
 
         // Work ends and begins.
-        or_repaired(&format!("{claim}, end"), path, folder, |project| project.sessions().end(&End::default()));
+        or_repaired(&format!("{claim}, end"), path, folder, |project| Sessions::new(project).end(&End::default()));
         let now = std::fs::read(&at).unwrap();
         if now == *bytes {
             assert_eq!(committed(folder, path), before, "{claim}: nor at the end");
             let message = Command::new("git").args(["log", "--format=%B"]).current_dir(folder).output().unwrap();
             assert!(!String::from_utf8_lossy(&message.stdout).contains("removed"), "{claim}");
         }
-        or_repaired(&format!("{claim}, start"), path, folder, |project| project.sessions().start(&Start::default()));
+        or_repaired(&format!("{claim}, start"), path, folder, |project| {
+            Sessions::new(project).start(&Start::default())
+        });
 
         // What is offered mends it.
         let project = open(folder);
-        if project.damaged().unwrap().iter().any(|one| one == path) {
-            let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
+        if repair::damaged(&project).unwrap().iter().any(|one| one == path) {
+            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
             assert!(repaired.applied.is_some() && repaired.copy.is_some(), "{claim}: {repaired:?}");
         }
-        assert_eq!(open(folder).damaged_files().unwrap(), [], "{claim}");
+        assert_eq!(repair::damaged_files(&open(folder)).unwrap(), [], "{claim}");
         let project = Project::open(folder, ProjectEnvironment::default()).unwrap().unwrap();
-        project.sessions().end(&End::default()).unwrap();
+        Sessions::new(&project).end(&End::default()).unwrap();
     }
 }
 
@@ -159,23 +163,23 @@ fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
     let whole = std::fs::read_to_string(&at).unwrap();
     std::fs::write(&at, format!("{whole}garbage\nand more\n")).unwrap();
     let project = open(repository.path());
-    let health = project.health();
+    let health = health::measure(&project);
     let reason = health.features.reasons.iter().find(|reason| reason.code == Code::FileCorrupt).unwrap();
     assert!(reason.detail.contains("2 lines are passed over"), "{reason:?}");
     assert!(reason.severity == crate::health::Severity::Warning && reason.next.ends_with(ARTIFACT_INDEX));
-    assert!(project.doctor(false).unwrap().found.iter().any(|one| one.path == ARTIFACT_INDEX));
-    let ended = project.sessions().end(&End::default()).unwrap();
+    assert!(init::doctor(&project, false).unwrap().found.iter().any(|one| one.path == ARTIFACT_INDEX));
+    let ended = Sessions::new(&project).end(&End::default()).unwrap();
     assert!(ended.warnings.iter().any(|warning| warning.contains(ARTIFACT_INDEX)), "{:?}", ended.warnings);
     assert_eq!(String::from_utf8_lossy(&committed(repository.path(), ARTIFACT_INDEX)), whole);
-    let started = project.sessions().start(&Start::default()).unwrap();
+    let started = Sessions::new(&project).start(&Start::default()).unwrap();
     assert!(started.warnings.iter().any(|warning| warning.contains(ARTIFACT_INDEX)), "{:?}", started.warnings);
     // What a crash cut off does no harm.
     std::fs::write(&at, format!("{whole}{{\"triv\":\"triv:")).unwrap();
     assert_eq!(
-        project.health().features.reasons.first().map(|reason| reason.severity),
+        health::measure(&project).features.reasons.first().map(|reason| reason.severity),
         Some(crate::health::Severity::Info)
     );
-    assert!(project.sessions().end(&End::default()).unwrap().warnings.is_empty());
+    assert!(Sessions::new(&project).end(&End::default()).unwrap().warnings.is_empty());
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
     let project = open(repository.path());
     let learn = |context: &str| {
         let what = What::Successful { context: context.into(), approach: "Look for it".into() };
-        open(repository.path()).knowledge().add(&Learning::new(what), None)
+        Knowledge::new(&open(repository.path())).add(&Learning::new(what), None)
     };
     learn("Not committed yet").unwrap();
     for path in [KNOWLEDGE, FEATURES] {
@@ -197,26 +201,29 @@ fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
             let error = learn("Something else").unwrap_err();
             assert_eq!((error.category, &error.next), (Category::Corrupt, &next), "{error}");
         }
-        let doctor = project.doctor(true).unwrap();
+        let doctor = init::doctor(&project, true).unwrap();
         assert!(!doctor.healthy && doctor.found.iter().any(|one| one.path == path && one.next == next), "{doctor:?}");
-        Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+        init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         assert!(!at.exists(), "{path}: nobody begins it anew");
-        assert!(project.health().long_term.reasons.iter().any(|reason| Some(&reason.next) == next.as_ref()), "{path}");
-        assert_eq!(project.sessions().start(&Start::default()).unwrap_err().next, next, "{path}");
+        assert!(
+            health::measure(&project).long_term.reasons.iter().any(|reason| Some(&reason.next) == next.as_ref()),
+            "{path}"
+        );
+        assert_eq!(Sessions::new(&project).start(&Start::default()).unwrap_err().next, next, "{path}");
         // It ends, and what git has stays there.
-        let ended = project.sessions().end(&End::default()).unwrap();
+        let ended = Sessions::new(&project).end(&End::default()).unwrap();
         assert!(ended.warnings.iter().any(|warning| warning.contains(path)), "{path}: {:?}", ended.warnings);
         assert_eq!(committed(repository.path(), path), before, "{path}");
         if path == FEATURES {
             // This clone has no good copy of it.
-            let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
+            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
             assert_eq!(repaired.applied, Some(Source::Git), "{path}");
         } else {
-            let repaired = project.repair(path, Mend { yes: true, from: None }).unwrap();
+            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
             assert_eq!(repaired.applied, Some(Source::LastGood), "{path}");
         }
         assert_eq!(std::fs::read(&at).unwrap(), held, "{path}");
-        project.sessions().start(&Start::default()).unwrap();
+        Sessions::new(&project).start(&Start::default()).unwrap();
     }
     learn("Something else").unwrap();
 }

@@ -1,11 +1,12 @@
-//! Which files of the memory are damaged. Everybody who tells of damage asks here: the doctor, the health, whoever commits.
+//! Damaged files of the memory, for doctor, health and commits.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::form::{Wrong, check, form, is_index};
+use crate::documents::KINDS;
 use crate::error::{Category, Error, Result};
-use crate::files::{Files, KINDS, LOST};
+use crate::files::{Files, LOST};
 use crate::git::Git;
 use crate::layout::{ARTIFACT_INDEX, BRANCHES, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS};
 use crate::project::Project;
@@ -50,82 +51,80 @@ impl Damaged {
     }
 }
 
-impl Project {
-    /// Returns the path of every file of the memory that is damaged. One that a newer program wrote is not.
-    ///
-    /// # Errors
-    /// `Failed` if a folder cannot be read.
-    pub fn damaged(&self) -> Result<Vec<String>> {
-        Ok(self.damaged_files()?.into_iter().map(|one| one.path).collect())
-    }
+/// Returns the path of every file of the memory that is damaged. One that a newer program wrote is not.
+///
+/// # Errors
+/// `Failed` if a folder cannot be read.
+pub fn damaged(project: &Project) -> Result<Vec<String>> {
+    Ok(damaged_files(project)?.into_iter().map(|one| one.path).collect())
+}
 
-    /// Returns every file of the memory that is damaged, and how.
-    ///
-    /// # Errors
-    /// As [`Self::damaged`].
-    pub fn damaged_files(&self) -> Result<Vec<Damaged>> {
-        Ok(self.damage(|_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
-    }
+/// Returns every file of the memory that is damaged, and how.
+///
+/// # Errors
+/// As [`damaged`].
+pub fn damaged_files(project: &Project) -> Result<Vec<Damaged>> {
+    Ok(damage(project, |_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
+}
 
-    /// Looks at those files of the memory that are wanted. Nothing is written, not even a copy of what is damaged.
-    pub(crate) fn damage(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
-        let files = self.files().reading();
-        let paths = self.own_files()?;
-        Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
-    }
+/// Looks at those files of the memory that are wanted. Nothing is written, not even a copy of what is damaged.
+pub(crate) fn damage(project: &Project, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
+    let files = project.files().reading();
+    let paths = own_files(project)?;
+    Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
+}
 
-    /// Looks at one file of the memory.
-    pub(crate) fn damage_of(&self, path: &str) -> Option<Damaged> {
-        look(&self.files().reading(), path.to_owned())
-    }
+/// Looks at one file of the memory.
+pub(crate) fn damage_of(project: &Project, path: &str) -> Option<Damaged> {
+    look(&project.files().reading(), path.to_owned())
+}
 
-    /// Returns how the index of the artifacts is damaged, if it is: of its parts the worst.
-    pub(crate) fn damaged_index(&self) -> Option<Damaged> {
-        let mut damaged = self.damage(is_index).unwrap_or_default();
-        let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
-        let at = whole.or_else(|| damaged.iter().position(|one| one.extent == Extent::Lines))?;
-        Some(damaged.swap_remove(at))
-    }
+/// Returns how the index of the artifacts is damaged, if it is: of its parts the worst.
+pub(crate) fn damaged_index(project: &Project) -> Option<Damaged> {
+    let mut damaged = damage(project, is_index).unwrap_or_default();
+    let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
+    let at = whole.or_else(|| damaged.iter().position(|one| one.extent == Extent::Lines))?;
+    Some(damaged.swap_remove(at))
+}
 
-    /// Refuses to commit what is damaged: whoever gets it from git would have it too. Paths are those of the repository.
-    ///
-    /// # Errors
-    /// `Corrupt` with the first such file.
-    pub(crate) fn check_whole(&self, git: &Git, paths: &[String]) -> Result<()> {
-        let of_repository = |path: &str| match git.memory().strip_suffix(".forge") {
-            Some(folder) => format!("{folder}{path}"),
-            None => path.to_owned(),
-        };
-        let damaged = self.damage(|path| paths.contains(&of_repository(path)))?;
-        match damaged.iter().find(|one| matches!(one.extent, Extent::Whole | Extent::Lines)) {
-            Some(damaged) => Err(damaged.error().hint("nothing was committed, and nothing was written over it")),
-            None => Ok(()),
+/// Refuses to commit a damaged file, which every clone would get. Paths are those of the repository.
+///
+/// # Errors
+/// `Corrupt` with the first such file.
+pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Result<()> {
+    let of_repository = |path: &str| match git.memory().strip_suffix(".forge") {
+        Some(folder) => format!("{folder}{path}"),
+        None => path.to_owned(),
+    };
+    let damaged = damage(project, |path| paths.contains(&of_repository(path)))?;
+    match damaged.iter().find(|one| matches!(one.extent, Extent::Whole | Extent::Lines)) {
+        Some(damaged) => Err(damaged.error().hint("nothing was committed, and nothing was written over it")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the path of every file that can be damaged; not all of them are there.
+fn own_files(project: &Project) -> Result<Vec<String>> {
+    let mut paths: Vec<String> =
+        [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
+    paths.extend(project.files().parts(ARTIFACT_INDEX)?);
+    for kind in KINDS {
+        if kind.path.ends_with(".json") {
+            paths.push(kind.path.to_owned());
+            continue;
         }
-    }
-
-    /// Returns the path of every file that can be damaged; not all of them are there.
-    fn own_files(&self) -> Result<Vec<String>> {
-        let mut paths: Vec<String> =
-            [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
-        paths.extend(self.files().parts(ARTIFACT_INDEX)?);
-        for kind in KINDS {
-            if kind.path.ends_with(".json") {
-                paths.push(kind.path.to_owned());
-                continue;
-            }
-            for entry in self.files().list(kind.path)? {
-                let path = format!("{}/{}", kind.path, entry.name);
-                if entry.folder && kind.path == SESSIONS {
-                    let inner = self.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
-                    paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
-                } else {
-                    paths.push(path);
-                }
+        for entry in project.files().list(kind.path)? {
+            let path = format!("{}/{}", kind.path, entry.name);
+            if entry.folder && kind.path == SESSIONS {
+                let inner = project.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
+                paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
+            } else {
+                paths.push(path);
             }
         }
-        paths.sort();
-        Ok(paths)
     }
+    paths.sort();
+    Ok(paths)
 }
 
 fn look(files: &Files, path: String) -> Option<Damaged> {

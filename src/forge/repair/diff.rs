@@ -1,4 +1,4 @@
-//! What would change, line by line.
+//! Line diff of a repair.
 
 use crate::secrets;
 

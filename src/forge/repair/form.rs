@@ -1,8 +1,9 @@
-//! What kind of file a path is, as far as damage goes, and whether it is whole.
+//! Kind of a file by its path, and whether the file is whole.
 
 use crate::artifacts::Index;
 use crate::config::Config;
-use crate::files::{Damage, Kind, Unreadable, kind_of, part_of, text};
+use crate::documents::kind_of;
+use crate::files::{Damage, Kind, Unreadable, part_of, text};
 use crate::json::Json;
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
 
@@ -28,7 +29,7 @@ pub(super) enum Wrong {
     Newer(String),
     /// Nothing of it can be read.
     Whole(Damage),
-    /// So many of its lines make no sense; the others are read. `torn`: a crash cut them off, and nothing else is wrong.
+    /// The number of its lines that cannot be parsed; the others are read. `torn`: a crash cut them off, and nothing else is wrong.
     Lines {
         /// The first of them.
         first: Damage,
@@ -97,7 +98,7 @@ pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-/// An empty text is one, and so is one with the marks of a merge: whoever reads it passes over what makes no sense.
+/// An empty text is one, and so is one with the marks of a merge: readers skip lines that they cannot parse.
 fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
     match (std::str::from_utf8(bytes), bytes.contains(&0)) {
         (Ok(_), false) => Ok(()),

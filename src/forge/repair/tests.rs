@@ -1,15 +1,18 @@
 use std::process::Command;
 
 use super::*;
-use crate::artifacts::{Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put};
+use crate::checkpoints::Checkpoints;
 use crate::environment::ProjectEnvironment;
-use crate::init::Init;
+use crate::init::{self, Init};
 use crate::layout::{ARTIFACT_INDEX, CONFIG, FEATURES, PROGRESS, QUARANTINE};
+use crate::progress::Progress;
+use crate::repair;
 
 fn project() -> (tempfile::TempDir, Project) {
     let folder = tempfile::tempdir().unwrap();
     git(&folder, &["init", "-q", "-b", "main"]);
-    let (project, _) = Project::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    let (project, _) = init::init(folder.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     (folder, project)
 }
 
@@ -25,7 +28,7 @@ fn git(folder: &tempfile::TempDir, args: &[&str]) {
 }
 
 fn names(project: &Project) -> Vec<String> {
-    project.damaged().unwrap()
+    repair::damaged(project).unwrap()
 }
 
 fn sources(repair: &Repair) -> Vec<Source> {
@@ -49,7 +52,7 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     std::fs::write(&path, damaged).unwrap();
 
     assert_eq!(names(&project), [FEATURES]);
-    let shown = project.repair(FEATURES, Mend::default()).unwrap();
+    let shown = repair::repair(&project, FEATURES, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
     assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
     assert!(
@@ -59,11 +62,11 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     assert!(shown.applied.is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
 
-    let mended = project.repair(FEATURES, Mend { yes: true, from: Some(Source::Git) }).unwrap();
+    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: Some(Source::Git) }).unwrap();
     assert_eq!(mended.applied, Some(Source::Git));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
     assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), damaged);
-    let nothing = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    let nothing = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert!(nothing.damage.is_none() && nothing.applied.is_none());
 }
 
@@ -72,10 +75,10 @@ fn of_a_list_of_lines_the_good_ones_are_kept() {
     let (folder, project) = project();
     let path = folder.path().join(crate::layout::EVENTS_OUTBOX);
     std::fs::write(&path, b"{\"a\":1}\n{\"b\":\n\xff\n{\"c\":3}\n{\"d\"").unwrap();
-    let shown = project.repair(crate::layout::EVENTS_OUTBOX, Mend::default()).unwrap();
+    let shown = repair::repair(&project, crate::layout::EVENTS_OUTBOX, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::Salvage]);
     assert!(shown.candidates[0].detail.contains("3 damaged"));
-    project.repair(crate::layout::EVENTS_OUTBOX, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, crate::layout::EVENTS_OUTBOX, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"{\"a\":1}\n{\"c\":3}\n");
 }
 
@@ -83,16 +86,16 @@ fn of_a_list_of_lines_the_good_ones_are_kept() {
 fn an_index_whose_lines_are_lost_knows_its_files_again() {
     let (folder, project) = project();
     let path = folder.path().join(ARTIFACT_INDEX);
-    let stored = project.artifacts().put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
+    let stored = Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
     // A line of JSON that is no artifact is as bad as any other, and stops whoever adds one.
     std::fs::write(&path, "{\"a\":1}\n").unwrap();
-    let error = project.artifacts().put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
+    let error = Artifacts::new(&project).put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
     assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {ARTIFACT_INDEX}")));
     assert_eq!(names(&project), [ARTIFACT_INDEX]);
-    let shown = project.repair(ARTIFACT_INDEX, Mend::default()).unwrap();
+    let shown = repair::repair(&project, ARTIFACT_INDEX, Mend::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column 1"));
-    project.repair(ARTIFACT_INDEX, Mend { yes: true, from: Some(Source::Salvage) }).unwrap();
-    let listed = project.artifacts().list(&crate::artifacts::Filter::default()).unwrap();
+    repair::repair(&project, ARTIFACT_INDEX, Mend { yes: true, from: Some(Source::Salvage) }).unwrap();
+    let listed = Artifacts::new(&project).list(&crate::artifacts::Filter::default()).unwrap();
     assert!(listed.artifacts[0].rebuilt && listed.artifacts[0].path == stored.entry.path, "{listed:?}");
     assert!(names(&project).is_empty());
 }
@@ -103,14 +106,14 @@ fn of_a_progress_the_lines_that_are_text_are_kept() {
     let path = folder.path().join(PROGRESS);
     std::fs::write(&path, b"=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:01] t\0wo\n\xff\n[11:02] three\n")
         .unwrap();
-    let error = project.progress().log("four").unwrap_err();
+    let error = Progress::new(&project).log("four").unwrap_err();
     assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {PROGRESS}")));
-    let shown = project.repair(PROGRESS, Mend::default()).unwrap();
+    let shown = repair::repair(&project, PROGRESS, Mend::default()).unwrap();
     assert_eq!(sources(&shown), [Source::Salvage, Source::Skeleton]);
-    project.repair(PROGRESS, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, PROGRESS, Mend { yes: true, from: None }).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(text, "=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:02] three\n");
-    project.progress().log("four").unwrap();
+    Progress::new(&project).log("four").unwrap();
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_file_that_is_too_large_to_be_copied_is_there_until_it_is_replaced() {
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
     let project = Project::open(folder.path(), crate::ProjectEnvironment::default()).unwrap().unwrap();
     std::fs::write(folder.path().join(".forge/a.json"), "{").unwrap();
-    let copy = project.keep(".forge/a.json", b"", true).unwrap().unwrap();
+    let copy = keep(&project, ".forge/a.json", b"", true).unwrap().unwrap();
     for path in [".forge/a.json", &copy] {
         assert_eq!(std::fs::read_to_string(folder.path().join(path)).unwrap(), "{", "{path}");
     }
@@ -134,13 +137,13 @@ fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
         project.files().quarantine(FEATURES, format!("{{{n}").as_bytes()).unwrap();
     }
     std::fs::write(&path, "{the eleventh").unwrap();
-    let mended = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), "{the eleventh");
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(64 << 20).unwrap();
-    let mended = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::metadata(folder.path().join(mended.copy.unwrap())).unwrap().len(), 64 << 20);
-    assert!(project.damaged().unwrap().is_empty());
+    assert!(repair::damaged(&project).unwrap().is_empty());
     assert_eq!(project.files().list(QUARANTINE).unwrap().len(), 12);
 }
 
@@ -154,9 +157,9 @@ fn damaged_settings_are_mended_without_opening_them() {
     drop(project);
     let project = Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
     assert_eq!(names(&project), [CONFIG]);
-    let shown = project.repair(CONFIG, Mend::default()).unwrap();
+    let shown = repair::repair(&project, CONFIG, Mend::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column"), "one may mend it by hand");
-    project.repair(CONFIG, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, CONFIG, Mend { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
 }
 
@@ -165,23 +168,23 @@ fn only_our_own_files_are_repaired() {
     let (folder, project) = project();
     std::fs::write(folder.path().join("package.json"), "{").unwrap();
     for (path, code) in [("package.json", "E_USAGE"), ("../a.json", "E_PATH"), (".forge/none.jsonl", "E_NOT_FOUND")] {
-        assert_eq!(project.repair(path, Mend { yes: true, from: None }).unwrap_err().code, code, "{path}");
+        assert_eq!(repair::repair(&project, path, Mend { yes: true, from: None }).unwrap_err().code, code, "{path}");
     }
     std::fs::write(folder.path().join(FEATURES), "{\"schema_version\":\"2.0\",\"features\":1}").unwrap();
-    assert_eq!(project.repair(FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
+    assert_eq!(repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
 }
 
 #[test]
 fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
     let fixture = crate::recovery::tests::fixture::Fixture::new();
     let asked = crate::checkpoints::Create { key: Some("A-1".into()), ..Default::default() };
-    let made = fixture.project().checkpoints().create(&asked).unwrap();
+    let made = Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     let whole = fixture.read(&made.path);
     fixture.write(&made.path, "{\"tag\": ");
     let project = fixture.project();
-    assert_eq!(project.damaged().unwrap(), [made.path.as_str()]);
-    let mended = project.repair(&made.path, Mend { yes: true, from: None }).unwrap();
+    assert_eq!(repair::damaged(&project).unwrap(), [made.path.as_str()]);
+    let mended = repair::repair(&project, &made.path, Mend { yes: true, from: None }).unwrap();
     assert_eq!(mended.applied, Some(Source::Tag));
     assert_eq!(fixture.read(&made.path), whole);
-    assert!(project.checkpoints().newest_usable().unwrap().is_some());
+    assert!(Checkpoints::new(&project).newest_usable().unwrap().is_some());
 }

@@ -2,55 +2,48 @@
 //! it. While git has a conflict, no version that holds only one side is offered.
 
 use super::form::{Form, check};
-use super::{Candidate, Source, diff};
+use super::{Candidate, Source, diff, of_tag};
 use crate::error::Result;
 use crate::git::Stages;
 use crate::merge::merge;
 use crate::project::Project;
 
-impl Project {
-    /// Returns the versions of a file that git could not merge; none if it has no conflict there.
-    pub(super) fn unmerged(&self, path: &str) -> Result<Option<Stages>> {
-        match self.git() {
-            Ok(git) => git.stages(path),
-            Err(_) => Ok(None),
-        }
+/// Returns the versions of a file that git could not merge; none if it has no conflict there.
+pub(super) fn unmerged(project: &Project, path: &str) -> Result<Option<Stages>> {
+    match project.git() {
+        Ok(git) => git.stages(path),
+        Err(_) => Ok(None),
     }
+}
 
-    /// Returns what could stand in place of a file with a conflict.
-    pub(super) fn united(&self, path: &str, form: Form, bytes: &[u8], stages: &Stages) -> Vec<Candidate> {
-        let mut all = Vec::new();
-        let mut offer = |source, detail: String, new: Vec<u8>, conflicts| {
-            if check(form, &new).is_ok() {
-                let diff = diff::lines(bytes, &new);
-                all.push(Candidate { source, detail, diff, conflicts, bytes: new });
-            }
-        };
-        if let Some((tag, new)) = self.of_tag(path) {
-            offer(Source::Tag, format!("as the tag {tag} has it"), new, Vec::new());
+/// Returns what could stand in place of a file with a conflict.
+pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], stages: &Stages) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    let mut offer = |source, detail: String, new: Vec<u8>, conflicts| {
+        if check(form, &new).is_ok() {
+            let diff = diff::lines(bytes, &new);
+            all.push(Candidate { source, detail, diff, conflicts, bytes: new });
         }
-        match form {
-            Form::Document(_) if !stages.ours.is_empty() && !stages.theirs.is_empty() => {
-                let merged = merge(path, &stages.base, &stages.ours, &stages.theirs);
-                let detail = if merged.conflicts.is_empty() {
-                    "what both sides of the merge hold".to_owned()
-                } else {
-                    format!("what both sides hold; ours where {}", merged.conflicts.join("; "))
-                };
-                offer(Source::Merge, detail, merged.bytes, merged.conflicts);
-            }
-            Form::Lines | Form::Index => {
-                offer(
-                    Source::Merge,
-                    "the lines of both sides".to_owned(),
-                    lines(&stages.ours, &stages.theirs),
-                    Vec::new(),
-                );
-            }
-            _ => {}
-        }
-        all
+    };
+    if let Some((tag, new)) = of_tag(project, path) {
+        offer(Source::Tag, format!("as the tag {tag} has it"), new, Vec::new());
     }
+    match form {
+        Form::Document(_) if !stages.ours.is_empty() && !stages.theirs.is_empty() => {
+            let merged = merge(path, &stages.base, &stages.ours, &stages.theirs);
+            let detail = if merged.conflicts.is_empty() {
+                "what both sides of the merge hold".to_owned()
+            } else {
+                format!("what both sides hold; ours where {}", merged.conflicts.join("; "))
+            };
+            offer(Source::Merge, detail, merged.bytes, merged.conflicts);
+        }
+        Form::Lines | Form::Index => {
+            offer(Source::Merge, "the lines of both sides".to_owned(), lines(&stages.ours, &stages.theirs), Vec::new());
+        }
+        _ => {}
+    }
+    all
 }
 
 /// Returns the lines of ours, and after them those that only theirs has.

@@ -5,22 +5,26 @@ use std::process::Command;
 
 use super::{Mend, Source};
 use crate::environment::ProjectEnvironment;
-use crate::features::Add;
+use crate::features::{Add, Features};
 use crate::git::fixture::{Repository, run_at};
-use crate::health::Code;
-use crate::init::{Init, Problem};
-use crate::knowledge::{Learning, What};
+use crate::health::{self, Code};
+use crate::init::{self, Init, Problem};
+use crate::knowledge::{Knowledge, Learning, What};
 use crate::layout::{FEATURES, KNOWLEDGE};
 use crate::project::Project;
-use crate::sessions::Start;
+use crate::recovery::Recovery;
+use crate::repair;
+use crate::sessions::{Sessions, Start};
 
 fn learn(project: &Project, context: &str) {
     let what = What::Successful { context: context.into(), approach: "do it".into() };
-    project.knowledge().add(&Learning::new(what), None).unwrap();
+    Knowledge::new(project).add(&Learning::new(what), None).unwrap();
 }
 
 fn plan(project: &Project, name: &str) {
-    project.features().add(&Add { name: name.into(), id: Some("FORGE-001".into()), ..Add::default() }, None).unwrap();
+    Features::new(project)
+        .add(&Add { name: name.into(), id: Some("FORGE-001".into()), ..Add::default() }, None)
+        .unwrap();
 }
 
 fn open(root: &Path) -> Project {
@@ -33,12 +37,9 @@ fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, Pat
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         repository.run(&["config", name, value]);
     }
-    let (project, _) = Project::init(
-        repository.path(),
-        ProjectEnvironment::default(),
-        &Init { merge_driver: true, ..Init::default() },
-    )
-    .unwrap();
+    let (project, _) =
+        init::init(repository.path(), ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() })
+            .unwrap();
     learn(&project, "before");
     repository.commit("first");
     let folder = tempfile::tempdir().unwrap();
@@ -79,30 +80,30 @@ fn merge_without_driver_keeps_both_sides() {
     });
     assert_eq!(unmerged(&clone), format!("{FEATURES}\n{KNOWLEDGE}"));
     let project = open(&clone);
-    let next = &project.health().git.reasons[0].next;
+    let next = &health::measure(&project).git.reasons[0].next;
     assert_eq!(*next, format!("helmdeck forge repair {FEATURES}"));
-    let shown = project.repair(KNOWLEDGE, Mend::default()).unwrap();
+    let shown = repair::repair(&project, KNOWLEDGE, Mend::default()).unwrap();
     assert_eq!(shown.candidates.iter().map(|one| one.source).collect::<Vec<_>>(), [Source::Merge]);
     for from in [Source::LastGood, Source::Git, Source::Skeleton] {
-        let error = project.repair(KNOWLEDGE, Mend { yes: true, from: Some(from) }).unwrap_err();
+        let error = repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: Some(from) }).unwrap_err();
         assert_eq!(error.code, "E_REFUSED", "one side alone is never taken");
     }
-    let done = project.repair(KNOWLEDGE, Mend { yes: true, from: None }).unwrap();
+    let done = repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), true));
-    let file = project.knowledge().read().unwrap();
+    let file = Knowledge::new(&project).read().unwrap();
     let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
     assert_eq!(contexts, ["before", "ours", "theirs"]);
     assert_eq!(unmerged(&clone), FEATURES);
 
     // Two features got one id: both stay, and a person looks, since reports name the old id.
-    let done = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    let done = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
     assert!(done.hint.unwrap().contains("git add"));
     assert!(done.theirs.is_some());
-    let listed = project.features().list(false).unwrap();
+    let listed = Features::new(&project).list(false).unwrap();
     let names: Vec<&str> = listed.features.iter().map(|item| item.feature.name.as_str()).collect();
     assert_eq!(names, ["ours", "theirs"]);
-    let whole = project.repair(FEATURES, Mend { yes: true, from: None }).unwrap();
+    let whole = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert_eq!((whole.damage, whole.applied), (None, None), "what was settled is not written over");
     assert!(whole.hint.unwrap().contains("git add"));
     run_at(&clone, &["add", FEATURES]);
@@ -121,8 +122,11 @@ fn unfinished_merge_pauses_until_it_is_repaired_and_committed() {
             .unwrap();
     });
     let project = open(&clone);
-    project.recovery().pause("two paths are unmerged", None).unwrap();
-    assert_eq!(project.repair(KNOWLEDGE, Mend { yes: true, from: None }).unwrap().applied, Some(Source::Merge));
+    Recovery::new(&project).pause("two paths are unmerged", None).unwrap();
+    assert_eq!(
+        repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: None }).unwrap().applied,
+        Some(Source::Merge)
+    );
 }
 
 #[test]
@@ -139,7 +143,7 @@ fn additions_in_two_clones_merge_as_text() {
         )
         .unwrap();
     entries.iter().for_each(|context| learn(&project, context));
-    let ids: Vec<String> = project.knowledge().read().unwrap().entries().map(|entry| entry.id()).collect();
+    let ids: Vec<String> = Knowledge::new(&project).read().unwrap().entries().map(|entry| entry.id()).collect();
     assert!(ids.is_sorted(), "{ids:?}");
     repository.run(&["add", "-f", KNOWLEDGE]);
     repository.commit("first");
@@ -163,17 +167,17 @@ fn clone_without_driver_is_told() {
     let (_repository, _folder, clone) = merging(plan);
     run_at(&clone, &["merge", "--abort"]);
     let project = open(&clone);
-    let health = project.health();
+    let health = health::measure(&project);
     let next = "helmdeck forge init --merge-driver";
     let reason = health.git.reasons.iter().find(|reason| reason.code == Code::MergeDriverMissing).unwrap();
     assert_eq!(reason.next, next);
-    let doctor = project.doctor(false).unwrap();
+    let doctor = init::doctor(&project, false).unwrap();
     let found = doctor.found.iter().find(|one| one.problem == Problem::MergeDriverMissing).unwrap();
     assert_eq!((found.next.as_deref(), doctor.healthy), (Some(next), true));
-    let start = || project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
+    let start = || Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
     assert!(start().warnings.iter().any(|warning| warning.contains(next)));
-    Project::init(&clone, ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
+    init::init(&clone, ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() }).unwrap();
     let project = open(&clone);
-    assert!(project.health().git.reasons.iter().all(|reason| reason.code != Code::MergeDriverMissing));
-    assert!(project.doctor(false).unwrap().found.iter().all(|one| one.problem != Problem::MergeDriverMissing));
+    assert!(health::measure(&project).git.reasons.iter().all(|reason| reason.code != Code::MergeDriverMissing));
+    assert!(init::doctor(&project, false).unwrap().found.iter().all(|one| one.problem != Problem::MergeDriverMissing));
 }

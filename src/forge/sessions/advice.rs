@@ -1,15 +1,16 @@
-//! When to make a checkpoint.
+//! Advice when to make a checkpoint.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Sessions;
+use crate::checkpoints::Checkpoints;
 use crate::error::Result;
-use crate::features::Item;
+use crate::features::{Features, Item};
 use crate::git::Oid;
 
-/// So many commits since the last checkpoint are enough.
+/// Commits since the last checkpoint at which one is advised.
 const COMMITS: usize = 5;
 /// So long since the last checkpoint is enough.
 const AGE: Duration = Duration::from_secs(60 * 60);
@@ -72,7 +73,7 @@ impl Sessions<'_> {
         let Ok(git) = self.project.git() else { return Ok(None) };
         let Some(head) = git.head()? else { return Ok(None) };
         let session = self.shown()?;
-        let last = self.project.checkpoints().newest_valid()?;
+        let last = Checkpoints::new(self.project).newest_valid()?;
         // Without a checkpoint the session's own beginning counts.
         let (commit, at) = match (&last, &session) {
             (Some(last), _) => (last.oid(), last.timestamp),
@@ -84,7 +85,7 @@ impl Sessions<'_> {
         let dirty = git.status()?.outside(git.memory()).next().is_some();
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.environment().now().0.as_second().saturating_sub(at.0.as_second());
-        let listed = self.project.features().list(false)?;
+        let listed = Features::new(self.project).list(false)?;
         // What worked then, or was only tested again when the session began, has not turned.
         let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());
         let probed = session.as_ref().and_then(|session| session.step(super::start::step::PROBE)?.note.clone());

@@ -1,27 +1,27 @@
-//! Where a session goes that is over: its record, its focus and its progress lie in its folder, which is committed at its end.
+//! The archive of ended sessions: record, focus and progress of each in its own folder, committed at its end.
 
 use super::record::{ActiveSessions, Session, State};
-use super::{Sessions, parts};
+use super::{Sessions, announce};
 use crate::error::Result;
 use crate::focus::Focus;
 use crate::json::print;
-use crate::layout::{ENDED, FOCUS, SESSION_LOCKS};
-use crate::progress::session_folder;
+use crate::layout::{ENDED, FOCUS, SESSION_LOCKS, session_folder};
+use crate::progress::Progress;
 
-/// So many sessions that are over are known with all their steps.
+/// Number of ended sessions whose whole record is kept.
 const KEPT: usize = 20;
 
 impl Sessions<'_> {
-    /// Puts away the sessions that were given up. Returns their names.
+    /// Archives the abandoned sessions. Returns their ids.
     pub(super) fn reap(&self) -> Result<Vec<String>> {
         let given_up: Vec<Session> =
             self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
         for session in &given_up {
-            // One that was given up before it had a file of its own has nothing to put away.
+            // One that was abandoned before its first file has nothing to archive.
             if session.step("progress").is_some() {
                 self.archive(session)?;
                 self.keep_over(session)?;
-                parts::tell_abandoned(self.project, session);
+                announce::abandoned(self.project, session);
             }
             self.forget(&session.id)?;
         }
@@ -41,7 +41,7 @@ impl Sessions<'_> {
                 drop(focus);
                 files.write(&format!("{folder}/focus.json"), &bytes)?;
             }
-            let progress = self.project.progress();
+            let progress = Progress::new(self.project);
             if progress.read()?.is_some_and(|log| log.session.as_deref() == Some(&session.id)) {
                 progress.archive()?;
             }
@@ -51,7 +51,7 @@ impl Sessions<'_> {
         files.write(&format!("{folder}/session.json"), &bytes)
     }
 
-    /// Takes a session out of those that live.
+    /// Removes a session from the active ones.
     pub(super) fn forget(&self, id: &str) -> Result<()> {
         #[cfg(test)]
         super::crash_tests::point();
@@ -65,7 +65,7 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Keeps the whole record of a session that is over, with the steps after its commit, which the archive cannot hold.
+    /// Stores the whole record of an ended session, with the steps after its commit, which the archive can't hold.
     pub(super) fn keep_over(&self, session: &Session) -> Result<()> {
         self.project.files().edit_at::<ActiveSessions, ()>(ENDED, None, |ended| {
             ended.sessions.retain(|old| old.uuid != session.uuid);
@@ -76,7 +76,7 @@ impl Sessions<'_> {
         })
     }
 
-    /// Returns the record of a session that is over, by the name of its folder.
+    /// Returns the record of an ended session, by the name of its folder.
     pub(super) fn archived(&self, folder: &str) -> Result<Option<Session>> {
         let path = format!("{}/session.json", session_folder(folder)?);
         Ok(self.project.files().load_at::<Session>(&path)?.map(|loaded| loaded.value))

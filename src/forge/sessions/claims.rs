@@ -1,4 +1,4 @@
-//! What is worked on, in all work trees of a repository: a feature or an issue that a session has taken is not given to another one.
+//! Work claims in all work trees of a repository: a claimed feature or issue is not given to another session.
 //!
 //! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it lives stands in the record of its
 //! work tree: nothing has to be given back by who dies.

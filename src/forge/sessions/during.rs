@@ -1,4 +1,4 @@
-//! While a session lives: what was done, and that it still lives.
+//! Commands during a session: log progress, learn, renew the lease.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::Sessions;
 use super::record::{ActiveSessions, LEASE, Session};
 use crate::error::{Error, Result};
-use crate::knowledge::{Added, Learning};
+use crate::focus::Focused;
+use crate::knowledge::{Added, Knowledge, Learning};
+use crate::progress::Progress;
 use crate::time::Time;
 
-/// So long a lease is not renewed again, in seconds: not every command writes.
+/// Shortest time between two renewals of a lease, in seconds.
 const HEARTBEAT: u64 = 60;
 
 /// Something to be noted.
@@ -34,7 +36,41 @@ pub struct Logged {
     pub path: String,
 }
 
-impl Sessions<'_> {
+impl<'a> Sessions<'a> {
+    pub(super) fn progress(&self, session: &Session) -> Result<Progress<'a>> {
+        let progress = Progress::new(self.project);
+        if session.primary { Ok(progress) } else { progress.of(&session.folder()) }
+    }
+
+    pub(super) fn focus(&self, session: &Session) -> Result<Focused<'a>> {
+        let focus = Focused::new(self.project);
+        if session.primary { Ok(focus) } else { focus.of(&session.folder()) }
+    }
+
+    /// Returns the focus to look at: of one's own session, or else the primary one.
+    ///
+    /// # Errors
+    /// `NotFound` for a session that does not live; `Corrupt`.
+    pub fn focus_now(&self) -> Result<Focused<'a>> {
+        // Refuses a named session that is over.
+        self.mine()?;
+        match self.shown()? {
+            Some(session) => self.focus(&session),
+            None => Ok(Focused::new(self.project)),
+        }
+    }
+
+    /// Returns the focus to change, and the session whose it is.
+    ///
+    /// # Errors
+    /// As [`Self::acting`].
+    pub fn focus_to_change(&self) -> Result<(Focused<'a>, Option<String>)> {
+        match self.acting()? {
+            Some(session) => Ok((self.focus(&session)?, Some(session.id))),
+            None => Ok((Focused::new(self.project), None)),
+        }
+    }
+
     /// Notes what was done. Without a session it is noted all the same.
     ///
     /// # Errors
@@ -44,7 +80,7 @@ impl Sessions<'_> {
         let session = self.acting()?;
         let progress = match &session {
             Some(session) => self.progress(session)?,
-            None => self.project.progress(),
+            None => Progress::new(self.project),
         };
         let logged = progress.log(&log.text)?;
         if let Some(next) = &log.next {
@@ -62,7 +98,7 @@ impl Sessions<'_> {
         self.project.check_not_paused()?;
         let session = self.mine()?.map(|session| session.id);
         let added =
-            self.project.knowledge().add(&Learning { session: learning.session.or(session), ..learning }, None)?;
+            Knowledge::new(self.project).add(&Learning { session: learning.session.or(session), ..learning }, None)?;
         self.touch()?;
         Ok(added)
     }

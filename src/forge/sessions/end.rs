@@ -6,15 +6,16 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::parts::Kept;
+use super::commit::Kept;
 use super::record::{Ending, Session, State};
-use super::{SessionId, Sessions, parts, session_of};
+use super::{SessionId, Sessions, announce, commit, session_of};
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
-use crate::knowledge::Learning;
+use crate::knowledge::{Knowledge, Learning};
 use crate::progress::ENDING;
+use crate::skills::Skills;
 
-/// So many paths are named when code is not committed.
+/// Maximum number of uncommitted paths that are named.
 const NAMED: usize = 5;
 
 /// How a session is to end.
@@ -106,7 +107,7 @@ impl Sessions<'_> {
             return Err(Error::usage(format!("{key:?} is no key of an issue such as SX9-123")));
         }
         let living = self.living()?;
-        let session = super::place::named_one(&living, id)?;
+        let session = super::active::named_one(&living, id)?;
         let ending = match &session.ending {
             None => {
                 self.check_clean(end)?;
@@ -127,7 +128,7 @@ impl Sessions<'_> {
 
     /// Does what is left of an end.
     pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
-        // What is done belongs to that session, whoever ends it.
+        // The work belongs to that session, even if another one ends it.
         Sessions { project: &self.project.within(id) }.finish_inside(id, then)
     }
 
@@ -154,7 +155,7 @@ impl Sessions<'_> {
         }
         on.event()?;
         let finished = on.finished(false);
-        // What the commit could not hold of it. From here on whoever looks for a session that lives does not find it.
+        // The steps after the commit. From here on the session is not active.
         self.keep_over(&on.over())?;
         self.forget(id)?;
         Ok(finished)
@@ -212,7 +213,7 @@ impl Sessions<'_> {
 /// What a step that fails means for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The end stops there, and whoever ends the session mends it.
+    /// The end stops there until the caller corrects it.
     Stop,
     /// The end goes on without it: who begins the next session cannot mend it.
     GoOn,
@@ -275,12 +276,12 @@ impl EndContext<'_> {
                 ids.extend(done.note.clone());
                 continue;
             }
-            let id = match parts::learned_since(self.sessions.project, &learning, self.ending.since)? {
+            let id = match commit::learned_since(self.sessions.project, &learning, self.ending.since)? {
                 Some(id) => id,
                 None => {
                     let session = Some(self.session.id.clone());
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    match self.sessions.project.knowledge().add(&learning, None) {
+                    match Knowledge::new(&self.sessions.project).add(&learning, None) {
                         Ok(added) => added.id,
                         // It became so since the end began. Trying again changes nothing, and the record holds what was learned.
                         Err(error) if error.code == "E_SCHEMA_NEWER" => {
@@ -295,7 +296,7 @@ impl EndContext<'_> {
             self.done(&name, Some(id.clone()))?;
             ids.push(id);
         }
-        for id in parts::learned_in(self.sessions.project, &self.session) {
+        for id in commit::learned_in(self.sessions.project, &self.session) {
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -308,7 +309,7 @@ impl EndContext<'_> {
         if self.is_done(step::CACHES) {
             return Ok(());
         }
-        if let Err(error) = parts::caches(self.sessions.project) {
+        if let Err(error) = commit::caches(self.sessions.project) {
             self.warnings.push(format!("the caches of git were not written: {error}"));
         }
         self.done(step::CACHES, None)
@@ -318,7 +319,7 @@ impl EndContext<'_> {
         if self.is_done(step::COMMIT) {
             return Ok(());
         }
-        match parts::commit(self.sessions.project, &self.session, &self.ending)? {
+        match commit::commit(self.sessions.project, &self.session, &self.ending)? {
             Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
             Kept::Nothing => self.done(step::COMMIT, None),
             Kept::Not(why) => {
@@ -353,22 +354,22 @@ impl EndContext<'_> {
             && self.ending.has_no_text()
             && learned.is_none()
             && matches!(spoke(), Ok(false))
-            && parts::commits(project, &self.session) == 0
-            && matches!(parts::is_memory_committed(project), Ok(true))
+            && commit::commits(project, &self.session) == 0
+            && matches!(commit::is_memory_committed(project), Ok(true))
     }
 
     fn event(&mut self) -> Result<()> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
-        if let Ok(names) = self.sessions.project.skills().not_run(&self.session.id) {
+        if let Ok(names) = Skills::new(&self.sessions.project).not_run(&self.session.id) {
             let text =
                 |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
             self.warnings.extend(names.into_iter().map(text));
         }
         let finished = self.finished(false);
         let Ending { leave_dirty, stopped, .. } = &self.ending;
-        parts::tell_end(self.sessions.project, &finished, leave_dirty.is_some(), *stopped);
+        announce::end(self.sessions.project, &finished, leave_dirty.is_some(), *stopped);
         self.done(step::EVENT, Some(finished.commits.to_string()))
     }
 
@@ -381,7 +382,7 @@ impl EndContext<'_> {
             session: self.session.id.clone(),
             again,
             duration_s: u64::try_from(seconds).unwrap_or_default(),
-            commits: counted.unwrap_or_else(|| parts::commits(self.sessions.project, &self.session)),
+            commits: counted.unwrap_or_else(|| commit::commits(self.sessions.project, &self.session)),
             learned: learned.split_whitespace().map(str::to_owned).collect(),
             commit: self.session.step(step::COMMIT).and_then(|step| step.note.clone()),
             next: self.ending.next.clone(),

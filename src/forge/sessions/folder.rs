@@ -6,7 +6,7 @@ use super::{SessionId, Sessions};
 use crate::error::Result;
 use crate::layout::{ENDED, SESSIONS};
 
-/// So many characters of a UUID stand in the name of a folder: in those at its end nothing but chance is told.
+/// Characters of a UUID in the name of a folder: those at its end are random.
 const END: usize = 8;
 
 impl Session {

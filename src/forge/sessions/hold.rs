@@ -1,4 +1,4 @@
-//! The lock of a session: kept by a process that works for it, freed by the kernel when that dies.
+//! Lock of a session: held by a process that works for it, released by the kernel when it dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::layout::SESSION_LOCKS;
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Keeps a session alive until it is dropped, or its process dies.
+/// Guard that keeps a session active until it is dropped or its process dies.
 #[derive(Debug)]
 pub struct Hold<'a> {
     sessions: Sessions<'a>,
@@ -54,7 +54,7 @@ impl<'a> Sessions<'a> {
         }
         let holder = Holder { pid: std::process::id(), since: self.project.environment().now().seconds() };
         files.edit::<ActiveSessions, ()>(None, |living| {
-            super::place::named_one(living, id)?;
+            super::active::named_one(living, id)?;
             if let Some(session) = living.get_mut(id) {
                 session.holder = Some(holder);
             }
@@ -63,7 +63,7 @@ impl<'a> Sessions<'a> {
         Ok(Hold { sessions: *self, id: id.to_owned(), _file: file })
     }
 
-    /// Says whether nobody keeps the lock of a session. It looks for a moment, without waiting.
+    /// Says whether the lock of a session is free. It looks for a moment, without waiting.
     pub(crate) fn is_free(&self, id: &str) -> bool {
         is_free(&self.lock_path(id))
     }
@@ -73,7 +73,7 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Says whether nobody keeps a lock.
+/// Says whether a lock is free.
 pub(super) fn is_free(lock: &Path) -> bool {
     match File::open(lock) {
         // Who cannot look takes it for held: nobody's session is given up for that.

@@ -1,4 +1,4 @@
-//! The names of sessions, as the RFC prints them: `2025-12-24-session-001`.
+//! Session ids, as the RFC prints them: `2025-12-24-session-001`.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What is kept of a session while it lives, and when it is taken for abandoned.
+//! The record of an active session, and when it counts as abandoned.
 //!
 //! Between two commands no process of a session lives, so no lock can tell that it does. Two things do:
 //! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::Document;
 use crate::json::Members;
 use crate::knowledge::Learning;
-use crate::layout::{LIVING, SESSIONS};
-use crate::progress::session_folder;
+use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
 
 /// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.

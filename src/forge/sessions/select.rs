@@ -1,4 +1,4 @@
-//! What to work on next: one rule after another, each the same for the same inputs.
+//! Selects the next task: rules in order, the same result for the same inputs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

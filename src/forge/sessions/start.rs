@@ -1,4 +1,4 @@
-//! The start of a session: steps in a fixed order, each noted when it is done.
+//! Start of a session: steps in a fixed order, each recorded when it is done.
 
 use std::time::Duration;
 
@@ -8,16 +8,19 @@ use serde::{Deserialize, Serialize};
 use super::end::Then;
 use super::record::{Session, State};
 use super::select::{Choice, Inputs, Rule, Unfinished, select_next_task};
-use super::{Sessions, parts};
+use super::{Sessions, announce, checks};
 use crate::error::{Category, Result};
 use crate::focus::{Focus, Phase, SetFocus};
 use crate::issues::{Active, Issue};
 use crate::knowledge::KnowledgeFile;
-use crate::layout::{HANDED_OVER, HISTORY, INIT};
-use crate::prime::Primed;
-use crate::progress::{ISSUES, STARTED, session_folder};
+use crate::layout::{HANDED_OVER, HISTORY, INIT, session_folder};
+use crate::local;
+use crate::prime::{self, Primed};
+use crate::progress::{ISSUES, STARTED};
+use crate::recovery::Recovery;
+use crate::trust;
 
-/// So many issues are named to others.
+/// Maximum number of issues that are named to others.
 const TOLD: usize = 100;
 
 /// How a session is to begin.
@@ -55,7 +58,7 @@ pub struct Started {
     pub chosen: Option<Choice>,
     /// What is odd.
     pub warnings: Vec<String>,
-    /// What whoever works needs to know.
+    /// The briefing.
     pub prime: Primed,
 }
 
@@ -99,12 +102,12 @@ impl Sessions<'_> {
     /// # Errors
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
-        self.project.check_local_is_own()?;
-        let (start, untrusted) = match (start.no_probe, self.project.check_trusted()) {
+        local::check(self.project)?;
+        let (start, untrusted) = match (start.no_probe, trust::check(self.project)) {
             (false, Err(error)) if error.code == "E_UNTRUSTED" => (&Start { no_probe: true, ..start.clone() }, true),
             _ => (start, false),
         };
-        let lifted = self.project.recovery().reassess(!start.no_probe)?;
+        let lifted = Recovery::new(self.project).reassess(!start.no_probe)?;
         self.project.check_not_paused()?;
         let mut warnings = self.finish_left(start)?;
         if untrusted {
@@ -134,7 +137,7 @@ impl Sessions<'_> {
         }
         // From here on it is this session in which things are done.
         let inside = self.project.within(&session.id);
-        let sessions = inside.sessions();
+        let sessions = crate::sessions::Sessions::new(&inside);
         let mut on = StartContext { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
         on.long_term()?;
         on.bootstrap()?;
@@ -149,8 +152,8 @@ impl Sessions<'_> {
                 on.session = self.change(&on.session.id, |session| session.state = State::Live)?;
             }
         }
-        let budget = start.budget.unwrap_or_else(|| parts::budget(self.project));
-        let prime = self.project.prime_of(Some(&on.session), &on.warnings)?.render(budget);
+        let budget = start.budget.unwrap_or_else(|| prime::budget(self.project));
+        let prime = prime::gather(self.project, Some(&on.session), &on.warnings)?.render(budget);
         let StartContext { session, warnings, probed, recovery, .. } = on;
         Ok(Started { session, again, abandoned, probed, paused, recovery, chosen, warnings, prime })
     }
@@ -199,12 +202,12 @@ struct StartContext<'a> {
     recovery: Option<String>,
 }
 
-/// What there is to choose from, whoever works on what.
+/// Candidates for the next task, claimed ones included.
 struct Checked {
     unfinished: Option<Unfinished>,
     issues: Vec<Issue>,
     done: Vec<String>,
-    features: parts::Features,
+    features: checks::JudgedFeatures,
 }
 
 /// Returns what is left to do of a focus.
@@ -234,12 +237,12 @@ impl StartContext<'_> {
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
-            parts::check_knowledge(self.sessions.project)?;
+            checks::check_knowledge(self.sessions.project)?;
             self.warnings.push(format!("there is no {}", crate::layout::KNOWLEDGE));
         }
-        self.warnings.extend(parts::read_features(self.sessions.project)?);
+        self.warnings.extend(checks::read_features(self.sessions.project)?);
         if self.session.state == State::Starting {
-            self.warnings.extend(parts::merge_driver(self.sessions.project));
+            self.warnings.extend(checks::merge_driver(self.sessions.project));
         }
         self.done(step::LONG_TERM, None)
     }
@@ -268,8 +271,8 @@ impl StartContext<'_> {
         if self.start.no_probe || self.is_done(step::PROBE) || !self.session.primary {
             return Ok(());
         }
-        self.probed = match parts::probe(self.sessions.project) {
-            // What they show could not be kept. Whoever repairs the file verifies them.
+        self.probed = match checks::probe(self.sessions.project) {
+            // The result could not be stored. Verify them after the file is repaired.
             Err(error) if error.category == Category::Corrupt => {
                 self.warnings.push(format!("no feature was tested again: {error}"));
                 return self.done(step::PROBE, None);
@@ -294,7 +297,7 @@ impl StartContext<'_> {
         if self.is_done(step::ASSESS) {
             return Ok(None);
         }
-        let Some(assessed) = parts::assess(self.sessions.project)? else {
+        let Some(assessed) = checks::assess(self.sessions.project)? else {
             self.done(step::ASSESS, None)?;
             return Ok(None);
         };
@@ -337,7 +340,7 @@ impl StartContext<'_> {
         }
         // What takes time is found out before anybody waits for it.
         let checked = self.checked()?;
-        // Whoever begins at the same time in another work tree chooses after this is taken.
+        // A start at the same time in another work tree chooses after this claim.
         let _common = self.sessions.project.common_lock()?;
         let choice = self.choose(&checked);
         let focus = self.sessions.focus(&self.session)?;
@@ -372,7 +375,7 @@ impl StartContext<'_> {
             .iter()
             .filter_map(|entry| entry.name.strip_suffix(".md").map(str::to_owned))
             .collect();
-        let features = parts::Features::read(project)?;
+        let features = checks::JudgedFeatures::read(project)?;
         Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
     }
 
@@ -441,7 +444,7 @@ impl StartContext<'_> {
         }
         let issues = self.issues()?.issues.into_iter().filter(|issue| !issue.is_over()).map(|issue| issue.linear_id);
         let issues = issues.take(TOLD).collect();
-        parts::tell_start(self.sessions.project, &self.session, issues);
+        announce::start(self.sessions.project, &self.session, issues);
         self.done(step::EVENT, None)
     }
 }

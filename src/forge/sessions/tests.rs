@@ -20,12 +20,13 @@ use uuid::Uuid;
 
 use super::*;
 use crate::environment::{Ids, ProjectEnvironment};
-use crate::error::Category;
-use crate::events::{Replay, Subject};
-use crate::focus::Focus;
+use crate::error::{Category, Result};
+use crate::events::{Events, Replay, Subject};
+use crate::focus::{Focus, Focused};
 use crate::git::fixture::{Repository, Snapshot};
-use crate::init::Init;
+use crate::init::{self, Init};
 use crate::knowledge::{Learning, What};
+use crate::project::Project;
 use crate::time::Time;
 
 /// Ids that are always the same.
@@ -47,7 +48,7 @@ impl Fixture {
     fn new() -> Self {
         static FIRST: LazyLock<Snapshot> = LazyLock::new(|| {
             let fixture = Fixture::bare();
-            Project::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
+            init::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
             fixture.repository.write("src/main.rs", "fn main() {}\n");
             fixture.repository.commit("Begin");
             fixture.repository.snapshot()
@@ -107,11 +108,11 @@ fn open(path: &Path, environment: ProjectEnvironment) -> Project {
 }
 
 fn start(project: &Project) -> Started {
-    project.sessions().start(&Start::default()).unwrap()
+    Sessions::new(project).start(&Start::default()).unwrap()
 }
 
 fn told(project: &Project, subject: Subject) -> usize {
-    project.events().replay(&Replay { about: vec![subject], ..Replay::default() }).unwrap().events.len()
+    Events::new(project).replay(&Replay { about: vec![subject], ..Replay::default() }).unwrap().events.len()
 }
 
 fn learned() -> Learning {
@@ -148,9 +149,9 @@ fn a_session_that_ended_is_put_away_and_ended_once() {
     let session = start(&project).session;
     let id = session.id.clone();
     fixture.minutes(5);
-    project.sessions().log(&Log { text: "Did it".to_owned(), next: None }).unwrap();
+    Sessions::new(&project).log(&Log { text: "Did it".to_owned(), next: None }).unwrap();
     let end = End { learned: vec![learned()], next: Some("Do more".to_owned()), ..End::default() };
-    let ended = project.sessions().end(&end).unwrap();
+    let ended = Sessions::new(&project).end(&end).unwrap();
     assert_eq!((ended.session.as_str(), ended.again, ended.duration_s), (id.as_str(), false, 300));
     assert_eq!(ended.learned.len(), 1);
     let folder = format!(".forge/memory/short-term/sessions/{}", session.folder());
@@ -158,14 +159,14 @@ fn a_session_that_ended_is_put_away_and_ended_once() {
     assert!(progress.contains("[11:05] Did it\n[11:05] Session ending\n\nNEXT: Do more\n"), "{progress}");
     let record: Session = serde_json::from_str(&fixture.read(&format!("{folder}/session.json"))).unwrap();
     assert_eq!((record.state, record.ended_at), (State::Ended, Some(fixture.environment().now())));
-    assert!(project.sessions().current().unwrap().is_none());
+    assert!(Sessions::new(&project).current().unwrap().is_none());
     assert_eq!(told(&project, Subject::SessionEnd), 1);
     assert_eq!(fixture.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
     let kept = fixture.repository.run(&["show", "--format=", "--name-only", "HEAD"]);
     for file in ["session.json", "focus.json", "progress.txt"] {
         assert!(kept.contains(&format!("{folder}/{file}")), "{file}: {kept}");
     }
-    let again = project.sessions().end(&End::default()).unwrap();
+    let again = Sessions::new(&project).end(&End::default()).unwrap();
     assert_eq!(again, Finished { again: true, ..ended });
     let next = start(&project);
     assert_eq!(next.session.id, "2025-12-24-session-002");
@@ -179,12 +180,12 @@ fn uncommitted_code_is_not_left_behind_without_a_word() {
     let project = fixture.open();
     start(&project);
     fixture.repository.write("src/new.rs", "// new\n");
-    let error = project.sessions().end(&End::default()).unwrap_err();
+    let error = Sessions::new(&project).end(&End::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_DIRTY"));
     assert!(error.message.contains("src/new.rs"), "{error}");
-    assert!(project.sessions().current().unwrap().is_some(), "it still lives");
+    assert!(Sessions::new(&project).current().unwrap().is_some(), "it still lives");
     let end = End { leave_dirty: Some("the parser is half done".to_owned()), ..End::default() };
-    let ended = project.sessions().end(&end).unwrap();
+    let ended = Sessions::new(&project).end(&end).unwrap();
     assert_eq!(ended.next.as_deref(), Some("the parser is half done"));
     assert_eq!(fixture.read("src/new.rs"), "// new\n");
 }
@@ -195,7 +196,7 @@ fn what_an_abandoned_session_was_at_is_taken_up() {
     let project = fixture.open();
     let old = start(&project).session;
     let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
-    project.focus().set(&set).unwrap();
+    Focused::new(&project).set(&set).unwrap();
     fixture.minutes(61);
     let other = fixture.as_agent("Axiom");
     let begun = start(&other);
@@ -224,7 +225,7 @@ fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
             phase: Some(phase.to_owned()),
             ..Default::default()
         };
-        project.focus().set(&set).unwrap();
+        Focused::new(&project).set(&set).unwrap();
         if branch != "main" {
             fixture.repository.run(&["switch", "--quiet", "-c", branch]);
         }
@@ -240,18 +241,18 @@ fn a_second_session_has_its_own_folder() {
     let first = start(&project).session.id;
     let before = fixture.read(".forge/memory/short-term/progress.txt");
     let other = fixture.as_agent("Axiom");
-    let refused = other.sessions().start(&Start::default()).unwrap_err();
+    let refused = Sessions::new(&other).start(&Start::default()).unwrap_err();
     assert_eq!((refused.category, refused.code), (Category::Locked, "E_SESSION_LIVE"));
     assert!(refused.message.contains(&first), "{refused}");
-    let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
+    let joined = Sessions::new(&other).start(&Start { join: true, ..Start::default() }).unwrap().session;
     assert!(!joined.primary);
     let inside = fixture.in_session(&joined.id);
-    inside.sessions().log(&Log { text: "Beside".to_owned(), next: None }).unwrap();
+    Sessions::new(&inside).log(&Log { text: "Beside".to_owned(), next: None }).unwrap();
     let own = fixture.read(&format!(".forge/memory/short-term/sessions/{}/progress.txt", joined.folder()));
     assert!(own.contains("Beside"), "{own}");
     assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
-    inside.sessions().end(&End::default()).unwrap();
-    assert_eq!(project.sessions().current().unwrap().unwrap().id, first);
+    Sessions::new(&inside).end(&End::default()).unwrap();
+    assert_eq!(Sessions::new(&project).current().unwrap().unwrap().id, first);
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
     let path = ".forge/memory/long-term/knowledge.json";
     let good = fixture.read(path);
     fixture.repository.write(path, "{");
-    let error = fixture.open().sessions().start(&Start::default()).unwrap_err();
+    let error = Sessions::new(&fixture.open()).start(&Start::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"));
     assert_eq!(fixture.read(path), "{");
     fixture.repository.write(path, good);
@@ -284,16 +285,16 @@ fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
 fn a_command_is_run_in_the_session_and_noted() {
     let fixture = Fixture::new();
     let project = fixture.open();
-    let none = project.sessions().run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
+    let none = Sessions::new(&project).run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
     let told = fixture.path().join("told");
     let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
     let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
-    let outcome = project.sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap();
+    let outcome = Sessions::new(&project).run(&command, &AtomicBool::new(false), How::default()).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
     assert!(fixture.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
-    assert_eq!(project.sessions().current().unwrap().unwrap().holder, None);
+    assert_eq!(Sessions::new(&project).current().unwrap().unwrap().holder, None);
     assert_eq!(std::fs::read_to_string(told).unwrap().trim(), id);
 }
 
@@ -303,10 +304,10 @@ fn a_stopped_command_ends_and_with_it_the_session() {
     let project = fixture.open();
     start(&project);
     let stop = AtomicBool::new(true);
-    let outcome = project.sessions().run(&["sleep".to_owned(), "600".to_owned()], &stop, How::default()).unwrap();
+    let outcome = Sessions::new(&project).run(&["sleep".to_owned(), "600".to_owned()], &stop, How::default()).unwrap();
     assert!(outcome.stopped);
     assert_eq!(outcome.ended.unwrap().next.as_deref(), Some("stopped by a signal"));
-    assert!(project.sessions().current().unwrap().is_none());
+    assert!(Sessions::new(&project).current().unwrap().is_none());
 }
 
 /// What a session leaves behind, without what differs from run to run.
@@ -351,8 +352,8 @@ fn worker_world() -> ProjectEnvironment {
 }
 
 fn day(project: &Project) -> Result<()> {
-    project.sessions().start(&Start::default())?;
-    project.sessions().end(&End { learned: vec![learned()], next: Some("More".to_owned()), ..End::default() })?;
+    Sessions::new(project).start(&Start::default())?;
+    Sessions::new(project).end(&End { learned: vec![learned()], next: Some("More".to_owned()), ..End::default() })?;
     Ok(())
 }
 
@@ -371,7 +372,7 @@ fn abandoned() -> Fixture {
     let project = open(fixture.path(), ProjectEnvironment { ids: Arc::new(Same), ..fixture.environment() });
     start(&project);
     let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
-    project.focus().set(&set).unwrap();
+    Focused::new(&project).set(&set).unwrap();
     fixture
 }
 
@@ -396,9 +397,9 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
             break;
         }
         // Whoever comes next does not know where it stopped. Who was killed in the end says only that again.
-        let ending = project.sessions().current().unwrap().is_some_and(|session| session.state == State::Ending);
-        if ending || project.sessions().living().unwrap().sessions.is_empty() {
-            project.sessions().end(&End::default()).unwrap();
+        let ending = Sessions::new(&project).current().unwrap().is_some_and(|session| session.state == State::Ending);
+        if ending || Sessions::new(&project).living().unwrap().sessions.is_empty() {
+            Sessions::new(&project).end(&End::default()).unwrap();
         } else {
             day(&project).unwrap();
         }
@@ -418,7 +419,7 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
 fn worker_that_holds_its_session() {
     let project = open(Path::new(&std::env::var(ROOT).unwrap()), worker_world());
     let session = start(&project).session;
-    let _hold = project.sessions().hold(&session.id).unwrap();
+    let _hold = Sessions::new(&project).hold(&session.id).unwrap();
     eprintln!("held");
     // Until it is killed.
     std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -439,7 +440,7 @@ fn a_session_whose_process_is_killed_is_given_up_at_once() {
     assert!(lines.any(|line| line.unwrap().contains("held")));
     let project = open(fixture.path(), ProjectEnvironment { agent: "Axiom".to_owned(), ..worker_world() });
     for start in [Start::default(), Start { take_over: true, ..Start::default() }] {
-        let error = project.sessions().start(&start).unwrap_err();
+        let error = Sessions::new(&project).start(&start).unwrap_err();
         assert!(error.message.contains(&format!("process {}", worker.id())), "{error}");
     }
     // SIGKILL.

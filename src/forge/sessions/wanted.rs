@@ -1,11 +1,11 @@
-//! How a session is to end, looked at before anything of it is kept: a text that a later step would refuse never gets that far.
+//! Validates the request to end a session before any step writes.
 
 use super::record::{Ending, Session};
-use super::{End, end, parts};
+use super::{End, commit, end};
 use crate::error::{Error, Result};
 use crate::files::Document as _;
 use crate::files::newer;
-use crate::knowledge::{KnowledgeFile, Learning};
+use crate::knowledge::{Knowledge, KnowledgeFile, Learning};
 use crate::layout::{KNOWLEDGE, PROGRESS};
 use crate::progress::text;
 use crate::project::Project;
@@ -62,7 +62,7 @@ impl Ending {
             return Err(newer(KNOWLEDGE, &loaded.value.schema_version));
         }
         // Tried on what is known, of which nothing is written.
-        let mut known = project.knowledge().read()?;
+        let mut known = Knowledge::new(project).read()?;
         let mut alone = KnowledgeFile::skeleton();
         for learning in &self.learned {
             let session = learning.session.clone().or_else(|| Some(session.id.clone()));
@@ -74,7 +74,7 @@ impl Ending {
         let bytes = crate::json::print(&alone)
             .map_err(|error| Error::usage(format!("what was learned cannot be written: {error}")))?;
         files.check_secrets(KNOWLEDGE, bytes.as_ref())?;
-        parts::check_commit(project, session, self)
+        commit::check_commit(project, session, self)
     }
 }
 

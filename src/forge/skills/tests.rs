@@ -6,8 +6,9 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use super::*;
 use crate::environment::ProjectEnvironment;
+use crate::skills::Skills;
 
-const RFC: &str = include_str!("../fixtures/skill.toml");
+const RFC: &str = include_str!("../../skills/fixtures/skill.toml");
 
 struct Fixture {
     folder: tempfile::TempDir,
@@ -75,12 +76,12 @@ fn listing_and_matching_open_no_instructions() {
     let folder = place.folder.path().join(".forge/skills/code-generation");
     let query = Query { text: "implement it".to_owned(), ..Query::default() };
     let names = opened(&folder, || {
-        assert_eq!(project.skills().list().unwrap().len(), 4);
-        assert_eq!(project.skills().matching(&query).unwrap()[0].skill, "code-generation");
-        assert_eq!(project.skills().plan(&["code-generation"]).unwrap(), ["code-generation", "qa-review"]);
+        assert_eq!(Skills::new(&project).list().unwrap().len(), 4);
+        assert_eq!(Skills::new(&project).matching(&query).unwrap()[0].skill, "code-generation");
+        assert_eq!(Skills::new(&project).plan(&["code-generation"]).unwrap(), ["code-generation", "qa-review"]);
     });
     assert_eq!(names, ["skill.toml"]);
-    let names = opened(&folder, || drop(project.skills().show("code-generation").unwrap()));
+    let names = opened(&folder, || drop(Skills::new(&project).show("code-generation").unwrap()));
     assert_eq!(names, ["instructions.md", "skill.toml"], "the watch sees what is opened");
 }
 
@@ -89,10 +90,10 @@ fn a_skill_is_shown_and_its_resources_one_by_one() {
     let place = Fixture::new();
     samples_in(&place);
     let project = place.open();
-    let shown = project.skills().show("qa-review").unwrap();
+    let shown = Skills::new(&project).show("qa-review").unwrap();
     assert!(shown.instructions.starts_with("# Review\n"));
     assert_eq!(shown.skill.tokens.instructions, estimate(shown.instructions.len() as u64));
-    let list = project.skills().resource("qa-review", "checklists/change.md").unwrap();
+    let list = Skills::new(&project).resource("qa-review", "checklists/change.md").unwrap();
     assert!(list.starts_with(b"# A change\n"));
     for (skill, path, category) in [
         ("nobody", "x", Category::NotFound),
@@ -101,10 +102,10 @@ fn a_skill_is_shown_and_its_resources_one_by_one() {
         ("qa-review", "../code-generation/skill.toml", Category::Refused),
         ("qa-review", "/etc/passwd", Category::Refused),
     ] {
-        assert_eq!(project.skills().resource(skill, path).unwrap_err().category, category, "{skill} {path}");
+        assert_eq!(Skills::new(&project).resource(skill, path).unwrap_err().category, category, "{skill} {path}");
     }
     std::os::unix::fs::symlink("/etc/passwd", place.folder.path().join(".forge/skills/qa-review/out")).unwrap();
-    assert_eq!(project.skills().resource("qa-review", "out").unwrap_err().category, Category::Refused);
+    assert_eq!(Skills::new(&project).resource("qa-review", "out").unwrap_err().category, Category::Refused);
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn one_bad_skill_hides_no_other() {
     place.write("large/instructions.md", &"x".repeat(20_001));
     place.skill("huge", "");
     place.write("huge/instructions.md", &"x".repeat(80_001));
-    let skills = place.open().skills().list().unwrap();
+    let skills = Skills::new(&place.open()).list().unwrap();
     let found: Vec<_> = skills
         .iter()
         .map(|skill| (skill.name.as_str(), skill.valid, codes(&skill.errors), codes(&skill.warnings)))
@@ -157,9 +158,9 @@ fn one_bad_skill_hides_no_other() {
     ];
     assert_eq!(found, expected);
     let project = place.open();
-    assert_eq!(project.skills().show("huge").unwrap_err().code, "E_TOO_LARGE");
-    assert_eq!(project.skills().show("needs").unwrap_err().code, "E_SKILL_INVALID");
-    project.skills().show("large").unwrap();
+    assert_eq!(Skills::new(&project).show("huge").unwrap_err().code, "E_TOO_LARGE");
+    assert_eq!(Skills::new(&project).show("needs").unwrap_err().code, "E_SKILL_INVALID");
+    Skills::new(&project).show("large").unwrap();
 }
 
 #[test]
@@ -167,8 +168,8 @@ fn without_a_folder_there_is_no_skill() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
     let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    assert_eq!(project.skills().list().unwrap(), []);
-    assert_eq!(project.skills().matching(&Query::default()).unwrap(), []);
+    assert_eq!(Skills::new(&project).list().unwrap(), []);
+    assert_eq!(Skills::new(&project).matching(&Query::default()).unwrap(), []);
 }
 
 #[test]
@@ -177,18 +178,18 @@ fn what_fired_and_what_was_used_is_noted() {
     samples_in(&place);
     let project = place.open();
     let query = Query { text: "implement the parser".to_owned(), ..Query::default() };
-    project.skills().ask(&query, "agent").unwrap();
-    project.skills().ask(&query, "agent").unwrap();
-    project.skills().matching(&query).unwrap();
-    let done = project.skills().activate("code-generation", "person").unwrap();
+    Skills::new(&project).ask(&query, "agent").unwrap();
+    Skills::new(&project).ask(&query, "agent").unwrap();
+    Skills::new(&project).matching(&query).unwrap();
+    let done = Skills::new(&project).activate("code-generation", "person").unwrap();
     assert_eq!(done.plan, ["code-generation", "qa-review"]);
-    let stats = project.skills().stats().unwrap();
+    let stats = Skills::new(&project).stats().unwrap();
     let short: Vec<_> = stats.iter().map(|stat| (stat.skill.as_str(), stat.matched, stat.activated)).collect();
     assert_eq!(
         short,
         [("code-generation", 2, 1), ("git-workflow", 0, 0), ("linear-integration", 0, 0), ("qa-review", 0, 0)]
     );
-    assert_eq!(project.skills().activate("nobody", "person").unwrap_err().category, Category::NotFound);
+    assert_eq!(Skills::new(&project).activate("nobody", "person").unwrap_err().category, Category::NotFound);
 }
 
 #[test]
@@ -197,22 +198,22 @@ fn a_skill_md_comes_in_and_goes_out_again() {
     let project = place.open();
     let body = "\n# Forms\r\n\nFill them in.\u{e9}\n\n";
     let text = format!("---\nname: pdf-work\ndescription: Fill in forms\ntriggers: [pdf]\n---\n{body}");
-    let taken = project.skills().import(&text).unwrap();
+    let taken = Skills::new(&project).import(&text).unwrap();
     assert_eq!(taken.files, [".forge/skills/pdf-work/skill.toml", ".forge/skills/pdf-work/instructions.md"]);
-    let shown = project.skills().show("pdf-work").unwrap();
+    let shown = Skills::new(&project).show("pdf-work").unwrap();
     assert_eq!((shown.instructions.as_str(), shown.skill.triggers.keywords), (body, vec!["pdf".to_owned()]));
-    let out = project.skills().export("pdf-work").unwrap();
+    let out = Skills::new(&project).export("pdf-work").unwrap();
     assert!(out.ends_with(&format!("---\n{body}")));
     assert_eq!(import(&out).unwrap().instructions, body);
-    assert_eq!(project.skills().import(&text).unwrap_err().code, "E_EXISTS");
+    assert_eq!(Skills::new(&project).import(&text).unwrap_err().code, "E_EXISTS");
     // Killed between its two files, it is done again. A folder that holds anything else is left as it is.
     project.files().remove(".forge/skills/pdf-work/skill.toml").unwrap();
-    assert_eq!(project.skills().import(&text.replace("Fill them", "Burn them")).unwrap_err().code, "E_EXISTS");
-    project.skills().import(&text).unwrap();
-    assert_eq!(project.skills().export("pdf-work").unwrap(), out);
-    assert_eq!(project.skills().import("no front matter").unwrap_err().category, Category::Usage);
+    assert_eq!(Skills::new(&project).import(&text.replace("Fill them", "Burn them")).unwrap_err().code, "E_EXISTS");
+    Skills::new(&project).import(&text).unwrap();
+    assert_eq!(Skills::new(&project).export("pdf-work").unwrap(), out);
+    assert_eq!(Skills::new(&project).import("no front matter").unwrap_err().category, Category::Usage);
     assert_eq!(
-        project.skills().import("---\nname: a\ndescription: d\n---\n \n").unwrap_err().category,
+        Skills::new(&project).import("---\nname: a\ndescription: d\n---\n \n").unwrap_err().category,
         Category::Usage
     );
 }
@@ -223,13 +224,13 @@ fn triggers_of_other_clients_are_taken_over() {
     samples_in(&place);
     let project = place.open();
     let text = "---\nname: x\ntriggers:\n  - Create\n  - scaffold\npaths: [\"src/**/*.rs\"]\n---\n";
-    let synced = project.skills().sync_triggers("code-generation", text).unwrap();
+    let synced = Skills::new(&project).sync_triggers("code-generation", text).unwrap();
     assert!(synced.changed);
     assert_eq!(synced.keywords, ["generate", "implement", "add function", "Create", "scaffold"]);
     assert_eq!(synced.file_patterns, ["src/**/*.rs"]);
-    assert!(!project.skills().sync_triggers("code-generation", text).unwrap().changed);
+    assert!(!Skills::new(&project).sync_triggers("code-generation", text).unwrap().changed);
     let bad = "---\npaths: [\"{a\"]\n---\n";
-    assert_eq!(project.skills().sync_triggers("code-generation", bad).unwrap_err().category, Category::Usage);
+    assert_eq!(Skills::new(&project).sync_triggers("code-generation", bad).unwrap_err().category, Category::Usage);
     let file = place.folder.path().join(".forge/skills/code-generation/skill.toml");
     assert!(std::fs::read_to_string(file).unwrap().contains("# Chain to QA after generation"));
 }
@@ -267,20 +268,20 @@ fn imported_folder_brings_scripts_and_references() {
     let (place, from) = (Fixture::new(), tempfile::tempdir().unwrap());
     let project = place.open();
     agent_skill(from.path());
-    let taken = project.skills().import_path(from.path()).unwrap();
+    let taken = Skills::new(&project).import_path(from.path()).unwrap();
     let files = ["skill.toml", "instructions.md", "references/R.md", "scripts/x.py"];
     assert_eq!(taken.files, files.map(|file| format!(".forge/skills/pdf-work/{file}")));
-    assert_eq!(project.skills().resource("pdf-work", "scripts/x.py").unwrap(), b"print(1)\n");
+    assert_eq!(Skills::new(&project).resource("pdf-work", "scripts/x.py").unwrap(), b"print(1)\n");
     let told: Vec<_> = taken.warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert!(told.iter().any(|told| told.contains(".DS_Store")), "{told:?}");
-    assert_eq!(project.skills().import_path(from.path()).unwrap_err().code, "E_EXISTS");
+    assert_eq!(Skills::new(&project).import_path(from.path()).unwrap_err().code, "E_EXISTS");
 }
 
 #[test]
 fn lone_skill_md_names_files_left_behind() {
     let (place, from) = (Fixture::new(), tempfile::tempdir().unwrap());
     agent_skill(from.path());
-    let taken = place.open().skills().import_path(&from.path().join("SKILL.md")).unwrap();
+    let taken = Skills::new(&place.open()).import_path(&from.path().join("SKILL.md")).unwrap();
     assert_eq!(taken.files.len(), 2);
     let told = &taken.warnings[0].message;
     assert!(told.contains("`references`, `scripts`") && told.contains("import the folder"), "{told}");
@@ -292,9 +293,9 @@ fn imported_folder_with_link_is_refused() {
     let project = place.open();
     agent_skill(from.path());
     std::os::unix::fs::symlink("/etc/hostname", from.path().join("references/link.md")).unwrap();
-    assert_eq!(project.skills().import_path(from.path()).unwrap_err().category, Category::Refused);
+    assert_eq!(Skills::new(&project).import_path(from.path()).unwrap_err().category, Category::Refused);
     assert!(!project.root().join(".forge/skills/pdf-work").exists());
     std::fs::remove_file(from.path().join("references/link.md")).unwrap();
     std::fs::write(from.path().join("references/large.md"), vec![b'a'; (1 << 20) + 1]).unwrap();
-    assert_eq!(project.skills().import_path(from.path()).unwrap_err().category, Category::Refused);
+    assert_eq!(Skills::new(&project).import_path(from.path()).unwrap_err().category, Category::Refused);
 }

@@ -2,21 +2,27 @@
 
 use std::path::PathBuf;
 
-use crate::artifacts::{Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put};
 use crate::checkpoints::Manifest;
 use crate::config::Config;
+use crate::documents::KINDS;
 use crate::environment::ProjectEnvironment;
 use crate::error::{Error, Result};
+use crate::events::{self, Events};
 use crate::features::FeaturesFile;
-use crate::files::{Document, KINDS};
+use crate::files::Document;
 use crate::focus::Focus;
 use crate::git::Branches;
+use crate::health;
 use crate::issues::Active;
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, QUARANTINE};
+use crate::progress::Progress;
 use crate::project::Project;
 use crate::recovery::{Journal, Paused};
+use crate::repair;
 use crate::sessions::{ActiveSessions, Session};
+use crate::skills::Skills;
 use crate::subjects::Subject;
 
 /// A type of document.
@@ -42,8 +48,18 @@ macro_rules! document {
 }
 
 const ALL: &[Type] = &[
-    document!("knowledge", KnowledgeFile, KnowledgeFile::PATH, Some(include_str!("../fixtures/knowledge.json"))),
-    document!("features", FeaturesFile, FeaturesFile::PATH, Some(include_str!("../fixtures/features.json"))),
+    document!(
+        "knowledge",
+        KnowledgeFile,
+        KnowledgeFile::PATH,
+        Some(include_str!("../../forge_documents/fixtures/knowledge.json"))
+    ),
+    document!(
+        "features",
+        FeaturesFile,
+        FeaturesFile::PATH,
+        Some(include_str!("../../forge_documents/fixtures/features.json"))
+    ),
     document!(
         "checkpoint",
         Manifest,
@@ -148,7 +164,7 @@ fn no_damaged_document_of_any_kind_is_written_over() {
             is_loud(&(kind.load)(&place.project, kind.path).unwrap_err(), kind.path, &what);
             is_loud(&(kind.edit)(&place.project, kind.path).unwrap_err(), kind.path, &what);
             assert_eq!(place.bytes(kind.path), bytes, "{what}");
-            assert_eq!(place.project.damaged().unwrap(), [kind.path], "{what}");
+            assert_eq!(repair::damaged(&place.project).unwrap(), [kind.path], "{what}");
             if kind.name == "paused" {
                 assert_eq!(place.project.check_not_paused().unwrap_err().category.exit_code(), 4, "{what}");
             }
@@ -181,11 +197,11 @@ fn of_a_damaged_list_of_lines_every_byte_stays() {
         for path in [JOURNAL, EVENTS_OUTBOX, EXCEPTIONS, HEALTH] {
             place.put(path, bytes);
         }
-        project.emit(Subject::Learning, "one");
+        events::emit(project, Subject::Learning, "one");
         let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
         project.files().allowing("github-token").check_secrets("a", token.as_bytes()).unwrap();
-        let health = crate::health::judge(Default::default(), &Config::default().health, project.environment().now());
-        project.record_health(&health).unwrap();
+        let health = health::judge(Default::default(), &Config::default().health, project.environment().now());
+        health::record(&project, &health).unwrap();
         for path in [JOURNAL, EXCEPTIONS, HEALTH] {
             let now = place.bytes(path);
             assert!(now.starts_with(bytes) && now.len() > bytes.len(), "{path}: {what}");
@@ -193,10 +209,10 @@ fn of_a_damaged_list_of_lines_every_byte_stays() {
             assert!(serde_json::from_slice::<serde_json::Value>(last).is_ok(), "{path}: a line of its own");
         }
         assert_eq!(place.bytes(EVENTS_OUTBOX), *bytes);
-        let replayed = project.events().replay(&Default::default()).unwrap();
+        let replayed = Events::new(&project).replay(&Default::default()).unwrap();
         assert_eq!(replayed.events.len(), 1, "{what}");
         assert!(replayed.damaged > 0, "{what}");
-        assert!(project.damaged().unwrap().contains(&JOURNAL.to_owned()), "{what}");
+        assert!(repair::damaged(&project).unwrap().contains(&JOURNAL.to_owned()), "{what}");
     }
 }
 
@@ -217,18 +233,19 @@ fn damaged_lines_are_kept_aside_before_they_go() {
     let broken = b"{\"a\":1}\nno event\n";
     place.put(EVENTS_OUTBOX, broken);
     let project = Project::open(place.folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    let done = project.sending(std::sync::Arc::new(Takes)).events().drain(std::time::Duration::from_secs(60)).unwrap();
+    let done =
+        Events::new(&project.sending(std::sync::Arc::new(Takes))).drain(std::time::Duration::from_secs(60)).unwrap();
     assert_eq!((done.waiting, done.dropped), (0, 2));
     assert_eq!(place.copies(), [broken]);
 }
 
 #[test]
 fn a_damaged_index_takes_no_artifact_and_a_damaged_text_no_line() {
-    let put = |place: &Fixture| place.project.artifacts().put(b"a\n", &Put::new(Kind::Docs, "a.txt")).map(drop);
-    let log = |place: &Fixture| place.project.progress().log("Done").map(drop);
+    let put = |place: &Fixture| Artifacts::new(&place.project).put(b"a\n", &Put::new(Kind::Docs, "a.txt")).map(drop);
+    let log = |place: &Fixture| Progress::new(&place.project).log("Done").map(drop);
     let sync = |place: &Fixture| {
         let text = "---\nname: one\ndescription: One.\ntriggers: [\"new\"]\n---\nDo it.\n";
-        place.project.skills().sync_triggers("one", text).map(drop)
+        Skills::new(&place.project).sync_triggers("one", text).map(drop)
     };
     let skill = ".forge/skills/one/skill.toml";
     type Does<'a> = &'a dyn Fn(&Fixture) -> Result<()>;

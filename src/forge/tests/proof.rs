@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
 use crate::error::Category;
-use crate::events::{Replay, Subject};
-use crate::features::{Add, Problem, Status};
-use crate::focus::SetFocus;
+use crate::events::{Events, Replay, Subject};
+use crate::features::{Add, Features, Problem, Status};
+use crate::focus::{Focused, SetFocus};
 use crate::git::NewCommit;
 use crate::git::fixture::{Repository, run_at};
-use crate::health::Colour;
-use crate::init::Init;
-use crate::knowledge::{Learning, What};
+use crate::health::{self, Colour};
+use crate::init::{self, Init};
+use crate::knowledge::{Knowledge, Learning, What};
 use crate::layout;
 use crate::project::Project;
-use crate::recovery::{Action, Apply, Assess, Class};
-use crate::sessions::{End, How, Log, Start, State};
+use crate::recovery::{Action, Apply, Assess, Class, Recovery};
+use crate::sessions::{End, How, Log, Sessions, Start, State};
 
 const ROOT: &str = "HELMDECK_TEST_PROOF_ROOT";
 /// What the program of a session says when it runs.
@@ -56,7 +56,7 @@ fn begin() -> Repository {
     let lock = ["generate-lockfile", "--offline"];
     assert!(Command::new("cargo").args(lock).current_dir(repository.path()).status().unwrap().success());
     repository.write(".gitignore", "/target/\n");
-    let (project, begun) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    let (project, begun) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     assert!(begun.created.iter().any(|path| path == layout::KNOWLEDGE), "{:?}", begun.created);
     drop(project);
     repository.write(layout::CONFIG, CONFIG);
@@ -74,7 +74,7 @@ fn pattern(context: &str, approach: &str) -> Learning {
 
 /// Commits by the protocol, as the session that lives.
 fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
-    let session = project.sessions().current().unwrap().unwrap();
+    let session = Sessions::new(project).current().unwrap().unwrap();
     let origin = project.commits().origin(&session.id, &session.uuid).unwrap();
     let new = NewCommit {
         key: Some("SUM-1".to_owned()),
@@ -96,7 +96,7 @@ fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
     // The program ends when whoever started all this closes its input.
     let program = ["sh".to_owned(), "-c".to_owned(), format!("echo {READY}; read -r line")];
-    let done = open(Path::new(&root)).sessions().run(&program, &AtomicBool::new(false), How::default());
+    let done = Sessions::new(&open(Path::new(&root))).run(&program, &AtomicBool::new(false), How::default());
     panic!("it was to die: {done:?}");
 }
 
@@ -143,20 +143,20 @@ fn in_commit(root: &Path, commit: &str, path: &Path) -> Option<Vec<u8>> {
 /// Session 1: three features, two of which are shown to work, something learned, and a checkpoint. Returns its id.
 fn first_session(repository: &Repository) -> String {
     let project = open(repository.path());
-    let begun = project.sessions().start(&Start::default()).unwrap();
+    let begun = Sessions::new(&project).start(&Start::default()).unwrap();
     assert_eq!((begun.session.state, begun.paused), (State::Live, None));
     assert_eq!(begun.recovery.as_deref(), Some("UNKNOWN"), "there is no checkpoint yet, which pauses nothing");
     for add in [feature("Adding", "adding::*"), feature("Doubling", "doubling::*"), feature("Halving", "halving::*")] {
-        project.features().add(&add, None).unwrap();
+        Features::new(&project).add(&add, None).unwrap();
     }
     for id in ["FORGE-001", "FORGE-002"] {
-        let found = project.features().verify(id).unwrap();
+        let found = Features::new(&project).verify(id).unwrap();
         assert!(found.passed && found.executed == 1 && found.evidence.is_some(), "{found:?}");
     }
-    let halving = project.features().verify("FORGE-003").unwrap();
+    let halving = Features::new(&project).verify("FORGE-003").unwrap();
     assert!(!halving.passed && halving.executed == 0, "{halving:?}");
     assert_eq!(halving.problem.map(Problem::as_str), Some("no_tests_matched"));
-    assert!(project.knowledge().add(&pattern("Adding a sum", "Write its test first"), None).unwrap().new);
+    assert!(Knowledge::new(&project).add(&pattern("Adding a sum", "Write its test first"), None).unwrap().new);
     let focus = SetFocus {
         task: Some("Halve a number".to_owned()),
         feature_id: Some("FORGE-003".to_owned()),
@@ -164,14 +164,14 @@ fn first_session(repository: &Repository) -> String {
         phase: Some("build".to_owned()),
         ..SetFocus::default()
     };
-    assert!(project.focus().set(&focus).unwrap().changed);
-    project.sessions().log(&Log { text: "Two of three work".to_owned(), next: Some("Halve".to_owned()) }).unwrap();
+    assert!(Focused::new(&project).set(&focus).unwrap().changed);
+    Sessions::new(&project).log(&Log { text: "Two of three work".to_owned(), next: Some("Halve".to_owned()) }).unwrap();
     commit(&project, "Add two sums", &[]);
     let asked = Create { key: Some("SUM-1".to_owned()), ..Create::default() };
-    let made = project.checkpoints().create(&asked).unwrap();
+    let made = Checkpoints::new(&project).create(&asked).unwrap();
     assert_eq!((made.tag.as_str(), made.can_rollback_to), ("checkpoint/SUM-1-v1", true));
     assert_eq!(made.manifest.features_passing, ["FORGE-001", "FORGE-002"]);
-    let health = project.health();
+    let health = health::measure(&project);
     assert_eq!((health.features.colour, health.git.colour), (Colour::Yellow, Colour::Green), "{:?}", health.git);
     begun.session.id
 }
@@ -183,55 +183,55 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let first = first_session(&repository);
 
     let mut process = work(root);
-    let held = open(root).sessions().start(&Start { take_over: true, ..Start::default() }).unwrap_err();
+    let held = Sessions::new(&open(root)).start(&Start { take_over: true, ..Start::default() }).unwrap_err();
     assert_eq!(held.category, Category::Locked, "a process works for it: {held}");
     process.kill().unwrap();
     process.wait().unwrap();
 
     // Session 2 finds it dead, and takes up its work.
     let project = open(root);
-    let begun = project.sessions().start(&Start::default()).unwrap();
+    let begun = Sessions::new(&project).start(&Start::default()).unwrap();
     assert_eq!(begun.abandoned, std::slice::from_ref(&first));
     assert_eq!(begun.session.resumes.as_deref(), Some(first.as_str()));
     let probed: Vec<_> = begun.probed.iter().map(|probed| (probed.id.as_str(), probed.passing)).collect();
     assert_eq!(probed, [("FORGE-001", true), ("FORGE-002", true)]);
-    let focus = project.focus().show().unwrap().unwrap().focus;
+    let focus = Focused::new(&project).show().unwrap().unwrap().focus;
     assert_eq!(focus.task.as_deref(), Some("Halve a number"));
     assert_eq!(focus.feature_id.as_deref(), Some("FORGE-003"));
     assert!(begun.prime.text.contains("Halve a number"), "{}", begun.prime.text);
 
     // It breaks what worked.
     repository.write("src/lib.rs", SUMS.replace("a + b", "a - b"));
-    let broken = project.features().verify("FORGE-001").unwrap();
+    let broken = Features::new(&project).verify("FORGE-001").unwrap();
     assert!(!broken.passed && broken.regressed && broken.status == Status::Failing, "{broken:?}");
-    let report = project.recovery().assess(Assess::default()).unwrap();
+    let report = Recovery::new(&project).assess(Assess::default()).unwrap();
     assert_eq!((report.class, report.row, report.action), (Class::Minor, 8, Action::Fix), "{report:?}");
     let measures = report.measures.unwrap();
     assert_eq!((measures.files, measures.lines, measures.attempts), (1, 2, 1));
     assert_eq!(measures.regressions, ["FORGE-001"]);
-    let nothing = project.recovery().apply(&Apply::default()).unwrap();
+    let nothing = Recovery::new(&project).apply(&Apply::default()).unwrap();
     assert_eq!(nothing.rollback, None, "what is small is not rolled back");
 
     // Three tries to mend it fail.
     for (number, wrong) in (2..).zip(["b - a", "a * b + 1", "a + b + 1"]) {
         repository.write("src/lib.rs", SUMS.replace("a + b", wrong));
-        assert!(!project.features().verify("FORGE-001").unwrap().passed);
-        assert_eq!(project.recovery().tried(false, "FORGE-001").unwrap().failed, number);
+        assert!(!Features::new(&project).verify("FORGE-001").unwrap().passed);
+        assert_eq!(Recovery::new(&project).tried(false, "FORGE-001").unwrap().failed, number);
     }
     repository.write("notes.txt", "not tracked, and worth keeping\n");
     repository.write("staged.txt", "staged\n");
     repository.run(&["add", "staged.txt"]);
     repository.write("staged.txt", "staged, and changed after\n");
-    let report = project.recovery().assess(Assess::default()).unwrap();
+    let report = Recovery::new(&project).assess(Assess::default()).unwrap();
     assert_eq!((report.class, report.row, report.action), (Class::Major, 9, Action::RollBack), "{report:?}");
     let learned = pattern("Subtracting by mistake", "Look at the sign");
-    project.knowledge().add(&learned, None).unwrap();
+    Knowledge::new(&project).add(&learned, None).unwrap();
 
     // The way back.
     let before = files(root);
     assert!(before.len() > 20, "{before:?}");
     let head = repository.run(&["rev-parse", "HEAD"]);
-    let done = project.recovery().apply(&Apply::default()).unwrap().rollback.unwrap();
+    let done = Recovery::new(&project).apply(&Apply::default()).unwrap().rollback.unwrap();
     let (rescue, branch) = (done.rescue.unwrap(), done.target.unwrap());
     assert!(rescue.starts_with(&format!("refs/forge/rescue/{}/", begun.session.id)), "{rescue}");
     assert_eq!(branch, "forge/rollback/SUM-1-v1-1");
@@ -249,20 +249,20 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let there = PathBuf::from(done.worktree.unwrap());
     assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
     let back = open(&there);
-    let known = back.knowledge().read().unwrap().patterns;
+    let known = Knowledge::new(&back).read().unwrap().patterns;
     let mut contexts: Vec<_> = known.successful.iter().map(|entry| entry.context.as_str()).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, ["Adding a sum", "Subtracting by mistake"]);
     let failed: Vec<_> = known.failed.iter().map(|entry| format!("{} {}", entry.context, entry.issue)).collect();
     assert!(matches!(&failed[..], [why] if why.contains("SUM-1-v1") && why.contains("FORGE-001")), "{failed:?}");
-    let features = back.features().read().unwrap();
+    let features = Features::new(&back).read().unwrap();
     assert!(features.get("FORGE-001").unwrap().regressed_at.is_some());
     assert_eq!(features.features.len(), 3);
-    let again = back.features().verify("FORGE-001").unwrap();
+    let again = Features::new(&back).verify("FORGE-001").unwrap();
     assert!(again.passed, "{again:?}");
 
     // Everything was told.
-    let told = project.events().replay(&Replay::default()).unwrap();
+    let told = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((told.gaps.len(), told.damaged), (0, 0));
     let subjects: Vec<Subject> = told.events.iter().filter_map(crate::events::Envelope::about).collect();
     for subject in [
@@ -277,8 +277,8 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
         assert!(subjects.contains(&subject), "nothing tells of {subject}: {subjects:?}");
     }
     let end = End { leave_dirty: Some("went astray; go on in the other work tree".to_owned()), ..End::default() };
-    assert_eq!(project.sessions().end(&end).unwrap().session, begun.session.id);
-    let colours = project.health_history().unwrap();
+    assert_eq!(Sessions::new(&project).end(&end).unwrap().session, begun.session.id);
+    let colours = health::history(&project).unwrap();
     assert!(colours.len() >= 2, "how it was doing is kept at the start and at the end: {colours:?}");
 }
 
@@ -310,12 +310,12 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
     let mut sessions = Vec::new();
     for (root, name) in [(repository.path(), "Forge"), (&other, "Axiom")] {
         let project = agent(root, name);
-        sessions.push(project.sessions().start(&Start::default()).unwrap().session);
-        project.features().add(&feature(&format!("What {name} does"), "adding::*"), None).unwrap();
+        sessions.push(Sessions::new(&project).start(&Start::default()).unwrap().session);
+        Features::new(&project).add(&feature(&format!("What {name} does"), "adding::*"), None).unwrap();
         for text in ["Both of us learned this", &format!("Only {name} learned this")] {
-            project.knowledge().add(&pattern(text, "Remember it"), None).unwrap();
+            Knowledge::new(&project).add(&pattern(text, "Remember it"), None).unwrap();
         }
-        let ended = project.sessions().end(&End::default()).unwrap();
+        let ended = Sessions::new(&project).end(&End::default()).unwrap();
         assert!(ended.commit.is_some(), "{ended:?}");
     }
     assert_ne!(sessions[0].id, sessions[1].id, "ids are given out once in all work trees");
@@ -323,11 +323,11 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
     // The archive of the session that ended is committed with the next one.
     assert_eq!(repository.run(&["status", "--porcelain", "--", ":/", ":!.forge/memory/short-term/sessions"]), "");
     let project = open(repository.path());
-    let known = project.knowledge().read().unwrap().patterns.successful;
+    let known = Knowledge::new(&project).read().unwrap().patterns.successful;
     let mut contexts: Vec<_> = known.iter().map(|entry| entry.context.as_str()).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, ["Both of us learned this", "Only Axiom learned this", "Only Forge learned this"]);
-    let ids: Vec<_> = project.features().read().unwrap().features.into_iter().map(|feature| feature.id).collect();
+    let ids: Vec<_> = Features::new(&project).read().unwrap().features.into_iter().map(|feature| feature.id).collect();
     assert_eq!(ids, ["FORGE-001", "FORGE-002"]);
     for (root, session) in [repository.path(), &other].into_iter().zip(sessions) {
         assert!(root.join(layout::SESSIONS).join(session.folder()).join("session.json").exists(), "{session:?}");

@@ -3,21 +3,24 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::artifacts::{Kind, Put};
-use crate::checkpoints::Create;
+use crate::artifacts::{Artifacts, Kind, Put};
+use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
 use crate::error::Result;
-use crate::features::{Add, BlockedBy, Edit, Manual};
-use crate::focus::SetFocus;
+use crate::events;
+use crate::features::{Add, BlockedBy, Edit, Features, Manual};
+use crate::focus::{Focused, SetFocus};
 use crate::git::fixture::Repository;
 use crate::git::{NewCommit, Origin};
-use crate::init::Init;
-use crate::knowledge::{Learning, What};
+use crate::init::{self, Init};
+use crate::knowledge::{Knowledge, Learning, What};
+use crate::progress::Progress;
 use crate::project::Project;
-use crate::recovery::{Ack, Apply, By};
+use crate::recovery::{Ack, Apply, By, Recovery};
+use crate::repair;
 use crate::secrets;
-use crate::sessions::{End, Log, Start};
-use crate::skills::Query;
+use crate::sessions::{End, Log, Sessions, Start};
+use crate::skills::{Query, Skills};
 use crate::subjects::Subject;
 
 /// A project in which there is something of everything.
@@ -33,15 +36,15 @@ impl Scene {
             repository.run(&["config", name, value]);
         }
         repository.write("a.txt", "one\n");
-        let (project, _) = Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+        let (project, _) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
         repository.write(crate::layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
         repository.commit("first");
         let project = Project::open(project.root(), ProjectEnvironment::default()).unwrap().unwrap();
         let add = |id: &str| Add { id: Some(id.into()), name: "It works".into(), manual: true, ..Add::default() };
-        project.features().add(&add("A-001"), None).unwrap();
-        project.knowledge().add(&learned("context", "approach"), None).unwrap();
-        project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
-        project.focus().set(&task("Work")).unwrap();
+        Features::new(&project).add(&add("A-001"), None).unwrap();
+        Knowledge::new(&project).add(&learned("context", "approach"), None).unwrap();
+        Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
+        Focused::new(&project).set(&task("Work")).unwrap();
         Self { repository, project }
     }
 
@@ -96,24 +99,24 @@ fn learned(context: &str, approach: &str) -> Learning {
 }
 
 fn learns(scene: &Scene, learning: &Learning) -> Result<()> {
-    scene.project.knowledge().add(learning, None).map(drop)
+    Knowledge::new(&scene.project).add(learning, None).map(drop)
 }
 
 fn adds(scene: &Scene, add: Add) -> Result<()> {
     let name = if add.name.is_empty() { "Another".to_owned() } else { add.name };
-    scene.project.features().add(&Add { name, ..add }, None).map(drop)
+    Features::new(&scene.project).add(&Add { name, ..add }, None).map(drop)
 }
 
 fn edits(scene: &Scene, edit: &Edit) -> Result<()> {
-    scene.project.features().set("A-001", edit, None).map(drop)
+    Features::new(&scene.project).set("A-001", edit, None).map(drop)
 }
 
 fn focuses(scene: &Scene, change: &SetFocus) -> Result<()> {
-    scene.project.focus().set(change).map(drop)
+    Focused::new(&scene.project).set(change).map(drop)
 }
 
 fn puts(scene: &Scene, bytes: &[u8], put: &Put) -> Result<()> {
-    scene.project.artifacts().put(bytes, put).map(drop)
+    Artifacts::new(&scene.project).put(bytes, put).map(drop)
 }
 
 fn report(name: &str) -> Put {
@@ -121,11 +124,11 @@ fn report(name: &str) -> Put {
 }
 
 fn makes(scene: &Scene, create: &Create) -> Result<()> {
-    scene.project.checkpoints().create(create).map(drop)
+    Checkpoints::new(&scene.project).create(create).map(drop)
 }
 
 fn ends(scene: &Scene, end: &End) -> Result<()> {
-    scene.project.sessions().end(end).map(drop)
+    Sessions::new(&scene.project).end(end).map(drop)
 }
 
 fn commits(scene: &Scene, new: NewCommit) -> Result<()> {
@@ -212,10 +215,10 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         let path = if secrets::scan(&path).is_empty() { text.to_owned() } else { path };
         learns(scene, &Learning { paths: vec![path], ..learned("p", "a") })
     }),
-    ("knowledge id", Form, |scene, text| scene.project.knowledge().confirm(text, None).map(drop)),
+    ("knowledge id", Form, |scene, text| Knowledge::new(&scene.project).confirm(text, None).map(drop)),
     ("knowledge in its place", Secret, |scene, text| {
-        let id = scene.project.knowledge().read().unwrap().entries().next().unwrap().id();
-        scene.project.knowledge().supersede(&id, &learned("context", text), None).map(drop)
+        let id = Knowledge::new(&scene.project).read().unwrap().entries().next().unwrap().id();
+        Knowledge::new(&scene.project).supersede(&id, &learned("context", text), None).map(drop)
     }),
     ("feature name", Secret, |scene, text| adds(scene, Add { name: text.into(), ..Add::default() })),
     ("feature test", Secret, |scene, text| adds(scene, Add { tests: vec![text.into()], ..Add::default() })),
@@ -229,12 +232,12 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("feature new name", Secret, |scene, text| edits(scene, &Edit { name: Some(text.into()), ..Edit::default() })),
     ("feature evidence", Form, |scene, text| {
         let manual = Manual { evidence: text.into(), by: "Ann".into() };
-        scene.project.features().manual("A-001", &manual).map(drop)
+        Features::new(&scene.project).manual("A-001", &manual).map(drop)
     }),
     ("feature seen by", Secret, |scene, text| {
-        let stored = scene.project.artifacts().put(b"seen\n", &report("seen.txt")).unwrap();
+        let stored = Artifacts::new(&scene.project).put(b"seen\n", &report("seen.txt")).unwrap();
         let manual = Manual { evidence: stored.entry.triv.to_string(), by: text.into() };
-        scene.project.features().manual("A-001", &manual).map(drop)
+        Features::new(&scene.project).manual("A-001", &manual).map(drop)
     }),
     ("focus task", Secret, |scene, text| focuses(scene, &task(text))),
     ("focus issue", Form, |scene, text| {
@@ -247,13 +250,13 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         focuses(scene, &SetFocus { active_skill: Some(text.into()), ..SetFocus::default() })
     }),
     ("focus reason", Secret, |scene, text| {
-        let n = scene.project.focus().show()?.map_or(0, |shown| shown.focus.files.len());
+        let n = Focused::new(&scene.project).show()?.map_or(0, |shown| shown.focus.files.len());
         let files = Some((0..=n).map(|n| format!("f{n}")).collect());
         focuses(scene, &SetFocus { files, reason: Some(text.into()), ..SetFocus::default() })
     }),
-    ("progress", Secret, |scene, text| scene.project.progress().log(text).map(drop)),
-    ("progress checkpoint", Secret, |scene, text| scene.project.progress().checkpoint(text).map(drop)),
-    ("progress next", Secret, |scene, text| scene.project.progress().next(text).map(drop)),
+    ("progress", Secret, |scene, text| Progress::new(&scene.project).log(text).map(drop)),
+    ("progress checkpoint", Secret, |scene, text| Progress::new(&scene.project).checkpoint(text).map(drop)),
+    ("progress next", Secret, |scene, text| Progress::new(&scene.project).next(text).map(drop)),
     ("artifact", Secret, |scene, text| puts(scene, text.as_bytes(), &report("a.txt"))),
     ("artifact name", Secret, |scene, text| puts(scene, b"a\n", &report(text))),
     ("artifact session", Secret, |scene, text| {
@@ -265,23 +268,23 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
     ("artifact skill", Secret, |scene, text| puts(scene, b"d\n", &Put { skill: Some(text.into()), ..report("d.txt") })),
     ("artifact file", Secret, |scene, text| {
         let path = scene.repository.path().join("up.txt");
-        scene.with_file("up.txt", text, || scene.project.artifacts().put_file(&path, &report("up.txt")).map(drop))
+        scene.with_file("up.txt", text, || Artifacts::new(&scene.project).put_file(&path, &report("up.txt")).map(drop))
     }),
     ("agent", Secret, |scene, text| {
         let project = scene.open(ProjectEnvironment { agent: text.into(), ..scene.environment() });
-        project.artifacts().put(b"e\n", &report("e.txt")).map(drop)
+        Artifacts::new(&project).put(b"e\n", &report("e.txt")).map(drop)
     }),
     ("agent of a session", Secret, |scene, text| {
         let project = scene.open(ProjectEnvironment { agent: text.into(), ..scene.environment() });
-        project.sessions().start(&Start { join: true, no_probe: true, ..Start::default() }).map(drop)
+        Sessions::new(&project).start(&Start { join: true, no_probe: true, ..Start::default() }).map(drop)
     }),
     ("session log", Secret, |scene, text| {
-        scene.project.sessions().log(&Log { text: text.into(), next: None }).map(drop)
+        Sessions::new(&scene.project).log(&Log { text: text.into(), next: None }).map(drop)
     }),
     ("session log next", Secret, |scene, text| {
-        scene.project.sessions().log(&Log { text: "Done".into(), next: Some(text.into()) }).map(drop)
+        Sessions::new(&scene.project).log(&Log { text: "Done".into(), next: Some(text.into()) }).map(drop)
     }),
-    ("session learn", Secret, |scene, text| scene.project.sessions().learn(learned("c", text)).map(drop)),
+    ("session learn", Secret, |scene, text| Sessions::new(&scene.project).learn(learned("c", text)).map(drop)),
     ("session end learned", Secret, |scene, text| {
         ends(scene, &End { learned: vec![learned("c", text)], ..End::default() })
     }),
@@ -328,53 +331,53 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
             scene.project.commits().create(&new, &Origin::default()).map(drop)
         })
     }),
-    ("recovery tried", Withheld, |scene, text| scene.project.recovery().tried(false, text).map(drop)),
+    ("recovery tried", Withheld, |scene, text| Recovery::new(&scene.project).tried(false, text).map(drop)),
     ("recovery why", Secret, |scene, text| {
-        let checkpoint = Some(scene.project.checkpoints().create(&Create::default()).unwrap().tag);
-        scene.project.recovery().apply(&Apply { why: Some(text.into()), checkpoint, ..Apply::default() }).map(drop)
+        let checkpoint = Some(Checkpoints::new(&scene.project).create(&Create::default()).unwrap().tag);
+        Recovery::new(&scene.project).apply(&Apply { why: Some(text.into()), checkpoint, ..Apply::default() }).map(drop)
     }),
     ("recovery ack", Secret, |scene, text| {
-        scene.project.recovery().pause("Somebody must look", None).unwrap();
+        Recovery::new(&scene.project).pause("Somebody must look", None).unwrap();
         let ack = |reason: &str| Ack { reason: reason.to_owned(), by: By::Terminal };
-        let done = scene.project.recovery().ack(&ack(text)).map(drop);
-        scene.project.recovery().ack(&ack("All is well")).unwrap();
+        let done = Recovery::new(&scene.project).ack(&ack(text)).map(drop);
+        Recovery::new(&scene.project).ack(&ack("All is well")).unwrap();
         done
     }),
     ("recovery pause", Withheld, |scene, text| {
-        scene.project.recovery().pause(text, None).unwrap();
-        scene.project.recovery().ack(&Ack { reason: "All is well".into(), by: By::Terminal }).map(drop)
+        Recovery::new(&scene.project).pause(text, None).unwrap();
+        Recovery::new(&scene.project).ack(&Ack { reason: "All is well".into(), by: By::Terminal }).map(drop)
     }),
     ("skill", Secret, |scene, text| {
         let text = format!("---\nname: one\ndescription: Does it.\n---\nDo it with {text}\n");
-        scene.project.skills().import(&text).map(drop)
+        Skills::new(&scene.project).import(&text).map(drop)
     }),
     ("skill description", Secret, |scene, text| {
         let text = format!("---\nname: two\ndescription: >-\n  Does it with {text}\n---\nDo it.\n");
-        scene.project.skills().import(&text).map(drop)
+        Skills::new(&scene.project).import(&text).map(drop)
     }),
     ("skill asked by", Withheld, |scene, text| {
         let query = Query { text: "implement it".into(), ..Query::default() };
-        scene.project.skills().ask(&query, text).map(drop)
+        Skills::new(&scene.project).ask(&query, text).map(drop)
     }),
-    ("skill taken up by", Withheld, |scene, text| scene.project.skills().activate("qa-review", text).map(drop)),
+    ("skill taken up by", Withheld, |scene, text| Skills::new(&scene.project).activate("qa-review", text).map(drop)),
     ("event", Withheld, |scene, text| {
-        scene.project.emit(Subject::Learning, text);
+        events::emit(&scene.project, Subject::Learning, text);
         Ok(())
     }),
     ("features of another tool", Withheld, |scene, text| {
         let list = serde_json::json!([{ "description": text, "passes": false }]).to_string();
         scene.with_file("feature_list.json", &list, || {
-            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+            init::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
         })
     }),
     ("progress of another tool", Withheld, |scene, text| {
         scene.with_file("claude-progress.txt", text, || {
-            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+            init::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
         })
     }),
     ("notes of another tool", Withheld, |scene, text| {
         scene.with_file("MEMORY.md", &format!("# Notes\n\n- {text}\n"), || {
-            Project::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
+            init::init(scene.project.root(), scene.environment(), &Init { adopt: true, ..Init::default() }).map(drop)
         })
     }),
     ("settings that are mended", Secret, |scene, text| {
@@ -383,7 +386,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         let lines = format!("{}\n{{torn\n", serde_json::json!({ "data": text }));
         scene.with_file(path, &lines, || {
             let mend = crate::repair::Mend { yes: true, from: None };
-            scene.project.repair(path, mend).map(drop)
+            repair::repair(&scene.project, path, mend).map(drop)
         })
     }),
 ];
@@ -405,7 +408,7 @@ fn a_credential_in_any_text_is_refused_or_withheld_and_stands_nowhere() {
     let scene = Scene::new();
     let mut wrong = Vec::new();
     let mut tried = BTreeSet::new();
-    let credentials = secrets::tests::credentials();
+    let credentials = helmdeck_core::leaks::samples::credentials();
     for (at, (name, ends, deed)) in DEEDS.iter().enumerate() {
         let (rule, credential) = &credentials[at % credentials.len()];
         tried.insert(*rule);
@@ -430,5 +433,5 @@ fn a_credential_in_any_text_is_refused_or_withheld_and_stands_nowhere() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(tried, secrets::rules().map(|(id, _)| id).collect(), "each rule is tried");
-    assert!(scene.project.damaged().unwrap().is_empty());
+    assert!(repair::damaged(&scene.project).unwrap().is_empty());
 }

@@ -4,16 +4,17 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
 use crate::git::Run;
 use crate::git::fixture::Repository;
-use crate::init::Init;
-use crate::knowledge::Search;
+use crate::init::{self, Init};
+use crate::knowledge::{Knowledge, Search};
 use crate::layout;
+use crate::prime;
 use crate::project::Project;
-use crate::sessions::Start;
-use crate::skills::Query;
+use crate::sessions::{Sessions, Start};
+use crate::skills::{Query, Skills};
 
 const TIMES: usize = 15;
 
@@ -74,7 +75,7 @@ fn large() -> Repository {
     for number in 0..10_000 {
         repository.write(&format!("src/d{}/f{number}.rs", number / 100), format!("// {number}\n"));
     }
-    Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     repository.write(layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
     repository.commit("[session] Begin");
     commits(&repository, 2_000);
@@ -93,8 +94,8 @@ fn large() -> Repository {
     repository.write(layout::FEATURES, features);
     repository.commit("[session] Features");
     let project = open(&repository);
-    project.checkpoints().create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
-    let begun = project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
+    Checkpoints::new(&project).create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
+    let begun = Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
     assert_eq!(begun.paused, None);
     repository
 }
@@ -105,21 +106,21 @@ fn the_brief_and_the_health_of_a_large_project() {
     let repository = large();
     let limit = Duration::from_millis(300);
     let brief = measure("prime, 10,000 files, 500 features, 2,000 commits", limit, &repository, |project| {
-        project.prime(None).unwrap()
+        prime::prime(project, None).unwrap()
     });
     assert!(brief.text.contains("F-001"), "{}", brief.text);
     let limit = Duration::from_millis(250);
-    let health = measure("health, the same", limit, &repository, Project::health);
+    let health = measure("health, the same", limit, &repository, crate::health::measure);
     assert_eq!((health.features.inputs.total, health.git.inputs.commits_since), (500, 0));
     // So many commits that no base has.
     repository.run(&["branch", "--quiet", "base", "main"]);
     repository.write(layout::CONFIG, "[verify]\ncommands = [\"true\"]\n[git]\nbase = \"base\"\n");
     repository.write("src/d0/f0.rs", "// changed\n");
-    let health = measure("health, 2,000 commits ahead, one file changed", limit, &repository, Project::health);
+    let health = measure("health, 2,000 commits ahead, one file changed", limit, &repository, crate::health::measure);
     assert!(health.git.inputs.ahead >= 2_000 && health.git.inputs.uncommitted == 1, "{:?}", health.git.inputs);
     let started = Duration::from_millis(300);
     let again = measure("session start again", started, &repository, |project| {
-        project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap()
+        Sessions::new(project).start(&Start { no_probe: true, ..Start::default() }).unwrap()
     });
     assert!(again.again);
 }
@@ -128,7 +129,7 @@ fn the_brief_and_the_health_of_a_large_project() {
 #[ignore = "prints how long things take"]
 fn a_search_in_many_entries_and_a_match_of_many_skills() {
     let repository = Repository::new();
-    Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     let entry = |number: u32| {
         format!(
             r#"{{"context":"Case {number} of subject {} in module m{}","approach":"Use way {} and run the tests of part {}","learned_at":"2025-12-24T10:30:00Z"}}"#,
@@ -149,10 +150,10 @@ fn a_search_in_many_entries_and_a_match_of_many_skills() {
     let asked = Search { query: "subject 42 in module m7".to_owned(), ..Search::default() };
     let limit = Duration::from_millis(50);
     let found = measure("search, 5,000 entries, from the file", limit, &repository, |project| {
-        project.knowledge().search(&asked).unwrap()
+        Knowledge::new(project).search(&asked).unwrap()
     });
     assert_eq!(found.entries.len(), 10);
-    let file = open(&repository).knowledge().read().unwrap();
+    let file = Knowledge::new(&open(&repository)).read().unwrap();
     measure("search, 5,000 entries, in memory", limit, &repository, |_| file.search(&asked));
 
     for number in 0..1_000 {
@@ -171,13 +172,13 @@ fn a_search_in_many_entries_and_a_match_of_many_skills() {
         labels: vec!["l3".to_owned()],
     };
     let limit = Duration::from_millis(20);
-    let skills = open(&repository).skills().list().unwrap();
+    let skills = Skills::new(&open(&repository)).list().unwrap();
     assert!(skills.len() >= 1_000);
     measure("1,000 skills, in memory", limit, &repository, |_| {
         let known = skills.iter().map(|skill| (skill.name.as_str(), &skill.triggers));
         assert!(crate::skills::matches(known, &query).len() > 900);
     });
     measure("1,000 skills, from their folders", limit, &repository, |project| {
-        assert!(project.skills().matching(&query).unwrap().len() > 900);
+        assert!(Skills::new(project).matching(&query).unwrap().len() > 900);
     });
 }

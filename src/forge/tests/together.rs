@@ -9,24 +9,28 @@ use std::time::Duration;
 
 use helmdeck_events::{Message, Receipt, Sink, SinkError};
 
-use crate::artifacts::Filter;
+use crate::artifacts::{Artifacts, Filter};
 use crate::checkpoints::Manifest;
 use crate::config::Config;
+use crate::documents::KINDS;
 use crate::environment::ProjectEnvironment;
-use crate::events::Replay;
+use crate::events::{self, Events, Replay};
 use crate::features::FeaturesFile;
-use crate::files::{Document, Files, KINDS};
+use crate::files::{Document, Files};
 use crate::fixture::{in_turn, start, told};
 use crate::focus::Focus;
 use crate::git::Branches;
-use crate::health::{Health, Inputs};
+use crate::health::{self, Health, Inputs};
 use crate::issues::Active;
 use crate::json::{Json, Members};
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{CONFIG, EVENTS_OUTBOX, EXCEPTIONS};
+use crate::progress::Progress;
 use crate::project::Project;
 use crate::recovery::{Journal, Paused};
+use crate::repair;
 use crate::sessions::{ActiveSessions, Session};
+use crate::skills::Skills;
 use crate::subjects::Subject;
 use crate::time::Time;
 use crate::triv::{Context, FileName, Triv};
@@ -127,9 +131,9 @@ const ALL: &[Kind] = &[
     document!("branches", Branches, Branches::PATH),
     Kind {
         name: "progress.txt",
-        change: |project, process, n| drop(in_turn(|| project.progress().log(&format!("{process} did {n}")))),
+        change: |project, process, n| drop(in_turn(|| Progress::new(project).log(&format!("{process} did {n}")))),
         count: |project| {
-            let log = project.progress().read().unwrap().unwrap();
+            let log = Progress::new(project).read().unwrap().unwrap();
             assert_eq!(log.malformed_lines, 0);
             log.entries.iter().map(|entry| &entry.text).collect::<BTreeSet<_>>().len()
         },
@@ -148,7 +152,7 @@ const ALL: &[Kind] = &[
             in_turn(|| crate::artifacts::append(project, &entry));
         },
         count: |project| {
-            let listed = project.artifacts().list(&Filter::default()).unwrap();
+            let listed = Artifacts::new(project).list(&Filter::default()).unwrap();
             assert!(listed.bad_lines.is_empty());
             listed.total
         },
@@ -158,17 +162,17 @@ const ALL: &[Kind] = &[
         change: |project, process, n| {
             in_turn(|| {
                 let _guard = project.files().lock()?;
-                project.emit(Subject::Learning, format!("{process}-{n}"));
+                events::emit(project, Subject::Learning, format!("{process}-{n}"));
                 Ok(())
             });
             if process == 0 {
                 let connected = Project::open(project.root(), ProjectEnvironment::default()).unwrap().unwrap();
                 let connected = connected.sending(Arc::new(Kept(project.files().clone())));
-                in_turn(|| connected.events().drain(Duration::from_secs(60)).map(drop));
+                in_turn(|| Events::new(&connected).drain(Duration::from_secs(60)).map(drop));
             }
         },
         count: |project| {
-            let replayed = project.events().replay(&Replay::default()).unwrap();
+            let replayed = Events::new(project).replay(&Replay::default()).unwrap();
             let places: BTreeSet<u64> = replayed.events.iter().map(|event| event.seq).collect();
             assert_eq!(places.last(), Some(&(places.len() as u64)), "no number twice, and none left out");
             assert_eq!(replayed.events.len(), places.len());
@@ -194,12 +198,12 @@ const ALL: &[Kind] = &[
         change: |project, _, _| {
             in_turn(|| {
                 let _guard = project.files().lock()?;
-                let last = project.health_history()?.last().map_or(START, |last| last.at.0.as_second());
-                project.record_health(&health(last + THREE_DAYS)).map(drop)
+                let last = health::history(&project)?.last().map_or(START, |last| last.at.0.as_second());
+                health::record(&project, &health(last + THREE_DAYS)).map(drop)
             });
         },
         count: |project| {
-            let history = project.health_history().unwrap();
+            let history = health::history(project).unwrap();
             assert_eq!(history.len(), 31, "of 90 days");
             usize::try_from((history[30].at.0.as_second() - START) / THREE_DAYS).unwrap()
         },
@@ -209,10 +213,10 @@ const ALL: &[Kind] = &[
         // A skill has at most 256 keywords.
         change: |project, process, n| {
             let text = format!("---\nname: one\ndescription: One.\ntriggers: [\"word {process} {n}\"]\n---\nDo it.\n");
-            in_turn(|| project.skills().sync_triggers(SKILLS[n % SKILLS.len()], &text).map(drop));
+            in_turn(|| Skills::new(project).sync_triggers(SKILLS[n % SKILLS.len()], &text).map(drop));
         },
         count: |project| {
-            let words = project.skills().list().unwrap().into_iter().flat_map(|skill| skill.triggers.keywords);
+            let words = Skills::new(project).list().unwrap().into_iter().flat_map(|skill| skill.triggers.keywords);
             words.collect::<BTreeSet<_>>().len()
         },
     },
@@ -244,7 +248,7 @@ impl Sink for Kept {
 /// A measurement at a time.
 fn health(second: i64) -> Health {
     let at = Time(jiff::Timestamp::from_second(second).unwrap());
-    crate::health::judge(Inputs::default(), &Config::default().health, at)
+    health::judge(Inputs::default(), &Config::default().health, at)
 }
 
 fn root(folder: &Path, kind: &Kind) -> PathBuf {
@@ -279,7 +283,7 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
     for kind in ALL {
         let project = open(folder.path(), kind);
         assert_eq!((kind.count)(&project), PROCESSES * CHANGES, "{}", kind.name);
-        assert_eq!(project.damaged().unwrap(), [""; 0]);
+        assert_eq!(repair::damaged(&project).unwrap(), [""; 0]);
     }
     for kind in KINDS {
         assert!(ALL.iter().any(|tried| tried.name == kind.name), "{} is not tried", kind.name);

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use helmdeck_core::text::collapse_whitespace;
-use helmdeck_forge::architecture::DEFAULT as DEFAULT_ARCHITECTURE;
-use helmdeck_forge::features::{FeaturesFile, Status};
-use helmdeck_forge::files::{Document, MAX_FILE, Unreadable, decode};
-use helmdeck_forge::knowledge::{Kind as Sort, KnowledgeFile};
-use helmdeck_forge::layout::{ARCHITECTURE, FORGE};
-use helmdeck_forge::time::Time;
+use helmdeck_forge_documents::ARCHITECTURE as DEFAULT_ARCHITECTURE;
+use helmdeck_forge_documents::features::{FeaturesFile, Status};
+use helmdeck_forge_documents::knowledge::{Kind as Sort, KnowledgeFile};
+use helmdeck_forge_files::files::{Document, MAX_FILE, Unreadable, decode};
+use helmdeck_forge_files::layout::{ARCHITECTURE, FORGE};
+use helmdeck_forge_files::time::Time;
 
 use super::look::{Kind, Look};
 
@@ -169,7 +169,7 @@ impl<'a> LongTerm<'a> {
 
 #[cfg(test)]
 mod tests {
-    use helmdeck_forge::layout::{FEATURES, KNOWLEDGE};
+    use helmdeck_forge_files::layout::{FEATURES, KNOWLEDGE};
 
     use super::super::look::Disk;
     use super::*;
@@ -187,8 +187,10 @@ mod tests {
     #[test]
     fn the_example_of_the_rfc_is_read_topic_by_topic() {
         let folder = place();
-        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../../forge/fixtures/knowledge.json")).unwrap();
-        std::fs::write(folder.path().join(FEATURES), include_str!("../../forge/fixtures/features.json")).unwrap();
+        std::fs::write(folder.path().join(KNOWLEDGE), include_str!("../../forge_documents/fixtures/knowledge.json"))
+            .unwrap();
+        std::fs::write(folder.path().join(FEATURES), include_str!("../../forge_documents/fixtures/features.json"))
+            .unwrap();
         std::fs::write(folder.path().join(ARCHITECTURE), b"# How\n\xff\n").unwrap();
         let memory = open(folder.path());
         let learned = memory.learned().unwrap();

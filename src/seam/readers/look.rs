@@ -1,4 +1,4 @@
-//! Looking at files, and nothing else.
+//! Read-only file access.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -152,7 +152,8 @@ impl Look for Disk {
     }
 
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
-        helmdeck_forge::files::read_below(folder, path, most as u64).map_err(|error| io::Error::other(error.message))
+        helmdeck_forge_files::files::read_below(folder, path, most as u64)
+            .map_err(|error| io::Error::other(error.message))
     }
 
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>> {

@@ -1,4 +1,4 @@
-//! Names that become one part of a path.
+//! Names that are one component of a path.
 
 use std::fmt;
 use std::path::Path;

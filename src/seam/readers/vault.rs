@@ -27,7 +27,7 @@ const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
 /// The folders that may hold projects, in the order in which they are looked at.
 const PROJECTS: [(Layout, &str); 3] =
     [(Layout::Root, "projects"), (Layout::Desk, "desk/projects"), (Layout::Legacy, "personal-projects")];
-/// The most entries of one folder.
+/// Maximum number of entries of one folder.
 const MOST_NOTES: usize = 100_000;
 /// The longest front matter of a note, in bytes: what is longer is text.
 const MOST_FRONT: usize = 64 << 10;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use helmdeck_forge::checkpoints::{Create, Prune};
+use helmdeck_forge::checkpoints::{Checkpoints, Create, Prune};
 use helmdeck_forge::git::message::Severity;
 use helmdeck_forge::git::{Hook, NewCommit, Origin};
-use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode};
+use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project};
 
 use super::{Answer, CommandContext};
@@ -17,7 +18,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_forge::Result<Origin> {
-    let session = project.sessions().required()?;
+    let session = Sessions::new(project).required()?;
     project.commits().origin(&session.id, &session.uuid)
 }
 
@@ -83,7 +84,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
         HookCommand::PrepareCommitMsg { file, source, .. } => {
             let Some(project) = on.find()? else { return on.done() };
             let Ok(origin) = origin(&project) else { return on.done() };
-            let focus = project.sessions().focus_now()?.show()?;
+            let focus = Sessions::new(&project).focus_now()?.show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
             // What is not read whole, or is no text, stays as it is: half of it must not take its place.
             let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
@@ -121,11 +122,11 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
                 push: *push,
                 remote: remote.clone(),
             };
-            let made = on.change(|project| project.checkpoints().create(&create))?;
+            let made = on.change(|project| Checkpoints::new(project).create(&create))?;
             on.show(&made)
         }
         C::List => {
-            let all = on.look()?.checkpoints().list()?;
+            let all = Checkpoints::new(&on.look()?).list()?;
             on.print(&all, || {
                 let lines = all.iter().map(|checkpoint| {
                     let commit = checkpoint.commit.as_deref().unwrap_or("-");
@@ -135,11 +136,11 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
                 lines.collect::<Vec<_>>().join("\n")
             })
         }
-        C::Show { name } => on.show(&on.open()?.checkpoints().show(name)?),
-        C::Verify { name } => on.show(&on.look()?.checkpoints().verify(name.as_deref())?),
+        C::Show { name } => on.show(&Checkpoints::new(&on.open()?).show(name)?),
+        C::Verify { name } => on.show(&Checkpoints::new(&on.look()?).verify(name.as_deref())?),
         C::Prune { keep, yes } => {
             let prune = Prune { keep: *keep, dry_run: !yes };
-            on.show(&on.open()?.checkpoints().prune(&prune)?)
+            on.show(&Checkpoints::new(&on.open()?).prune(&prune)?)
         }
     }
 }
@@ -147,27 +148,27 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
 pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
     match command {
         RecoverCommand::Assess { no_verify } => {
-            let report = on.look()?.recovery().assess(Assess { verify: !no_verify })?;
+            let report = Recovery::new(&on.look()?).assess(Assess { verify: !no_verify })?;
             on.print(&report, || report.to_string())?;
             CommandContext::exit(if report.class == Class::Unknown { Exit::Unknown } else { Exit::Ok })
         }
-        RecoverCommand::Apply { give_up: true, .. } => on.show(&on.open()?.recovery().give_up_rollback()?),
+        RecoverCommand::Apply { give_up: true, .. } => on.show(&Recovery::new(&on.open()?).give_up_rollback()?),
         RecoverCommand::Apply { mode, checkpoint, why, worktree, give_up: _ } => {
             let mode = mode.map(|mode| match mode {
                 RollbackMode::Branch => Mode::Branch,
                 RollbackMode::Restore => Mode::Restore,
             });
             let apply = Apply { mode, checkpoint: checkpoint.clone(), why: why.clone(), worktree: worktree.clone() };
-            on.show(&on.open()?.recovery().apply(&apply)?)
+            on.show(&Recovery::new(&on.open()?).apply(&apply)?)
         }
-        RecoverCommand::Clean { yes } => on.show(&on.open()?.recovery().clean(*yes)?),
+        RecoverCommand::Clean { yes } => on.show(&Recovery::new(&on.open()?).clean(*yes)?),
         RecoverCommand::Ack { reason, token } => {
             let project = on.open()?;
             let by = match token {
                 Some(token) => By::Token(token.clone()),
                 None if on.is_interactive() => {
                     // A pause that cannot be read can be ended all the same.
-                    let paused = project.recovery().paused().ok().flatten();
+                    let paused = Recovery::new(&project).paused().ok().flatten();
                     let why = paused.map_or_else(|| "a reason that cannot be read".to_owned(), |paused| paused.reason);
                     on.ask(&format!("end the pause, which began for this: {why}"), "the pause goes on")?;
                     By::Terminal
@@ -179,10 +180,10 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
                     .into());
                 }
             };
-            on.show(&project.recovery().ack(&Ack { reason: reason.clone(), by })?)
+            on.show(&Recovery::new(&project).ack(&Ack { reason: reason.clone(), by })?)
         }
         RecoverCommand::Tried { passed, what } => {
-            let tried = on.change(|project| project.recovery().tried(*passed, what))?;
+            let tried = on.change(|project| Recovery::new(project).tried(*passed, what))?;
             on.show(&tried)
         }
     }

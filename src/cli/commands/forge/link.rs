@@ -1,24 +1,25 @@
 //! The way to the event server that the settings of a project name.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use helmdeck_events::Sink;
 use helmdeck_events::nats::{NatsOptions, Shared};
+use helmdeck_forge::Links;
+use helmdeck_forge::config::EventsConfig;
 use helmdeck_forge::subjects::all_with;
-use helmdeck_forge::{Links, Project};
 
 /// The ways to the servers of NATS, for all commands and packs of this process.
 #[derive(Debug, Default)]
 pub(super) struct Servers(Shared);
 
 impl Links for Servers {
-    fn link(&self, project: &Project) -> Option<Arc<dyn Sink>> {
-        let events = &project.config().events;
+    fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>> {
         let options = NatsOptions {
-            credentials: events.credentials.as_ref().map(|path| project.root().join(path)),
-            certificates: events.certificates.as_ref().map(|path| project.root().join(path)),
+            credentials: events.credentials.as_ref().map(|path| root.join(path)),
+            certificates: events.certificates.as_ref().map(|path| root.join(path)),
             remote: events.remote,
-            ..NatsOptions::new(events.url.as_ref()?, all_with(project.events().prefix()))
+            ..NatsOptions::new(events.url.as_ref()?, all_with(events.valid_prefix()))
         };
         Some(self.0.link(options))
     }

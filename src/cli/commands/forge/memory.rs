@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use helmdeck_forge::Error;
-use helmdeck_forge::artifacts::{Filter, Gc, Kind, Put};
-use helmdeck_forge::features::{Add, BlockedBy, Edit, Manual, Status, Which, is_id};
+use helmdeck_forge::artifacts::{Artifacts, Filter, Gc, Kind, Put};
+use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Manual, Status, Which, is_id};
 use helmdeck_forge::focus::SetFocus;
-use helmdeck_forge::knowledge::{Format, Learning, Search, What};
-use helmdeck_forge::skills::Query;
+use helmdeck_forge::knowledge::{Format, Knowledge, Learning, Search, What};
+use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::skills::{Query, Skills};
 use helmdeck_forge::triv::Reference;
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning
 
 /// As [`learning`], learned in the session that lives.
 fn of_session(project: &helmdeck_forge::Project, arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
-    let session = project.sessions().mine()?.map(|session| session.id);
+    let session = Sessions::new(&project).mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })
 }
 
@@ -51,23 +52,23 @@ pub(super) fn knowledge(on: &CommandContext, command: &KnowledgeCommand) -> Answ
     match command {
         C::Add(arguments) => {
             let if_match = arguments.if_match.as_deref();
-            let added = on.change(|project| project.knowledge().add(&of_session(project, arguments)?, if_match))?;
+            let added = on.change(|project| Knowledge::new(project).add(&of_session(project, arguments)?, if_match))?;
             on.show(&added)
         }
         C::Confirm { id } => {
-            let confirmed = on.change(|project| project.knowledge().confirm(id, None))?;
+            let confirmed = on.change(|project| Knowledge::new(project).confirm(id, None))?;
             on.show(&confirmed)
         }
         C::Supersede { id, by } => {
             let if_match = by.if_match.as_deref();
             let superseded =
-                on.change(|project| project.knowledge().supersede(id, &of_session(project, by)?, if_match))?;
+                on.change(|project| Knowledge::new(project).supersede(id, &of_session(project, by)?, if_match))?;
             on.show(&superseded)
         }
         C::Search { words, limit, superseded } => {
             let search =
                 Search { query: words.join(" "), limit: Some(*limit), superseded: *superseded, ..Search::default() };
-            on.show(&on.look()?.knowledge().search(&search)?)
+            on.show(&Knowledge::new(&on.look()?).search(&search)?)
         }
         C::Export { format } => {
             let format = match format {
@@ -75,15 +76,15 @@ pub(super) fn knowledge(on: &CommandContext, command: &KnowledgeCommand) -> Answ
                 ExportFormat::Jsonl => Format::Jsonl,
                 ExportFormat::Json => Format::Json,
             };
-            let text = on.look()?.knowledge().export(format)?;
+            let text = Knowledge::new(&on.look()?).export(format)?;
             on.print(&text, || text.clone())
         }
-        C::Drift => on.show(&on.look()?.knowledge().drift()?),
+        C::Drift => on.show(&Knowledge::new(&on.look()?).drift()?),
         C::Compact { etag: Some(etag), into, .. } => {
-            let compacted = on.change(|project| project.knowledge().compact(etag, into))?;
+            let compacted = on.change(|project| Knowledge::new(project).compact(etag, into))?;
             on.show(&compacted)
         }
-        C::Compact { etag: None, .. } => on.show(&on.look()?.knowledge().propose()?),
+        C::Compact { etag: None, .. } => on.show(&Knowledge::new(&on.look()?).propose()?),
     }
 }
 
@@ -91,7 +92,7 @@ pub(super) fn features(on: &CommandContext, command: &FeaturesCommand) -> Answer
     use FeaturesCommand as C;
     match command {
         C::List => {
-            let listed = on.look()?.features().list(true)?;
+            let listed = Features::new(&on.look()?).list(true)?;
             on.print(&listed, || {
                 let rows: Vec<_> = listed
                     .features
@@ -115,25 +116,25 @@ pub(super) fn features(on: &CommandContext, command: &FeaturesCommand) -> Answer
                 blocked_by: None,
                 manual: *manual,
             };
-            let added = on.change(|project| project.features().add(&add, None))?;
+            let added = on.change(|project| Features::new(project).add(&add, None))?;
             on.show(&added)
         }
         C::Set(arguments) => set(on, arguments),
         C::Verify { ids, all, stale } => verify(on, ids, *all, *stale),
         C::Manual { id, evidence, by } => {
             let manual = Manual { evidence: evidence.clone(), by: by.clone() };
-            let changed = on.change(|project| project.features().manual(id, &manual))?;
+            let changed = on.change(|project| Features::new(project).manual(id, &manual))?;
             on.show(&changed)
         }
-        C::Next => on.show(&on.look()?.features().next()?),
+        C::Next => on.show(&Features::new(&on.look()?).next()?),
         C::Probe { count } => {
-            let probed = on.change(|project| project.features().probe(*count))?;
+            let probed = on.change(|project| Features::new(project).probe(*count))?;
             on.show(&probed)?;
             CommandContext::exit(if probed.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
         }
-        C::Audit { since } => on.show(&on.look()?.features().audit(since.as_deref())?),
+        C::Audit { since } => on.show(&Features::new(&on.look()?).audit(since.as_deref())?),
         C::Remove { id, amend_contract } => {
-            let changed = on.change(|project| project.features().remove(id, amend_contract.as_deref(), None))?;
+            let changed = on.change(|project| Features::new(project).remove(id, amend_contract.as_deref(), None))?;
             on.show(&changed)
         }
     }
@@ -144,14 +145,14 @@ fn verify(on: &CommandContext, ids: &[String], all: bool, stale: bool) -> Answer
         (_, true, _) => Which::All,
         (_, _, true) => Which::Stale,
         ([], ..) => {
-            let focus = on.open()?.sessions().focus_now()?.show()?;
+            let focus = Sessions::new(&on.open()?).focus_now()?.show()?;
             let id = focus.and_then(|shown| shown.focus.feature_id);
             let error = || Error::usage("the focus has no feature: name one, or use --all or --stale");
             Which::Named(vec![id.ok_or_else(|| error().next("helmdeck forge features list"))?])
         }
         (ids, ..) => Which::Named(ids.to_vec()),
     };
-    let verified = on.change(|project| project.features().verify_each(&which))?;
+    let verified = on.change(|project| Features::new(project).verify_each(&which))?;
     match (&which, verified.as_slice()) {
         (Which::Named(_), [one]) => on.show(one)?,
         (_, all) => on.show(&all)?,
@@ -185,7 +186,7 @@ fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
         ..Edit::default()
     };
     let if_match = arguments.if_match.as_deref();
-    let changed = on.change(|project| project.features().set(&arguments.id, &edit, if_match))?;
+    let changed = on.change(|project| Features::new(project).set(&arguments.id, &edit, if_match))?;
     on.show(&changed)
 }
 
@@ -193,11 +194,11 @@ pub(super) fn focus(on: &CommandContext, command: &FocusCommand) -> Answer {
     match command {
         FocusCommand::Show => {
             let project = on.look()?;
-            on.show(&project.sessions().focus_now()?.show()?)
+            on.show(&Sessions::new(&project).focus_now()?.show()?)
         }
         FocusCommand::Set(arguments) => set_focus(on, arguments),
         FocusCommand::Clear { reason } => {
-            let cleared = on.change(|project| project.sessions().clear_focus(reason.as_deref()))?;
+            let cleared = on.change(|project| Sessions::new(project).clear_focus(reason.as_deref()))?;
             on.show(&cleared)
         }
     }
@@ -217,7 +218,7 @@ fn set_focus(on: &CommandContext, arguments: &FocusArgs) -> Answer {
         session: None,
         if_match: arguments.if_match.clone(),
     };
-    let set = on.change(|project| project.sessions().set_focus(&change))?;
+    let set = on.change(|project| Sessions::new(project).set_focus(&change))?;
     on.show(&set)
 }
 
@@ -239,32 +240,32 @@ pub(super) fn artifact(on: &CommandContext, command: &ForgeArtifactCommand) -> A
                 put.produced_from.push(Reference::parse(reference).map_err(Error::usage)?);
             }
             let stored = on.change(|project| {
-                put.session = project.sessions().mine()?.map(|session| session.id);
-                project.artifacts().put_file(file, &put)
+                put.session = Sessions::new(project).mine()?.map(|session| session.id);
+                Artifacts::new(project).put_file(file, &put)
             })?;
             on.show(&stored)
         }
-        C::Get { name } => on.show(&on.open()?.artifacts().get(name)?),
+        C::Get { name } => on.show(&Artifacts::new(&on.open()?).get(name)?),
         C::List { kind: what, limit } => {
             let filter = Filter { kind: what.map(kind), limit: *limit, ..Filter::default() };
-            on.show(&on.look()?.artifacts().list(&filter)?)
+            on.show(&Artifacts::new(&on.look()?).list(&filter)?)
         }
         C::Verify { name } => {
-            let verified = on.look()?.artifacts().verify(name.as_deref())?;
+            let verified = Artifacts::new(&on.look()?).verify(name.as_deref())?;
             on.show(&verified)?;
             CommandContext::exit(if verified.ok { Exit::Ok } else { Exit::Failed })
         }
         C::Gc { older, yes } => {
             let gc = Gc { older: *older, apply: *yes, ..Gc::default() };
-            let gone = on.change(|project| project.artifacts().gc(&gc))?;
+            let gone = on.change(|project| Artifacts::new(project).gc(&gc))?;
             on.show(&gone)
         }
         C::Rebuild => {
-            let rebuilt = on.change(|project| project.artifacts().rebuild())?;
+            let rebuilt = on.change(|project| Artifacts::new(project).rebuild())?;
             on.show(&rebuilt)
         }
         C::Snapshot => {
-            let stored = on.change(|project| project.artifacts().snapshot())?;
+            let stored = on.change(|project| Artifacts::new(project).snapshot())?;
             on.show(&stored)
         }
     }
@@ -275,7 +276,7 @@ pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
     let by = || on.agent().to_owned();
     match command {
         C::List => {
-            let skills = on.look()?.skills().list()?;
+            let skills = Skills::new(&on.look()?).list()?;
             on.print(&skills, || {
                 let rows: Vec<_> = skills
                     .iter()
@@ -288,16 +289,16 @@ pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
             })
         }
         C::Show { name } => {
-            let shown = on.open()?.skills().show(name)?;
+            let shown = Skills::new(&on.open()?).show(name)?;
             on.print(&shown, || shown.instructions.clone())
         }
         C::Resource { name, path } => {
-            let bytes = on.open()?.skills().resource(name, path)?;
+            let bytes = Skills::new(&on.open()?).resource(name, path)?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             on.print(&text, || text.clone())
         }
         C::Match(query) => {
-            let found = on.change(|project| project.skills().ask(&asked(query), &by()))?;
+            let found = on.change(|project| Skills::new(project).ask(&asked(query), &by()))?;
             if found.is_empty() {
                 return on.print(&found, || "no skill matches".to_owned());
             }
@@ -305,24 +306,24 @@ pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
         }
         C::Plan { names } => {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
-            on.show(&on.open()?.skills().plan(&names)?)
+            on.show(&Skills::new(&on.open()?).plan(&names)?)
         }
         C::Activate { name } => {
-            let activated = on.change(|project| project.skills().activate(name, &by()))?;
+            let activated = on.change(|project| Skills::new(project).activate(name, &by()))?;
             on.show(&activated)
         }
-        C::Stats => on.show(&on.look()?.skills().stats()?),
+        C::Stats => on.show(&Skills::new(&on.look()?).stats()?),
         C::Import { file } => {
-            let taken = on.change(|project| project.skills().import_path(file))?;
+            let taken = on.change(|project| Skills::new(project).import_path(file))?;
             on.show(&taken)
         }
         C::Export { name } => {
-            let text = on.open()?.skills().export(name)?;
+            let text = Skills::new(&on.open()?).export(name)?;
             on.print(&text, || text.clone())
         }
         C::SyncTriggers { name, file } => {
             let text = read(file)?;
-            let synced = on.change(|project| project.skills().sync_triggers(name, &text))?;
+            let synced = on.change(|project| Skills::new(project).sync_triggers(name, &text))?;
             on.show(&synced)
         }
     }

@@ -11,11 +11,13 @@ mod text;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use helmdeck_forge::events::Replay;
+use helmdeck_forge::events::{Events, Replay};
 use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
 use helmdeck_forge::repair::{Mend, Source};
+use helmdeck_forge::scratch::Scratch;
 use helmdeck_forge::secrets::rules;
+use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project, ProjectEnvironment, Time, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -190,7 +192,7 @@ impl CommandContext {
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
         let project = self.find_quietly()?;
         if let Some(project) = &project {
-            project.sessions().lives();
+            Sessions::new(&project).lives();
         }
         Ok(project)
     }
@@ -209,10 +211,10 @@ impl CommandContext {
     /// Opens the project to change it, and tells that its session lives before and after that is done.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
-        project.sessions().check_not_over()?;
+        Sessions::new(&project).check_not_over()?;
         let done = change(&project)?;
         // What was asked for is done. A lease that is not renewed only ends sooner.
-        if let Err(error) = project.sessions().touch() {
+        if let Err(error) = Sessions::new(&project).touch() {
             tracing::debug!(%error, "the lease of the session was not renewed");
         }
         Ok(done)
@@ -280,9 +282,9 @@ impl CommandContext {
                 };
                 // A memory that this person makes is theirs; one that was there before may be anybody's.
                 let is_new = matches!(Project::open_anyway(&self.folder, self.environment.clone()), Ok(None));
-                let (project, done) = Project::init(&self.folder, self.environment.clone(), &init)?;
+                let (project, done) = helmdeck_forge::init::init(&self.folder, self.environment.clone(), &init)?;
                 if is_new && matches!(self.environment.trust, Trust::Kept(_)) {
-                    project.trust(&project.trust_state()?)?;
+                    helmdeck_forge::trust::agree(&project, &helmdeck_forge::trust::state(&project)?)?;
                 }
                 self.show(&done)
             }
@@ -290,7 +292,7 @@ impl CommandContext {
             C::Doctor { fix } => {
                 let project = Project::open_anyway(&self.folder, self.environment.clone())?
                     .ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?;
-                let found = project.doctor(*fix)?;
+                let found = helmdeck_forge::init::doctor(&project, *fix)?;
                 self.show(&found)?;
                 Self::exit(if found.healthy { Exit::Ok } else { Exit::Failed })
             }
@@ -298,17 +300,17 @@ impl CommandContext {
             C::Knowledge(command) => memory::knowledge(self, command),
             C::Features(command) => memory::features(self, command),
             C::Invariants => {
-                let checked = self.look()?.check_invariants()?;
+                let checked = helmdeck_forge::invariants::check(&self.look()?)?;
                 self.show(&checked)?;
                 Self::exit(if checked.holds { Exit::Ok } else { Exit::Failed })
             }
-            C::Architecture => self.show(&self.look()?.check_architecture()?),
+            C::Architecture => self.show(&helmdeck_forge::architecture::check(&self.look()?)?),
             C::Focus(command) => memory::focus(self, command),
             C::Artifact(command) => memory::artifact(self, command),
             C::Skill(command) => memory::skill(self, command),
-            C::Scratch { clean_older: None, .. } => self.show(&self.look()?.scratch().usage()?),
+            C::Scratch { clean_older: None, .. } => self.show(&Scratch::new(&self.look()?).usage()?),
             C::Scratch { clean_older: Some(older), dry_run } => {
-                let cleaned = self.change(|project| project.scratch().clean(*older, *dry_run))?;
+                let cleaned = self.change(|project| Scratch::new(project).clean(*older, *dry_run))?;
                 self.show(&cleaned)
             }
             C::Commit(arguments) => git::commit(self, arguments),
@@ -319,8 +321,8 @@ impl CommandContext {
             C::Session(command) => session::run(self, command),
             C::Prime { budget } => {
                 let project = self.examine()?;
-                project.sessions().lives();
-                let primed = project.prime(*budget)?;
+                Sessions::new(&project).lives();
+                let primed = helmdeck_forge::prime::prime(&project, *budget)?;
                 self.print(&primed, || primed.text.clone())
             }
             C::Health { watch, exit_code } => self.health(*watch, *exit_code),
@@ -338,13 +340,13 @@ impl CommandContext {
     fn trust(&self, show: bool, revoke: bool, yes: bool) -> Answer {
         let project = self.look()?;
         if revoke {
-            let revoked = project.revoke_trust()?;
+            let revoked = helmdeck_forge::trust::revoke(&project)?;
             return self.print(&json!({"revoked": revoked}), || match revoked {
                 true => "the commands of this clone are not trusted any more".to_owned(),
                 false => "nothing of this clone was trusted".to_owned(),
             });
         }
-        let mut state = project.trust_state()?;
+        let mut state = helmdeck_forge::trust::state(&project)?;
         if !show && !state.trusted {
             if !yes {
                 if !self.is_interactive() {
@@ -358,8 +360,8 @@ impl CommandContext {
                 self.output.note(&trust_text(&state));
                 self.ask("run these commands in this clone", "nothing was trusted")?;
             }
-            project.trust(&state)?;
-            state = project.trust_state()?;
+            helmdeck_forge::trust::agree(&project, &state)?;
+            state = helmdeck_forge::trust::state(&project)?;
         }
         self.print(&state, || trust_text(&state))
     }
@@ -368,7 +370,7 @@ impl CommandContext {
         // Settings that are damaged can be mended too.
         let project = Project::open_anyway(&self.folder, self.environment.clone())?;
         let Some(path) = path else {
-            let damaged = project.ok_or(Stop::NoMemory)?.damaged_files()?;
+            let damaged = helmdeck_forge::repair::damaged_files(&project.ok_or(Stop::NoMemory)?)?;
             return self.print(&damaged, || match serde_json::to_value(&damaged) {
                 Ok(value) if !damaged.is_empty() => plain(&value),
                 _ => "nothing is damaged".to_owned(),
@@ -390,7 +392,7 @@ impl CommandContext {
                 );
             }
         };
-        let repair = project.repair(path, Mend { yes, from })?;
+        let repair = helmdeck_forge::repair::repair(&project, path, Mend { yes, from })?;
         self.print(&repair, || match &repair.damage {
             Some(_) => serde_json::to_value(&repair).map(|value| plain(&value)).unwrap_or_default(),
             None => format!("{path}: nothing is damaged"),
@@ -399,7 +401,7 @@ impl CommandContext {
 
     fn health(&self, watch: bool, exit_code: bool) -> Answer {
         let project = self.examine()?;
-        let health = project.health();
+        let health = helmdeck_forge::health::measure(&project);
         if watch {
             return self.watch(&project, health);
         }
@@ -418,7 +420,7 @@ impl CommandContext {
         loop {
             if changed || kept.elapsed() >= KEEP {
                 kept = Instant::now();
-                if let Err(error) = project.record_health(&health) {
+                if let Err(error) = helmdeck_forge::health::record(project, &health) {
                     self.output.note(&format!("the colours are not kept: {error}"));
                 }
             }
@@ -426,7 +428,7 @@ impl CommandContext {
                 self.print(&health, || health_text(&health))?;
             }
             std::thread::sleep(LOOK);
-            let now = project.health();
+            let now = helmdeck_forge::health::measure(&project);
             changed = now.colours() != health.colours();
             health = now;
         }
@@ -435,20 +437,20 @@ impl CommandContext {
     fn events(&self, command: &EventsCommand) -> Answer {
         let project = self.look()?;
         let replayed = match command {
-            EventsCommand::Status => return self.show(&project.events().status()?),
+            EventsCommand::Status => return self.show(&Events::new(&project).status()?),
             EventsCommand::Send => {
-                let drained = project.events().drain(SEND)?;
+                let drained = Events::new(&project).drain(SEND)?;
                 self.show(&drained)?;
                 return Self::exit(if drained.waiting == 0 { Exit::Ok } else { Exit::Failed });
             }
-            EventsCommand::Tail { lines } => project.events().tail(*lines)?,
+            EventsCommand::Tail { lines } => Events::new(&project).tail(*lines)?,
             EventsCommand::Replay { after, since, of, server } => {
                 let since = since.as_deref().map(Time::parse).transpose().map_err(Error::usage)?;
                 let replay = Replay { after: *after, since, session: of.clone(), ..Replay::default() };
                 if *server {
-                    project.events().replay_stored(&replay, SEND)?
+                    Events::new(&project).replay_stored(&replay, SEND)?
                 } else {
-                    project.events().replay(&replay)?
+                    Events::new(&project).replay(&replay)?
                 }
             }
         };

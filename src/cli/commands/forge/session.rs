@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_forge::Error;
 use helmdeck_forge::knowledge::{Learning, What};
-use helmdeck_forge::sessions::{End, How, Log, Start};
+use helmdeck_forge::sessions::{End, How, Log, Sessions, Start};
 use serde_json::json;
 
 use super::{Answer, CommandContext};
@@ -21,20 +21,20 @@ pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer 
         C::Start(arguments) => start(on, arguments),
         C::Log { text, next } => {
             let log = Log { text: text.clone(), next: next.clone() };
-            let logged = on.change(|project| project.sessions().log(&log))?;
+            let logged = on.change(|project| Sessions::new(project).log(&log))?;
             on.print(&logged, || logged.line.clone())
         }
         C::Learn(arguments) => {
             let learning = super::memory::learning(arguments)?;
-            let added = on.change(|project| project.sessions().learn(learning))?;
+            let added = on.change(|project| Sessions::new(project).learn(learning))?;
             on.show(&added)
         }
         C::End(arguments) => end(on, arguments),
         C::Run { command } => in_session(on, command),
         C::Status => {
             let project = on.look()?;
-            let living = project.sessions().seen()?;
-            let advice = project.sessions().advice()?;
+            let living = Sessions::new(&project).seen()?;
+            let advice = Sessions::new(&project).advice()?;
             let data = json!({
                 "sessions": living.sessions,
                 "checkpoint_advised": advice,
@@ -52,7 +52,7 @@ fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
         no_probe: arguments.no_probe,
         budget: arguments.budget,
     };
-    let started = on.open()?.sessions().start(&start)?;
+    let started = Sessions::new(&on.open()?).start(&start)?;
     on.print(&started, || started.prime.text.clone())?;
     CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
 }
@@ -71,7 +71,7 @@ fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
         leave_dirty: arguments.leave_dirty.clone(),
         key: arguments.key.clone(),
     };
-    on.show(&on.open()?.sessions().end(&end)?)
+    on.show(&Sessions::new(&on.open()?).end(&end)?)
 }
 
 /// Runs a command for the session. A signal asks the command to end, and ends the session.
@@ -83,7 +83,7 @@ fn in_session(on: &CommandContext, command: &[String]) -> Answer {
     let (asked, command) = (stop.clone(), command.to_vec());
     let outcome = block_on(async move {
         let mut signals = Stop::catch()?;
-        let mut work = tokio::task::spawn_blocking(move || project.sessions().run(&command, &stop, how));
+        let mut work = tokio::task::spawn_blocking(move || Sessions::new(&project).run(&command, &stop, how));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = signals.wait() => {

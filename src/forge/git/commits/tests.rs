@@ -314,7 +314,7 @@ fn what_is_new_in_the_knowledge_stands_in_the_message() {
     let (repository, project) = begun();
     let learn = |context: &str| {
         let what = What::Successful { context: context.into(), approach: "a".into() };
-        project.knowledge().add(&Learning::new(what), None).unwrap();
+        crate::knowledge::Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
     };
     learn("before");
     project.commits().create(&NewCommit { forge: true, ..new(&[]) }, &origin()).unwrap();

@@ -179,8 +179,8 @@ fn a_path_that_is_no_text_is_found_all_the_same() {
     assert_eq!((git.root(), git.git_dir()), (root.as_path(), root.join(".git").as_path()));
     assert_eq!(git.branch().unwrap().as_deref(), Some("main"));
     let project = crate::Project::open(&root, crate::ProjectEnvironment::default()).unwrap().unwrap();
-    project.progress().log("Done").unwrap();
+    crate::progress::Progress::new(&project).log("Done").unwrap();
     assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
-    project.emit(crate::Subject::Learning, 1);
-    assert_eq!(project.events().tail(1).unwrap().events.len(), 1);
+    crate::events::emit(&project, crate::Subject::Learning, 1);
+    assert_eq!(crate::events::Events::new(&project).tail(1).unwrap().events.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What the mirror of the issues tells, and which commits belong to none.
+//! Health inputs from the issue mirror, and commits without an issue.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::issues::Active;
 use crate::layout;
 use crate::project::Project;
 
-/// So many orphans are named.
+/// Maximum number of orphans that are named.
 const NAMED: usize = 5;
 
 /// The issues that are known here: those worked on, and those done.

@@ -1,4 +1,4 @@
-//! What the files of the memory tell.
+//! Health inputs from the files of the memory.
 
 use std::cell::OnceCell;
 
@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::load;
 use crate::error::Result;
+use crate::events::Events;
 use crate::features::{Evidence, FeaturesFile, Standing, judge_by_evidence};
 use crate::files::Files;
 use crate::health::inputs::{Features, File, Last, LongTerm, ShortTerm, Source};
@@ -14,7 +15,7 @@ use crate::layout;
 use crate::progress::Log;
 use crate::project::Project;
 use crate::recovery::Paused;
-use crate::sessions::{ActiveSessions, State};
+use crate::sessions::{ActiveSessions, Sessions, State};
 use crate::subjects::Subject;
 use crate::time::Time;
 
@@ -60,7 +61,7 @@ pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Res
 
 /// Returns what `progress.txt`, the journal and the sessions tell.
 pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
-    let mut given = ShortTerm { events: project.events().wrong_settings(), ..ShortTerm::default() };
+    let mut given = ShortTerm { events: Events::new(project).wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
     match files.read(layout::PROGRESS) {
         Ok(None) => {
@@ -87,7 +88,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let now = project.environment().now();
     for session in &living {
         // A process that was killed left its lock free.
-        let free = project.sessions().is_free(&session.id);
+        let free = Sessions::new(project).is_free(&session.id);
         let given_up = session.state.is_alive() && session.given_up(now, free).is_some();
         if given_up || session.state == State::Abandoned {
             given.abandoned.get_or_insert_with(|| (session.id.clone(), session.seen_at));

@@ -12,7 +12,7 @@ use crate::time::Time;
 
 /// What is measured against if nothing is configured, the first that exists.
 const BASES: [&str; 3] = ["refs/remotes/origin/main", "refs/heads/main", "refs/remotes/origin/HEAD"];
-/// So many commits are looked at.
+/// Maximum number of commits that are looked at.
 const COMMITS: &str = "--max-count=20000";
 
 /// What git told.

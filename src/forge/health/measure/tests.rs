@@ -6,16 +6,16 @@ use std::path::Path;
 
 use crate::environment::ProjectEnvironment;
 use crate::git::fixture::Repository;
-use crate::health::{Code, Colour, Health, Source};
+use crate::health::{self, Code, Colour, Health, Source};
 use crate::layout;
 use crate::project::Project;
 
 fn forge() -> Repository {
     let repository = Repository::new();
     repository.write(".gitignore", ".forge/.local/\n");
-    repository.write(layout::KNOWLEDGE, include_str!("../../fixtures/knowledge.json"));
-    repository.write(layout::FEATURES, include_str!("../../fixtures/features.json"));
-    repository.write(layout::PROGRESS, include_str!("../../fixtures/progress.txt"));
+    repository.write(layout::KNOWLEDGE, include_str!("../../../forge_documents/fixtures/knowledge.json"));
+    repository.write(layout::FEATURES, include_str!("../../../forge_documents/fixtures/features.json"));
+    repository.write(layout::PROGRESS, include_str!("../../../forge_documents/fixtures/progress.txt"));
     repository.write("src/lib.rs", "//! x\n");
     repository.commit("[session] Begin");
     repository
@@ -26,7 +26,7 @@ fn open(path: &Path) -> Project {
 }
 
 fn health(repository: &Repository) -> Health {
-    open(repository.path()).health()
+    health::measure(&open(repository.path()))
 }
 
 fn codes(reasons: &[crate::health::Reason]) -> Vec<Code> {
@@ -209,9 +209,9 @@ fn before_the_first_commit_and_without_git_it_still_answers() {
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-    assert_eq!(codes(&open(folder.path()).health().git.reasons), [Code::RepositoryLost]);
+    assert_eq!(codes(&health::measure(&open(folder.path())).git.reasons), [Code::RepositoryLost]);
     std::fs::write(folder.path().join(layout::CONFIG), "[git]\nenabled = false\n").unwrap();
-    let found = open(folder.path()).health();
+    let found = health::measure(&open(folder.path()));
     assert_eq!((found.git.colour, found.linear.colour), (Colour::Grey, Colour::Grey));
 }
 
@@ -251,13 +251,13 @@ fn a_note_of_the_health_is_no_work() {
 fn colours_are_kept_only_when_asked() {
     let repository = forge();
     let project = open(repository.path());
-    let found = project.health();
+    let found = health::measure(&project);
     assert!(!repository.path().join(layout::HEALTH).exists());
-    assert_eq!(project.record_health(&found).unwrap(), None, "the first is no change");
-    let history = project.health_history().unwrap();
+    assert_eq!(health::record(&project, &found).unwrap(), None, "the first is no change");
+    let history = health::history(&project).unwrap();
     assert_eq!((history.len(), history[0].colours), (1, found.colours()));
     let text = std::fs::read(repository.path().join(layout::HEALTH)).unwrap();
-    project.record_health(&found).unwrap();
+    health::record(&project, &found).unwrap();
     assert_eq!(std::fs::read(repository.path().join(layout::HEALTH)).unwrap(), text, "nothing new");
 }
 
@@ -292,7 +292,7 @@ fn a_large_repository() {
     let project = open(repository.path());
     for _ in 0..5 {
         let began = std::time::Instant::now();
-        let found = project.health();
+        let found = health::measure(&project);
         println!("{:?} {:?} ahead {}", began.elapsed(), found.overall, found.git.inputs.ahead);
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::environment::ProjectEnvironment;
 use crate::git::fixture::{Repository, run_at};
+use crate::knowledge::Knowledge;
 use crate::project::Project;
 
 /// What git calls in the test below: this very test program, told by a variable what git said.
@@ -45,14 +46,14 @@ fn two_branches_that_both_learned_merge_in_git() {
         let project = Project::open(root, ProjectEnvironment::default()).unwrap().unwrap();
         for context in [what, "both"] {
             let what = What::Successful { context: context.into(), approach: "a".into() };
-            project.knowledge().add(&Learning::new(what), None).unwrap();
+            Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
         }
         run_at(root, &["add", "-f", ".forge/memory"]);
         run_at(root, &["commit", "--quiet", "-m", what]);
     }
     repository.run(&["merge", "--quiet", "--no-edit", "other"]);
     let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
-    let file = project.knowledge().read().unwrap();
+    let file = Knowledge::new(&project).read().unwrap();
     let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
     assert_eq!(contexts, ["Adding new NATS subject", "ours", "both", "theirs"]);
     assert_eq!(repository.run(&["status", "--porcelain", "--untracked-files=no"]), "");

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use helmdeck_core::{ManualClock, Timestamp};
 
 use super::fixture::{FEATURES, Fixture, KNOWLEDGE};
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
-use crate::recovery::{Action, Assess, Class, Report, Size};
+use crate::features::Features;
+use crate::recovery::{Action, Assess, Class, Recovery, Report, Size};
 
 fn with_checkpoint() -> Fixture {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     fixture
 }
 
 fn assess(fixture: &Fixture) -> Report {
-    fixture.project().recovery().assess(Assess::default()).unwrap()
+    Recovery::new(&fixture.project()).assess(Assess::default()).unwrap()
 }
 
 /// Returns class, row and the codes of what is unknown.
@@ -60,10 +61,10 @@ fn what_was_taken_away_with_a_reason_is_no_regression() {
     fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "passing")]);
     fixture.commit("three");
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     let project = fixture.project();
     for id in ["A-001", "A-002", "A-003"] {
-        project.features().remove(id, Some("nobody wants it"), None).unwrap();
+        Features::new(&project).remove(id, Some("nobody wants it"), None).unwrap();
     }
     let report = assess(&fixture);
     assert_eq!((short(&report), report.measures.unwrap().regressions), ((Class::InSync, 3, vec![]), vec![]));
@@ -78,12 +79,13 @@ fn three_failed_tries_on_different_code_turn_minor_into_major() {
     for number in 1..=3 {
         fixture.write("a.txt", format!("{number}\n"));
         assert_eq!(short(&assess(&fixture)), (Class::Minor, 6, vec![]));
-        let recovery = fixture.project();
-        assert_eq!(recovery.recovery().tried(false, "A-001").unwrap().failed, number);
-        assert_eq!(recovery.recovery().tried(false, "A-001").unwrap().failed, number, "the same code");
+        let project = fixture.project();
+        let recovery = Recovery::new(&project);
+        assert_eq!(recovery.tried(false, "A-001").unwrap().failed, number);
+        assert_eq!(recovery.tried(false, "A-001").unwrap().failed, number, "the same code");
     }
     assert_eq!(short(&assess(&fixture)), (Class::Major, 7, vec![]));
-    assert_eq!(fixture.project().recovery().tried(true, "A-001").unwrap().failed, 0);
+    assert_eq!(Recovery::new(&fixture.project()).tried(true, "A-001").unwrap().failed, 0);
     assert_eq!(short(&assess(&fixture)), (Class::Minor, 6, vec![]));
 }
 
@@ -157,7 +159,7 @@ fn shifted(fixture: &Fixture, seconds: i64) -> Report {
     let at = Timestamp((now.0.as_second() + seconds) * 1_000_000);
     let environment = ProjectEnvironment { clock: Arc::new(ManualClock::at(at)), ..ProjectEnvironment::default() };
     let project = crate::Project::open(fixture.path(), environment).unwrap().unwrap();
-    project.recovery().assess(Assess::default()).unwrap()
+    Recovery::new(&project).assess(Assess::default()).unwrap()
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn a_young_project_is_unknown_and_does_not_pause() {
     let report = assess(&fixture);
     assert_eq!(short(&report), (Class::Unknown, 0, vec!["no_checkpoint"]));
     assert!(!report.must_pause());
-    let error = fixture.project().recovery().apply(&crate::recovery::Apply::default()).unwrap_err();
+    let error = Recovery::new(&fixture.project()).apply(&crate::recovery::Apply::default()).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_UNKNOWN", 10));
     assert!(fixture.project().check_not_paused().is_ok());
 }
@@ -202,7 +204,7 @@ fn an_assessment_writes_nothing_and_gives_the_same_answer_again() {
     assert_eq!(first.measures.as_ref().unwrap().touched_protected, [".forge/skills/x/skill.toml"]);
     let same = |report: &Report| (report.decision(), report.measures.as_ref().map(|m| (m.files, m.lines, m.size)));
     assert_eq!(same(&first), same(&second));
-    let quick = fixture.project().recovery().assess(Assess { verify: false }).unwrap();
+    let quick = Recovery::new(&fixture.project()).assess(Assess { verify: false }).unwrap();
     assert!(!quick.measures.unwrap().verify.ran);
 }
 
@@ -211,8 +213,12 @@ fn tests_that_fail_count_as_tries_and_those_that_do_not_start_change_nothing() {
     let fixture = with_checkpoint();
     let verify = |runner: &str| {
         let project = fixture.project_with(&format!("[verify]\ncommands = [\"true\"]\nrunner = \"{runner}\"\n"));
-        let verified = project.features().verify("A-001").unwrap();
-        (verified.status.as_str().to_owned(), verified.regressed, project.recovery().journal().unwrap().attempts.failed)
+        let verified = Features::new(&project).verify("A-001").unwrap();
+        (
+            verified.status.as_str().to_owned(),
+            verified.regressed,
+            Recovery::new(&project).journal().unwrap().attempts.failed,
+        )
     };
     let before = fixture.read(FEATURES);
     assert_eq!(verify("no-such-program"), ("passing".to_owned(), false, 0));
@@ -231,7 +237,7 @@ fn tests_that_fail_count_as_tries_and_those_that_do_not_start_change_nothing() {
 #[test]
 fn what_fails_is_counted_by_whoever_runs_it_and_once_for_each_code() {
     let fixture = with_checkpoint();
-    let counted = || fixture.project().recovery().journal().unwrap().attempts.failed;
+    let counted = || Recovery::new(&fixture.project()).journal().unwrap().attempts.failed;
     let attempts = |report: &Report| report.measures.as_ref().unwrap().attempts;
     // Verified code that fails is no try.
     fixture.write(".git/info/exclude", "broken\n");
@@ -247,29 +253,29 @@ fn what_fails_is_counted_by_whoever_runs_it_and_once_for_each_code() {
         assert_eq!(attempts(&assess(&fixture)), number);
         // The same code, committed, and the same command.
         let asked = Create { key: Some("A-1".into()), ..Create::default() };
-        assert_eq!(fixture.project().checkpoints().create(&asked).unwrap_err().code, "E_CHECK");
+        assert_eq!(Checkpoints::new(&fixture.project()).create(&asked).unwrap_err().code, "E_CHECK");
         assert_eq!(counted(), number);
     }
-    let text = fixture.project().recovery().assess(Assess { verify: false }).unwrap().to_string();
+    let text = Recovery::new(&fixture.project()).assess(Assess { verify: false }).unwrap().to_string();
     assert!(text.contains("verify: not run, and known to fail on this code"), "{text}");
     fixture.write("a.txt", "another\n");
-    let text = fixture.project().recovery().assess(Assess { verify: false }).unwrap().to_string();
+    let text = Recovery::new(&fixture.project()).assess(Assess { verify: false }).unwrap().to_string();
     assert!(text.contains("verify: not run, and not known to fail"), "{text}");
     fixture.commit("another");
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    assert_eq!(fixture.project().checkpoints().create(&asked).unwrap_err().code, "E_CHECK");
+    assert_eq!(Checkpoints::new(&fixture.project()).create(&asked).unwrap_err().code, "E_CHECK");
     let report = assess(&fixture);
     assert_eq!((attempts(&report), short(&report)), (3, (Class::Major, 9, vec![])));
     // It was none of the tests of a feature that failed, so one that passes says nothing.
     std::fs::remove_file(fixture.path().join("broken")).unwrap();
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     assert_eq!(counted(), 0);
 }
 
 #[test]
 fn a_verification_that_succeeds_again_ends_the_count_unless_a_feature_still_fails() {
     let fixture = with_checkpoint();
-    let counted = || fixture.project().recovery().journal().unwrap().attempts.failed;
+    let counted = || Recovery::new(&fixture.project()).journal().unwrap().attempts.failed;
     fixture.write("a.txt", "wrong\n");
     fixture.write(".git/info/exclude", "broken\n");
     fixture.write("broken", "");
@@ -281,11 +287,11 @@ fn a_verification_that_succeeds_again_ends_the_count_unless_a_feature_still_fail
     assert_eq!(counted(), 0);
     fixture.write("broken", "");
     assess(&fixture);
-    fixture.project().recovery().tried_feature(false, "A-001");
+    Recovery::new(&fixture.project()).tried_feature(false, "A-001");
     std::fs::remove_file(fixture.path().join("broken")).unwrap();
     assess(&fixture);
     assert_eq!(counted(), 1, "A-001 fails still");
-    fixture.project().recovery().tried_feature(true, "A-001");
+    Recovery::new(&fixture.project()).tried_feature(true, "A-001");
     assert_eq!(counted(), 0);
 }
 
@@ -294,8 +300,8 @@ fn a_failed_test_of_a_feature_does_not_pass_for_one_of_the_command() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "wrong\n");
     fixture.features(&[("A-001", "failing"), ("A-002", "passing")]);
-    fixture.project().recovery().tried_feature(false, "A-001");
-    let report = fixture.project().recovery().assess(Assess { verify: false }).unwrap();
+    Recovery::new(&fixture.project()).tried_feature(false, "A-001");
+    let report = Recovery::new(&fixture.project()).assess(Assess { verify: false }).unwrap();
     assert_eq!(short(&report), (Class::Minor, 6, vec![]), "{report}");
     assert!(!report.to_string().contains("verify: pass"), "{report}");
 }

@@ -2,13 +2,13 @@
 
 use super::fixture::Fixture;
 use super::rolled::with_checkpoint;
-use crate::sessions::{Start, Started};
+use crate::sessions::{Sessions, Start, Started};
 
 const VERIFY: &str = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n";
 
 fn start(fixture: &Fixture, auto: bool) -> Started {
     let project = fixture.project_with(&format!("{VERIFY}[recovery]\nauto = {auto}\n"));
-    project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap()
+    Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap()
 }
 
 fn rollbacks(fixture: &Fixture) -> String {

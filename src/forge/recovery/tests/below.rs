@@ -1,13 +1,14 @@
 //! A memory below the root of the repository: a day, and going back.
 
 use super::fixture::{FEATURES, KNOWLEDGE};
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::environment::ProjectEnvironment;
+use crate::features::Features;
 use crate::git::fixture::Repository;
-use crate::knowledge::{Learning, What};
+use crate::knowledge::{Knowledge, Learning, What};
 use crate::project::Project;
-use crate::recovery::{Apply, Mode};
-use crate::sessions::{End, Start};
+use crate::recovery::{Apply, Mode, Recovery};
+use crate::sessions::{End, Sessions, Start};
 
 const FEATURE: &str = r#"{"schema_version":"1.0","features":[{"id":"A-001","name":"n","status":"failing","tests":["t::*"],"blocked_by":null}]}"#;
 
@@ -34,34 +35,34 @@ pub(super) fn begun() -> (Repository, Project) {
 #[test]
 fn a_session_ends_with_its_memory_committed() {
     let (repository, project) = begun();
-    project.sessions().start(&Start::default()).unwrap();
+    Sessions::new(&project).start(&Start::default()).unwrap();
     let learning = Learning::new(What::Successful { context: "c".into(), approach: "a".into() });
-    project.knowledge().add(&learning, None).unwrap();
-    let ended = project.sessions().end(&End { next: Some("Go on".into()), ..End::default() }).unwrap();
+    Knowledge::new(&project).add(&learning, None).unwrap();
+    let ended = Sessions::new(&project).end(&End { next: Some("Go on".into()), ..End::default() }).unwrap();
     assert!(ended.commit.is_some(), "{:?}", ended.warnings);
     // The record of a session that has ended is committed with the next one.
     assert_eq!(repository.run(&["status", "--porcelain", "--", ":!sub/.forge/memory/short-term/sessions"]), "");
     assert!(repository.run(&["show", "--format=", "--name-only"]).contains(&format!("sub/{KNOWLEDGE}")));
     assert!(!repository.path().join(".forge").exists());
     // Code is code all the same.
-    project.sessions().start(&Start::default()).unwrap();
+    Sessions::new(&project).start(&Start::default()).unwrap();
     repository.write("top.txt", "changed\n");
-    assert_eq!(project.sessions().end(&End::default()).unwrap_err().code, "E_DIRTY");
+    assert_eq!(Sessions::new(&project).end(&End::default()).unwrap_err().code, "E_DIRTY");
 }
 
 #[test]
 fn what_was_learned_survives_going_back() {
     for mode in [Mode::Branch, Mode::Restore] {
         let (repository, project) = begun();
-        let made = project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+        let made = Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
         let learning = Learning::new(What::Successful { context: "learned since".into(), approach: "a".into() });
-        project.knowledge().add(&learning, None).unwrap();
+        Knowledge::new(&project).add(&learning, None).unwrap();
         repository.write("sub/a.txt", "wrong\n");
         repository.write("top.txt", "wrong\n");
         repository.commit("wrong");
         repository.write("sub/a.txt", "worse\n");
         let asked = Apply { checkpoint: Some(made.tag.clone()), mode: Some(mode), ..Apply::default() };
-        let done = project.recovery().apply(&asked).unwrap().rollback.unwrap();
+        let done = Recovery::new(&project).apply(&asked).unwrap().rollback.unwrap();
         let root = done.worktree.map_or_else(|| repository.path().to_owned(), Into::into);
         let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
         assert_eq!((read("sub/a.txt"), read("top.txt")), ("one\n".to_owned(), "top\n".to_owned()));
@@ -70,13 +71,13 @@ fn what_was_learned_survives_going_back() {
         assert_eq!(repository.run(&["ls-tree", "--name-only", &done.made.unwrap()]), "sub\ntop.txt");
         // It is one project: opened there, it is whole.
         let there = Project::open(&root.join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
-        assert!(there.knowledge().read().is_ok() && there.features().read().is_ok());
+        assert!(Knowledge::new(&there).read().is_ok() && Features::new(&there).read().is_ok());
     }
 }
 
 #[test]
 fn the_contract_of_a_checkpoint_holds() {
     let (_repository, project) = begun();
-    project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
-    assert_eq!(project.features().remove("A-001", None, None).unwrap_err().code, "E_CONTRACT");
+    Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    assert_eq!(Features::new(&project).remove("A-001", None, None).unwrap_err().code, "E_CONTRACT");
 }

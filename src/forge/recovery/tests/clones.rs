@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::fixture::Fixture;
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::error::Category;
 use crate::git::fixture::run_at;
-use crate::health::Code;
+use crate::health::{self, Code};
 use crate::project::Project;
-use crate::recovery::{Ack, Assess, By, Unknown};
-use crate::sessions::{Start, Started};
+use crate::recovery::{Ack, Assess, By, Recovery, Unknown};
+use crate::sessions::{Sessions, Start, Started};
 
 /// A project with a checkpoint whose file is committed and whose tag is not pushed, and the server.
 struct Team {
@@ -21,7 +21,7 @@ impl Team {
     fn new() -> Self {
         let fixture = Fixture::new();
         let asked = Create { key: Some("A-1".into()), ..Create::default() };
-        fixture.project().checkpoints().create(&asked).unwrap();
+        Checkpoints::new(&fixture.project()).create(&asked).unwrap();
         fixture.write("later.txt", "later\n");
         fixture.commit("[A-1] Later, with the file of the checkpoint");
         let folder = tempfile::tempdir().unwrap();
@@ -52,11 +52,11 @@ impl Team {
 }
 
 fn start(project: &Project) -> Started {
-    project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap()
+    Sessions::new(project).start(&Start { no_probe: true, ..Start::default() }).unwrap()
 }
 
 fn codes(project: &Project) -> Vec<&'static str> {
-    let report = project.recovery().assess(Assess { verify: false }).unwrap();
+    let report = Recovery::new(project).assess(Assess { verify: false }).unwrap();
     report.unknown.iter().map(|reason| reason.reason.code()).collect()
 }
 
@@ -78,14 +78,14 @@ fn clone_without_tags_is_not_paused() {
     assert_eq!(started.paused, None);
     let fetch = "git fetch origin 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'";
     assert!(started.warnings.iter().any(|warning| warning.contains(fetch)), "{:?}", started.warnings);
-    let git = project.health().git;
+    let git = health::measure(&project).git;
     let reason = git.reasons.iter().find(|reason| reason.code == Code::NoCheckpoint).unwrap();
     assert_eq!(reason.next, fetch);
-    project.checkpoints().create(&Create::default()).unwrap();
+    Checkpoints::new(&project).create(&Create::default()).unwrap();
 
     team.push_tags();
     run_next(&clone, &reason.next);
-    assert!(project.checkpoints().list().unwrap().iter().any(|one| one.name == "A-1-v1" && one.can_rollback_to));
+    assert!(Checkpoints::new(&project).list().unwrap().iter().any(|one| one.name == "A-1-v1" && one.can_rollback_to));
 }
 
 #[test]
@@ -96,12 +96,12 @@ fn shallow_clone_is_not_paused_and_can_be_completed() {
     let project = Fixture::open(&clone);
     assert_eq!(codes(&project), ["checkpoints_not_here"]);
     assert_eq!(start(&project).paused, None);
-    let git = project.health().git;
+    let git = health::measure(&project).git;
     let next = &git.reasons.iter().find(|reason| reason.code == Code::NoCheckpoint).unwrap().next;
     assert_eq!(next, "git fetch --unshallow --tags origin");
     run_next(&clone, next);
     assert_eq!(codes(&project), [""; 0]);
-    assert!(project.checkpoints().list().unwrap()[0].can_rollback_to);
+    assert!(Checkpoints::new(&project).list().unwrap()[0].can_rollback_to);
 }
 
 #[test]
@@ -133,13 +133,13 @@ fn ci_checkout_with_detached_head_is_not_paused() {
 fn session_start_lifts_a_pause_whose_reason_is_gone() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     fixture.write(".git/BISECT_LOG", "x");
     let project = fixture.project();
     assert!(start(&project).paused.is_some());
-    let error = project.sessions().start(&Start::default()).unwrap_err();
+    let error = Sessions::new(&project).start(&Start::default()).unwrap_err();
     assert_eq!(error.category, Category::Paused, "the reason is still there");
-    let found = project.health().short_term;
+    let found = health::measure(&project).short_term;
     let reason = found.reasons.iter().find(|reason| reason.code == Code::Paused).unwrap();
     assert!(reason.detail.contains("bisect") && reason.since.is_some(), "{reason:?}");
 
@@ -148,23 +148,23 @@ fn session_start_lifts_a_pause_whose_reason_is_gone() {
     assert_eq!(started.paused, None);
     assert!(started.warnings.iter().any(|warning| warning.contains("its reason is gone")), "{:?}", started.warnings);
     assert!(project.check_not_paused().is_ok());
-    assert!(project.health().short_term.reasons.iter().all(|reason| reason.code != Code::Paused));
+    assert!(health::measure(&project).short_term.reasons.iter().all(|reason| reason.code != Code::Paused));
 }
 
 #[test]
 fn session_start_runs_the_verify_command_before_it_lifts_a_pause_of_it() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     let outside = tempfile::tempdir().unwrap();
     let broken = outside.path().join("broken");
     std::fs::write(&broken, "").unwrap();
     let project = fixture.project_with(&format!("[verify]\ncommands = [\"sh: test ! -e {}\"]\n", broken.display()));
-    project.recovery().apply(&crate::recovery::Apply::default()).unwrap_err();
-    let paused = || project.sessions().start(&Start::default()).err().map(|error| error.category);
+    Recovery::new(&project).apply(&crate::recovery::Apply::default()).unwrap_err();
+    let paused = || Sessions::new(&project).start(&Start::default()).err().map(|error| error.category);
     assert_eq!(paused(), Some(Category::Paused));
     std::fs::remove_file(&broken).unwrap();
-    let quick = project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap_err();
+    let quick = Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap_err();
     assert_eq!(quick.category, Category::Paused, "nothing may be run, so nobody knows");
     assert_eq!(paused(), None);
 }
@@ -173,8 +173,8 @@ fn session_start_runs_the_verify_command_before_it_lifts_a_pause_of_it() {
 fn a_pause_by_request_stays_until_a_person_ends_it() {
     let fixture = Fixture::new();
     let project = fixture.project();
-    project.recovery().pause("somebody must look", None).unwrap();
-    assert_eq!(project.sessions().start(&Start::default()).unwrap_err().category, Category::Paused);
+    Recovery::new(&project).pause("somebody must look", None).unwrap();
+    assert_eq!(Sessions::new(&project).start(&Start::default()).unwrap_err().category, Category::Paused);
 }
 
 #[test]
@@ -183,15 +183,15 @@ fn an_acknowledgement_holds_on_later_commits() {
     fixture.run(&["tag", "-a", "-m", "by hand", "checkpoint/A-1-v1"]);
     let project = fixture.project();
     assert!(start(&project).paused.unwrap().contains("none can be gone back to"));
-    project.recovery().ack(&Ack { reason: "it is fine".into(), by: By::Terminal }).unwrap();
+    Recovery::new(&project).ack(&Ack { reason: "it is fine".into(), by: By::Terminal }).unwrap();
     fixture.commit("[session] Session checkpoint");
-    let report = project.recovery().assess(Assess { verify: false }).unwrap();
+    let report = Recovery::new(&project).assess(Assess { verify: false }).unwrap();
     assert!(matches!(report.unknown[0].reason, Unknown::NoUsableCheckpoint { .. }), "{:?}", report.unknown);
     assert!(report.acknowledged && !report.must_pause());
     assert_eq!(start(&project).paused, None);
     fixture.run(&["checkout", "-q", "--orphan", "elsewhere"]);
     fixture.commit("[session] Another root");
-    let elsewhere = project.recovery().assess(Assess { verify: false }).unwrap();
+    let elsewhere = Recovery::new(&project).assess(Assess { verify: false }).unwrap();
     assert!(!elsewhere.acknowledged, "no descendant");
 }
 
@@ -199,14 +199,14 @@ fn an_acknowledgement_holds_on_later_commits() {
 fn an_acknowledged_bisect_ends_with_the_next_commit() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
-    fixture.project().checkpoints().create(&asked).unwrap();
+    Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     fixture.write(".git/BISECT_LOG", "x");
     let project = fixture.project();
     start(&project);
-    project.recovery().ack(&Ack { reason: "I bisect".into(), by: By::Terminal }).unwrap();
-    assert!(!project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
+    Recovery::new(&project).ack(&Ack { reason: "I bisect".into(), by: By::Terminal }).unwrap();
+    assert!(!Recovery::new(&project).assess(Assess { verify: false }).unwrap().must_pause());
     fixture.commit("next");
-    assert!(project.recovery().assess(Assess { verify: false }).unwrap().must_pause());
+    assert!(Recovery::new(&project).assess(Assess { verify: false }).unwrap().must_pause());
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn a_checkpoint_ends_a_pause_for_want_of_one() {
     assert!(start(&project).paused.is_some());
     fixture.write("broken", "");
     fixture.commit("[A-1] Broken");
-    assert_eq!(project.checkpoints().create(&Create::default()).unwrap_err().code, "E_CHECK");
+    assert_eq!(Checkpoints::new(&project).create(&Create::default()).unwrap_err().code, "E_CHECK");
     assert!(project.check_not_paused().is_err(), "a check that fails ends no pause");
     fixture.run(&["rm", "-q", "broken"]);
     fixture.commit("[A-1] Mended");
-    assert!(project.checkpoints().create(&Create::default()).unwrap().can_rollback_to);
+    assert!(Checkpoints::new(&project).create(&Create::default()).unwrap().can_rollback_to);
     assert!(project.check_not_paused().is_ok());
 }
 
@@ -232,7 +232,7 @@ fn push_checkpoints_pushes_each_tag() {
     assert_eq!(tags(), "");
     let config = "[verify]\ncommands = [\"sh: test ! -e broken\"]\n[git]\npush_checkpoints = true\n";
     let project = team.fixture.project_with(config);
-    let made = project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+    let made = Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
     assert!(made.pushed, "{:?}", made.warnings);
     assert_eq!(tags(), made.tag);
 }

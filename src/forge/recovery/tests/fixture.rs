@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::artifacts::{Kind, Put};
+use crate::artifacts::{Artifacts, Kind, Put};
 use crate::environment::ProjectEnvironment;
 use crate::git::fixture::{Repository, Snapshot};
 use crate::project::Project;
@@ -66,7 +66,7 @@ impl Fixture {
         let project = fixture.project();
         for number in 1..=9 {
             let put = Put::new(Kind::Reports, format!("verify_a-00{number}.json"));
-            let report = project.artifacts().put(b"all well\n", &put).unwrap();
+            let report = Artifacts::new(&project).put(b"all well\n", &put).unwrap();
             fixture.evidence.insert(format!("A-00{number}"), report.entry.triv.to_string());
         }
         fixture.features(&[("A-001", "passing"), ("A-002", "passing"), ("A-003", "not_implemented")]);

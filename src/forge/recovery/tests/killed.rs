@@ -7,7 +7,7 @@ use super::bytes::{bytes, nothing_is_lost, staged, walk};
 use super::fault::{When, die_at};
 use super::fixture::{FEATURES, Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
-use crate::recovery::{Mode, Step};
+use crate::recovery::{Mode, Recovery, Step};
 
 /// Says to the worker, which runs in the repository, where to die.
 const WHERE: &str = ".git/forge-worker";
@@ -21,7 +21,7 @@ fn worker() {
     let place: Vec<usize> = place.split(' ').map(|number| number.parse().unwrap()).collect();
     die_at(Step::ALL[place[0]], WHENS[place[1]]);
     let mode = if place[2] == 0 { Mode::Branch } else { Mode::Restore };
-    let done = Fixture::open(Path::new(".")).recovery().apply(&back(mode));
+    let done = Recovery::new(&Fixture::open(Path::new("."))).apply(&back(mode));
     panic!("it was to die: {done:?}");
 }
 
@@ -53,7 +53,7 @@ fn go_on(dirty: fn(&Fixture), mode: Mode, steps: &[usize]) {
             let staged = staged(fixture.path());
             let elsewhere = before.difference(&staged).cloned().collect();
             nothing_is_lost(fixture.path(), &elsewhere, &format!("{what}, killed"));
-            let applied = fixture.project().recovery().apply(&back(mode)).unwrap();
+            let applied = Recovery::new(&fixture.project()).apply(&back(mode)).unwrap();
             assert!(applied.resumed, "{what}");
             nothing_is_lost(fixture.path(), &before, &what);
             let done = applied.rollback.unwrap();
@@ -118,7 +118,7 @@ fn what_is_changed_between_a_kill_and_the_next_run_is_rescued_as_well() {
     kill(&fixture, 3, 2, Mode::Restore);
     fixture.write("a.txt", "written after the kill\n");
     let before = bytes(fixture.path());
-    fixture.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap();
     nothing_is_lost(fixture.path(), &before, "changed meanwhile");
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
 }
@@ -131,12 +131,12 @@ fn a_restore_that_can_never_go_on_is_given_up_and_another_may_begin() {
     fixture.commit("work went on");
     let head = fixture.head();
     let before = bytes(fixture.path());
-    let error = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    let error = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap_err();
     assert_eq!(error.code, "E_MOVED");
     assert_eq!(fixture.head(), head);
-    let journal = fixture.project().recovery().journal().unwrap();
+    let journal = Recovery::new(&fixture.project()).journal().unwrap();
     assert_eq!((journal.current, journal.past.len()), (None, 1));
-    let done = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap();
     assert!(!done.resumed && done.rollback.is_some());
     nothing_is_lost(fixture.path(), &before, "given up");
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
@@ -153,7 +153,7 @@ fn a_work_tree_that_git_was_killed_making_is_made_anew() {
     fixture.run(&["worktree", "add", "-q", "--no-checkout", folder.to_str().unwrap(), branch]);
     fixture.write(".git/worktrees/A-1-v1-1/locked", "initializing");
     let before = bytes(fixture.path());
-    let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     assert_eq!(done.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
     let other = std::path::PathBuf::from(done.worktree.unwrap());
     assert_ne!(other, folder);
@@ -169,10 +169,10 @@ fn a_restore_touches_nothing_where_one_went_elsewhere_meanwhile() {
     kill(&fixture, 3, 2, Mode::Restore);
     fixture.run(&["checkout", "-q", "-f", "-b", "elsewhere", "HEAD^"]);
     fixture.write("a.txt", "work of another day\n");
-    let error = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+    let error = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap_err();
     assert_eq!(error.code, "E_MOVED");
     assert_eq!(fixture.read("a.txt"), "work of another day\n");
-    let journal = fixture.project().recovery().journal().unwrap();
+    let journal = Recovery::new(&fixture.project()).journal().unwrap();
     assert_eq!((journal.current, journal.past.len()), (None, 1));
 }
 
@@ -180,12 +180,12 @@ fn a_restore_touches_nothing_where_one_went_elsewhere_meanwhile() {
 fn a_person_can_give_up_a_rollback_that_was_cut_short() {
     let fixture = with_checkpoint();
     dirty(&fixture);
-    assert_eq!(fixture.project().recovery().give_up_rollback().unwrap_err().category.exit_code(), 3);
+    assert_eq!(Recovery::new(&fixture.project()).give_up_rollback().unwrap_err().category.exit_code(), 3);
     kill(&fixture, 3, 2, Mode::Restore);
     let before = bytes(fixture.path());
-    let given_up = fixture.project().recovery().give_up_rollback().unwrap();
+    let given_up = Recovery::new(&fixture.project()).give_up_rollback().unwrap();
     assert_eq!(given_up.step, Step::Branched);
-    let journal = fixture.project().recovery().journal().unwrap();
+    let journal = Recovery::new(&fixture.project()).journal().unwrap();
     assert_eq!((journal.current, journal.past), (None, vec![given_up]));
     nothing_is_lost(fixture.path(), &before, "given up");
     assert_eq!(fixture.read("a.txt"), "changed\n");

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use super::fixture::{FEATURES, Fixture};
 use super::rolled::{back, with_checkpoint};
+use crate::features::Features;
 use crate::focus::SetFocus;
 use crate::git::fixture::run_at;
 use crate::layout::ACTIVE;
 use crate::merge::merge;
-use crate::recovery::Mode;
-use crate::sessions::{End, Start};
+use crate::recovery::{Mode, Recovery};
+use crate::sessions::{End, Sessions, Start};
 
 const ISSUES: &str = r#"{"schema_version":"1.0","synced_at":null,"issues":[{"linear_id":"A-7","title":"Seven","type":"feature","state":"In Progress"}]}"#;
 
@@ -20,7 +21,7 @@ fn start() -> Start {
 /// Goes back from a dirty tree, and returns the new work tree.
 fn apart(fixture: &Fixture) -> PathBuf {
     fixture.write("a.txt", "wrong way\n");
-    let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     PathBuf::from(done.worktree.unwrap())
 }
 
@@ -29,18 +30,18 @@ fn new_work_tree_has_the_issues_and_takes_up_the_focus() {
     let fixture = with_checkpoint();
     fixture.write(ACTIVE, ISSUES);
     let project = fixture.project();
-    project.sessions().start(&start()).unwrap();
+    Sessions::new(&project).start(&start()).unwrap();
     let set = SetFocus { task: Some("Mend seven".into()), linear_issue: Some("A-7".into()), ..SetFocus::default() };
-    project.sessions().set_focus(&set).unwrap();
+    Sessions::new(&project).set_focus(&set).unwrap();
     let there = apart(&fixture);
     let issues = std::fs::read_to_string(there.join(ACTIVE)).unwrap();
     assert!(issues.contains("A-7"), "{issues}");
-    let started = Fixture::open(&there).sessions().start(&start()).unwrap();
+    let started = Sessions::new(&Fixture::open(&there)).start(&start()).unwrap();
     let chosen = started.chosen.unwrap();
     assert_eq!((chosen.task.as_deref(), chosen.linear_issue.as_deref()), (Some("Mend seven"), Some("A-7")));
     // It is handed over once.
-    Fixture::open(&there).sessions().end(&End::default()).unwrap();
-    let chosen = Fixture::open(&there).sessions().start(&start()).unwrap().chosen.unwrap();
+    Sessions::new(&Fixture::open(&there)).end(&End::default()).unwrap();
+    let chosen = Sessions::new(&Fixture::open(&there)).start(&start()).unwrap().chosen.unwrap();
     assert_ne!(chosen.task.as_deref(), Some("Mend seven"));
 }
 
@@ -82,12 +83,12 @@ fn verified_feature_remembers_the_failure_before() {
         .project_with("[verify]\nrunner = \"sh: test ! -e broken && echo ran {prefix}\"\ncount_regex = \"ran\"\n");
     fixture.features(&[("A-001", "passing")]);
     fixture.write("broken", "");
-    assert!(!project.features().verify("A-001").unwrap().passed);
-    let failed = project.features().read().unwrap().get("A-001").unwrap().regressed_at;
+    assert!(!Features::new(&project).verify("A-001").unwrap().passed);
+    let failed = Features::new(&project).read().unwrap().get("A-001").unwrap().regressed_at;
     assert!(failed.is_some());
     std::fs::remove_file(fixture.path().join("broken")).unwrap();
-    assert!(project.features().verify("A-001").unwrap().passed);
-    let file = project.features().read().unwrap();
+    assert!(Features::new(&project).verify("A-001").unwrap().passed);
+    let file = Features::new(&project).read().unwrap();
     let feature = file.get("A-001").unwrap();
     assert_eq!((feature.regressed_at, feature.regressed_before), (None, failed));
 }
@@ -96,7 +97,7 @@ fn verified_feature_remembers_the_failure_before() {
 fn work_tree_of_a_rollback_goes_away_once_it_is_merged() {
     let fixture = with_checkpoint();
     let there = apart(&fixture);
-    let clean = |yes: bool| fixture.project().recovery().clean(yes).unwrap();
+    let clean = |yes: bool| Recovery::new(&fixture.project()).clean(yes).unwrap();
     assert!(clean(true).kept[0].why.contains("merged nowhere"), "{:?}", clean(false));
     std::fs::write(there.join("new.txt"), "new\n").unwrap();
     assert!(clean(true).kept[0].why.contains("not committed"));
@@ -107,9 +108,9 @@ fn work_tree_of_a_rollback_goes_away_once_it_is_merged() {
     fixture.run(&["add", "-A"]);
     fixture.run(&["commit", "-q", "--allow-empty", "-m", "the memory"]);
     fixture.run(&["merge", "-q", "--no-edit", "-X", "ours", "forge/rollback/A-1-v1-1"]);
-    let session = Fixture::open(&there).sessions().start(&start()).unwrap();
+    let session = Sessions::new(&Fixture::open(&there)).start(&start()).unwrap();
     assert!(clean(true).kept[0].why.contains(&session.session.id));
-    Fixture::open(&there).sessions().end(&End { leave_dirty: Some("over".into()), ..End::default() }).unwrap();
+    Sessions::new(&Fixture::open(&there)).end(&End { leave_dirty: Some("over".into()), ..End::default() }).unwrap();
     run_at(&there, &["add", "-A"]);
     let dirty = !run_at(&there, &["status", "--porcelain"]).is_empty();
     if dirty {

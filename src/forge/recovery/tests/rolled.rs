@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use super::bytes::{bytes, nothing_is_lost};
 use super::fault::{When, do_at};
 use super::fixture::{FEATURES, Fixture, KNOWLEDGE, Kept};
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::error::Category;
 use crate::git::fixture::run_at;
-use crate::recovery::{Apply, Mode, Step};
+use crate::recovery::{Apply, Mode, Recovery, Step};
 
 /// Returns a project with a checkpoint.
 pub(super) fn with_checkpoint() -> Fixture {
@@ -19,7 +19,7 @@ pub(super) fn with_checkpoint() -> Fixture {
         fixture.write("run.sh", "#!/bin/sh\n");
         fixture.commit("second");
         let asked = Create { key: Some("A-1".into()), ..Create::default() };
-        fixture.project().checkpoints().create(&asked).unwrap();
+        Checkpoints::new(&fixture.project()).create(&asked).unwrap();
         fixture.commit("the manifest");
         fixture.kept()
     });
@@ -48,7 +48,7 @@ fn a_clean_tree_is_switched_in_place_and_learning_survives() {
     fixture.features(&[("A-001", "failing"), ("A-002", "passing"), ("A-003", "passing"), ("A-004", "passing")]);
     fixture.commit("wrong way");
     let wrong = fixture.head();
-    let applied = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap();
+    let applied = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap();
     let done = applied.rollback.unwrap();
     assert_eq!(done.worktree, None);
     assert_eq!(fixture.run(&["branch", "--show-current"]), "forge/rollback/A-1-v1-1");
@@ -76,7 +76,7 @@ fn a_clean_tree_is_switched_in_place_and_learning_survives() {
     let rescued = fixture.run(&["show", "refs/forge/rescue/manual/1:a.txt"]);
     assert_eq!(rescued, "wrong way");
     // There is nothing more to do.
-    let again = fixture.project().recovery().apply(&Apply::default()).unwrap();
+    let again = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
     assert_eq!((again.rollback, again.resumed), (None, false));
 }
 
@@ -87,7 +87,7 @@ fn a_dirty_tree_stays_and_work_goes_on_in_another() {
     fixture.run(&["add", "a.txt"]);
     fixture.write("new.txt", "untracked\n");
     let index = std::fs::read(fixture.path().join(".git/index")).unwrap();
-    let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     assert!(std::fs::read(fixture.path().join(".git/index")).unwrap() == index, "the index was written");
     let folder = PathBuf::from(done.worktree.unwrap());
     assert_eq!(std::fs::read_to_string(folder.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
@@ -98,7 +98,7 @@ fn a_dirty_tree_stays_and_work_goes_on_in_another() {
     }
     assert_eq!(fixture.read("a.txt"), "staged\n");
     // The same again takes other names.
-    let again = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+    let again = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     assert_eq!(again.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
     assert_eq!(again.rescue.as_deref(), Some("refs/forge/rescue/manual/2"));
 }
@@ -121,7 +121,7 @@ fn no_hook_runs_while_one_goes_back() {
         fixture.run(&["-c", "core.hooksPath=/dev/null", "commit", "-q", "--allow-empty", "-m", "x"]);
         fixture.write("a.txt", "wrong\n");
         std::fs::remove_file(fixture.path().join(".git/ran")).unwrap_or_default();
-        fixture.project().recovery().apply(&back(mode)).unwrap();
+        Recovery::new(&fixture.project()).apply(&back(mode)).unwrap();
         assert_eq!(ran(), "", "{mode:?}");
     }
 }
@@ -132,14 +132,14 @@ fn what_is_saved_while_one_goes_back_is_rescued_before_it_is_written_over() {
     fixture.write("a.txt", "wrong\n");
     let path = fixture.path().join("a.txt");
     do_at(Step::CheckedOut, When::Before, move || std::fs::write(path, "saved just now\n").unwrap());
-    let done = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
     assert_eq!(done.later_rescues, ["refs/forge/rescue/manual/2"]);
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/2:a.txt"]), "saved just now");
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/1:a.txt"]), "wrong");
     // Nothing new, no further rescue.
     fixture.write("a.txt", "wrong again\n");
-    let done = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
     assert_eq!((done.rescue.as_deref(), done.later_rescues.len()), (Some("refs/forge/rescue/manual/3"), 0));
 }
 
@@ -159,7 +159,7 @@ fn others_need_not_wait_while_git_checks_out() {
             });
             assert_eq!(other.join().unwrap(), (true, true));
         });
-        fixture.project().recovery().apply(&back(mode)).unwrap();
+        Recovery::new(&fixture.project()).apply(&back(mode)).unwrap();
     }
 }
 
@@ -175,7 +175,7 @@ fn a_branch_whose_name_is_in_the_way_stops_nothing() {
             fixture.run(&["branch", branch]);
         }
         fixture.write("a.txt", "wrong\n");
-        let done = fixture.project().recovery().apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
+        let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
         assert_eq!(done.target.as_deref(), Some(expected));
         assert!(crate::recovery::is_rollback(expected), "whoever begins there is told so");
     }
@@ -189,10 +189,10 @@ fn what_a_newer_program_wrote_is_not_carried_over() {
         let newer = fixture.read(path).replacen("\"1.0\"", "\"2.0\"", 1);
         fixture.write(path, &newer);
         let before = bytes(fixture.path());
-        let error = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap_err();
+        let error = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap_err();
         assert!(matches!(error.code, "E_UNKNOWN" | "E_SCHEMA_NEWER"), "{error}");
         assert_eq!(fixture.read(path), newer);
-        assert!(fixture.project().recovery().journal().unwrap().current.is_none());
+        assert!(Recovery::new(&fixture.project()).journal().unwrap().current.is_none());
         nothing_is_lost(fixture.path(), &before, path);
     }
 }
@@ -208,7 +208,7 @@ fn a_restore_goes_forward_on_the_same_branch_and_leaves_what_is_untracked() {
     fixture.write("new.txt", "untracked\n");
     fixture.write("x.ignored", "ignored\n");
     fixture.features(&[("A-001", "failing"), ("A-002", "passing"), ("A-003", "not_implemented")]);
-    let done = fixture.project().recovery().apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
     assert_eq!((done.target.as_deref(), done.worktree), (Some("main"), None));
     assert_eq!(fixture.run(&["rev-parse", "HEAD^"]), wrong);
     assert_eq!(fixture.read("a.txt"), "one\ntwo\nthree\n");
@@ -225,14 +225,15 @@ fn a_restore_goes_forward_on_the_same_branch_and_leaves_what_is_untracked() {
 fn major_is_rolled_back_and_minor_is_not() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "x\n");
-    let applied = fixture.project().recovery().apply(&Apply::default()).unwrap();
+    let applied = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
     assert_eq!((applied.rollback, applied.report.unwrap().row), (None, 4));
     fixture.features(&[("A-001", "failing"), ("A-002", "failing")]);
-    let applied = fixture.project().recovery().apply(&Apply::default()).unwrap();
+    let applied = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
     let done = applied.rollback.unwrap();
     assert_eq!((done.row, done.regressions.len()), (2, 2));
     assert!(done.why.contains("A-001, A-002"), "{}", done.why);
-    let error = fixture.project().recovery().apply(&Apply { checkpoint: Some("A-1-v9".into()), ..Apply::default() });
+    let error =
+        Recovery::new(&fixture.project()).apply(&Apply { checkpoint: Some("A-1-v9".into()), ..Apply::default() });
     assert_eq!(error.unwrap_err().category.exit_code(), 3);
 }
 
@@ -246,14 +247,14 @@ fn a_reason_that_nobody_could_learn_is_refused_before_anything_is_done() {
     let long = "x".repeat(4_001);
     for (why, category) in bad.into_iter().chain([(long.as_str(), Category::Usage)]) {
         let asked = Apply { why: Some(why.to_owned()), ..back(Mode::Branch) };
-        let error = fixture.project().recovery().apply(&asked).unwrap_err();
+        let error = Recovery::new(&fixture.project()).apply(&asked).unwrap_err();
         assert_eq!(error.category, category, "{why:?}");
         assert_eq!(fixture.run(&["for-each-ref", "refs/forge/"]), "", "{why:?}");
-        assert!(fixture.project().recovery().journal().unwrap().current.is_none(), "{why:?}");
+        assert!(Recovery::new(&fixture.project()).journal().unwrap().current.is_none(), "{why:?}");
     }
     let forged = "# It was wrong\n\nForge-Session: somebody\nForge-Parent: 123\n";
     let asked = Apply { why: Some(forged.to_owned()), ..back(Mode::Branch) };
-    let done = fixture.project().recovery().apply(&asked).unwrap().rollback.unwrap();
+    let done = Recovery::new(&fixture.project()).apply(&asked).unwrap().rollback.unwrap();
     let made = done.made.unwrap();
     let sessions = ["log", "-1", "--format=%(trailers:key=Forge-Session,valueonly,separator=%x2C)", made.as_str()];
     assert_eq!(fixture.run(&sessions), "none");

@@ -8,9 +8,9 @@ use std::path::Path;
 use super::bytes::{bytes, nothing_is_lost, staged};
 use super::fixture::{Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
 use crate::git::fixture::{Repository, run_at};
-use crate::recovery::{Applied, Mode};
+use crate::recovery::{Applied, Mode, Recovery};
 
 const ARTIFACTS: &str = ".forge/memory/artifacts/docs";
 
@@ -205,7 +205,7 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
     let stood = run_at(root, &status);
     let what = format!("{what}, {mode:?}");
     let project = root.join(forge);
-    match Fixture::open(project.parent().unwrap()).recovery().apply(&back(mode)) {
+    match Recovery::new(&Fixture::open(project.parent().unwrap())).apply(&back(mode)) {
         Ok(Applied { rollback: Some(done), .. }) => {
             assert!(!what.starts_with("an unmerged path") && !what.starts_with("an unborn"), "{what}");
             assert!(done.rescue.is_some(), "{what}");
@@ -299,7 +299,7 @@ fn nothing_is_lost_in_a_linked_work_tree() {
 fn nothing_is_lost_where_objects_have_longer_names() {
     for mode in [Mode::Branch, Mode::Restore] {
         let fixture = Fixture::of(Repository::with_format("sha256"));
-        fixture.project().checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+        Checkpoints::new(&fixture.project()).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
         assert_eq!(fixture.head().len(), 64);
         some_changes(fixture.path());
         fixture.write(".git/info/attributes", "*.txt text eol=crlf\n");
@@ -311,7 +311,7 @@ fn nothing_is_lost_where_objects_have_longer_names() {
 fn nothing_is_lost_where_the_memory_lies_deeper() {
     for mode in [Mode::Branch, Mode::Restore] {
         let (repository, project) = super::below::begun();
-        project.checkpoints().create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
+        Checkpoints::new(&project).create(&Create { key: Some("A-1".into()), ..Create::default() }).unwrap();
         some_changes(repository.path());
         repository.write("sub/a.txt", "changed below\n");
         repository.write("sub/.forge/memory/artifacts/docs/note.md", "noted\n");

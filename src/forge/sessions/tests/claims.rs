@@ -1,7 +1,9 @@
 //! What one session works on is given to no other.
 
 use super::*;
+use crate::features::Features;
 use crate::focus::SetFocus;
+use crate::sessions::Sessions;
 
 fn fixture(features: usize) -> Fixture {
     let fixture = Fixture::new();
@@ -28,19 +30,19 @@ fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
     let second = start(&other());
     assert_eq!(chosen(&second), Some("A-002"), "in another work tree");
     let third = fixture.as_agent("Vector");
-    let joined = third.sessions().start(&Start { join: true, ..Start::default() }).unwrap();
+    let joined = Sessions::new(&third).start(&Start { join: true, ..Start::default() }).unwrap();
     assert_eq!(chosen(&joined), Some("A-003"), "beside");
-    let next = |project: &Project| project.features().next().unwrap().map(|next| next.feature.id);
+    let next = |project: &Project| Features::new(project).next().unwrap().map(|next| next.feature.id);
     assert_eq!(next(&fixture.open()).as_deref(), Some("A-001"), "it is its own");
     assert_eq!(next(&other()).as_deref(), Some("A-002"));
     assert_eq!(next(&fixture.as_agent("Nobody")).as_deref(), Some("A-004"));
     // Who turns to something else gives back what it had.
     let turn =
         |feature: &str| SetFocus { task: Some("t".into()), feature_id: Some(feature.into()), ..Default::default() };
-    fixture.open().sessions().set_focus(&turn("A-004")).unwrap();
+    Sessions::new(&fixture.open()).set_focus(&turn("A-004")).unwrap();
     assert_eq!(next(&fixture.as_agent("Nobody")).as_deref(), Some("A-001"));
-    other().sessions().set_focus(&turn("A-004")).unwrap();
-    fixture.open().sessions().clear_focus(None).unwrap();
+    Sessions::new(&other()).set_focus(&turn("A-004")).unwrap();
+    Sessions::new(&fixture.open()).clear_focus(None).unwrap();
     assert_eq!(next(&third).as_deref(), Some("A-001"));
 }
 
@@ -61,10 +63,10 @@ fn what_a_session_had_is_free_when_it_is_over_and_when_it_is_dead() {
     let tree = fixture.path().join("tree");
     fixture.repository.run(&["worktree", "add", "--quiet", "-b", "other", tree.to_str().unwrap()]);
     let other = || open(&tree, ProjectEnvironment { agent: "Axiom".to_owned(), ..fixture.environment() });
-    let next = || other().features().next().unwrap().is_some();
+    let next = || Features::new(&other()).next().unwrap().is_some();
     start(&fixture.open());
     assert!(!next());
-    fixture.open().sessions().end(&End { leave_dirty: Some("it is".to_owned()), ..End::default() }).unwrap();
+    Sessions::new(&fixture.open()).end(&End { leave_dirty: Some("it is".to_owned()), ..End::default() }).unwrap();
     assert!(next(), "it ended");
     start(&fixture.open());
     assert!(!next());
@@ -75,5 +77,5 @@ fn what_a_session_had_is_free_when_it_is_over_and_when_it_is_dead() {
     let begun = start(&other());
     assert_eq!(chosen(&begun), Some("A-001"));
     std::fs::write(fixture.path().join(".git/forge/claims.json"), "{").unwrap();
-    assert!(fixture.open().features().next().unwrap().is_some(), "damaged, it holds nobody up");
+    assert!(Features::new(&fixture.open()).next().unwrap().is_some(), "damaged, it holds nobody up");
 }

@@ -1,13 +1,15 @@
 //! Two clones of a repository, which give one name to two sessions of a day.
 
 use super::*;
+use crate::focus::Focused;
 use crate::git::fixture::run_at;
 use crate::layout::SESSIONS;
+use crate::sessions::Sessions;
 
 fn day(project: &Project, text: &str) -> Session {
     let session = start(project).session;
-    project.sessions().log(&Log { text: text.to_owned(), next: None }).unwrap();
-    project.sessions().end(&End { next: Some(format!("After {text}")), ..End::default() }).unwrap();
+    Sessions::new(project).log(&Log { text: text.to_owned(), next: None }).unwrap();
+    Sessions::new(project).end(&End { next: Some(format!("After {text}")), ..End::default() }).unwrap();
     session
 }
 
@@ -36,7 +38,7 @@ fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
         assert!(log.contains(text), "{log}");
     }
     // Whoever asks how their session ended is told of their own, and the next one has a name that neither had.
-    let again = other.sessions().end(&End::default()).unwrap();
+    let again = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((again.again, again.next.as_deref()), (true, Some("After Work there")));
     let next = start(&other);
     assert_eq!(next.session.id, "2025-12-24-session-002");
@@ -50,19 +52,19 @@ fn a_folder_with_the_old_name_is_read_on() {
         let project = fixture.open();
         let session = start(&project).session;
         let set = crate::focus::SetFocus { task: Some("Wire it".to_owned()), ..Default::default() };
-        project.focus().set(&set).unwrap();
-        project.sessions().end(&End { next: Some("Go on".to_owned()), ..End::default() }).unwrap();
+        Focused::new(&project).set(&set).unwrap();
+        Sessions::new(&project).end(&End { next: Some("Go on".to_owned()), ..End::default() }).unwrap();
         let at = |folder: &str| fixture.path().join(SESSIONS).join(folder);
         std::fs::rename(at(&session.folder()), at(&session.id)).unwrap();
         fixture.repository.commit("As it was");
         if !kept {
             std::fs::remove_file(fixture.path().join(crate::layout::ENDED)).unwrap();
         }
-        let again = project.sessions().end(&End::default()).unwrap();
+        let again = Sessions::new(&project).end(&End::default()).unwrap();
         assert_eq!((again.session.as_str(), again.again), (session.id.as_str(), true));
-        let named = fixture.in_session(&session.id).sessions().end(&End::default()).unwrap();
+        let named = Sessions::new(&fixture.in_session(&session.id)).end(&End::default()).unwrap();
         assert_eq!(named.session, session.id);
-        assert_eq!(project.sessions().folder_of(&session.id).unwrap(), session.id);
+        assert_eq!(Sessions::new(&project).folder_of(&session.id).unwrap(), session.id);
         let next = start(&project);
         assert_eq!(next.session.id, "2025-12-24-session-002");
         assert!(next.prime.text.contains("Go on"), "{}", next.prime.text);

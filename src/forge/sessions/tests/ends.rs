@@ -1,6 +1,10 @@
 //! Ends that stop, and what comes of them.
 
 use super::*;
+use crate::focus::Focused;
+use crate::init;
+use crate::sessions::Sessions;
+use crate::skills::Skills;
 
 /// A learning about some work.
 fn about(context: &str, approach: &str) -> Learning {
@@ -30,15 +34,15 @@ fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
         ("a key too long to be one", End { key: Some("SX9-1234567890123".to_owned()), ..End::default() }),
     ];
     for (what, end) in bad {
-        project.sessions().end(&end).expect_err(what);
-        assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live, "{what}");
+        Sessions::new(&project).end(&end).expect_err(what);
+        assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live, "{what}");
     }
-    project.sessions().end(&next("Do more")).unwrap();
+    Sessions::new(&project).end(&next("Do more")).unwrap();
 }
 
 /// Puts an end with a text that cannot be kept into the session, as a program of before did.
 fn poison(project: &Project, id: &str, ending: Ending) {
-    let edited = project.sessions().change(id, |session| {
+    let edited = Sessions::new(project).change(id, |session| {
         session.state = State::Ending;
         session.ending = Some(ending);
     });
@@ -52,8 +56,8 @@ fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
     let id = start(&project).session.id;
     let since = Some(fixture.environment().now());
     poison(&project, &id, Ending { since, next: Some("one\ntwo".to_owned()), ..Ending::default() });
-    project.sessions().end(&End::default()).unwrap_err();
-    let ended = project.sessions().end(&End { next: Some("Do more".to_owned()), ..End::default() }).unwrap();
+    Sessions::new(&project).end(&End::default()).unwrap_err();
+    let ended = Sessions::new(&project).end(&End { next: Some("Do more".to_owned()), ..End::default() }).unwrap();
     assert_eq!((ended.session, ended.next.as_deref()), (id, Some("Do more")));
 }
 
@@ -92,7 +96,7 @@ fn a_hook_that_refuses_stops_an_end_but_no_start() {
     fixture.repository.run(&["config", "core.hooksPath", "hooks"]);
     fixture.repository.run(&["config", "core.fileMode", "false"]);
     let end = End { learned: vec![learned()], ..End::default() };
-    assert_eq!(project.sessions().end(&end).unwrap_err().code, "E_GIT");
+    assert_eq!(Sessions::new(&project).end(&end).unwrap_err().code, "E_GIT");
     let begun = start(&project);
     assert_eq!(begun.session.id, "2025-12-24-session-002");
     assert!(begun.warnings.iter().any(|warning| warning.contains("went on without")), "{:?}", begun.warnings);
@@ -102,12 +106,12 @@ fn a_hook_that_refuses_stops_an_end_but_no_start() {
 fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
     let fixture = Fixture::bare();
     fixture.repository.write(".git/info/exclude", ".forge/\n");
-    Project::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
+    init::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
     fixture.repository.write("src/main.rs", "fn main() {}\n");
     fixture.repository.commit("Begin");
     let project = fixture.open();
     start(&project);
-    let ended = project.sessions().end(&End { leave_dirty: Some("x".to_owned()), ..End::default() }).unwrap();
+    let ended = Sessions::new(&project).end(&End { leave_dirty: Some("x".to_owned()), ..End::default() }).unwrap();
     assert_eq!(ended.commit, None);
     assert!(ended.warnings.iter().any(|warning| warning.contains("git ignores it")), "{:?}", ended.warnings);
 }
@@ -118,16 +122,16 @@ fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_i
     let project = fixture.open();
     start(&project);
     let set = |task: &str| crate::focus::SetFocus { task: Some(task.to_owned()), ..Default::default() };
-    project.focus().set(&set("First")).unwrap();
+    Focused::new(&project).set(&set("First")).unwrap();
     let other = fixture.as_agent("Axiom");
-    let joined = other.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session;
+    let joined = Sessions::new(&other).start(&Start { join: true, ..Start::default() }).unwrap().session;
     let inside = fixture.in_session(&joined.id);
-    inside.sessions().focus_now().unwrap().set(&set("Second")).unwrap();
-    inside.skills().activate("code-generation", "agent").unwrap();
+    Sessions::new(&inside).focus_now().unwrap().set(&set("Second")).unwrap();
+    Skills::new(&inside).activate("code-generation", "agent").unwrap();
     let active = |focus: crate::focus::Focused<'_>| focus.show().unwrap().unwrap().focus.active_skill;
-    assert_eq!(active(inside.sessions().focus_now().unwrap()).as_deref(), Some("code-generation"));
-    assert_eq!(active(project.focus()), None);
-    let ended = inside.sessions().end(&End::default()).unwrap();
+    assert_eq!(active(Sessions::new(&inside).focus_now().unwrap()).as_deref(), Some("code-generation"));
+    assert_eq!(active(Focused::new(&project)), None);
+    let ended = Sessions::new(&inside).end(&End::default()).unwrap();
     assert!(ended.warnings.iter().any(|warning| warning.contains("qa-review")), "{:?}", ended.warnings);
 }
 
@@ -136,18 +140,18 @@ fn a_session_that_did_nothing_leaves_no_commit_and_no_file() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
-    project.sessions().end(&End { next: Some("Begin".to_owned()), ..End::default() }).unwrap();
+    Sessions::new(&project).end(&End { next: Some("Begin".to_owned()), ..End::default() }).unwrap();
     let head = || project.git().unwrap().head().unwrap();
     let changed = || project.git().unwrap().status().unwrap().entries.len();
     let (before, dirty) = (head(), changed());
     let session = start(&project).session;
-    let ended = project.sessions().end(&End::default()).unwrap();
+    let ended = Sessions::new(&project).end(&End::default()).unwrap();
     assert_eq!((ended.commit, ended.commits, ended.warnings), (None, 0, Vec::new()));
-    assert!(project.sessions().end(&End::default()).unwrap().again, "it is known that it has ended");
+    assert!(Sessions::new(&project).end(&End::default()).unwrap().again, "it is known that it has ended");
     let next = start(&project).session;
     assert_ne!(next.id, session.id);
     assert_eq!((head(), changed()), (before.clone(), dirty), "nothing of it is put away either");
-    project.sessions().log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
-    assert!(project.sessions().end(&End::default()).unwrap().commit.is_some(), "a word is worth a commit");
+    Sessions::new(&project).log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
+    assert!(Sessions::new(&project).end(&End::default()).unwrap().commit.is_some(), "a word is worth a commit");
     assert_ne!(head(), before);
 }

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use super::*;
+use crate::features::Features;
+use crate::sessions::Sessions;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,7 +29,7 @@ fn a_session_lives_as_long_as_a_check_of_it_runs() {
         for _ in 0..3 {
             fixture.minutes(50);
             let now = fixture.environment().now();
-            let seen = || fixture.open().sessions().current().unwrap().unwrap().seen_at;
+            let seen = || Sessions::new(&fixture.open()).current().unwrap().unwrap().seen_at;
             wait(&|| seen() >= now, "nobody renews the lease");
         }
         std::fs::write(&go, "").unwrap();
@@ -42,19 +44,18 @@ fn a_session_lives_as_long_as_a_check_of_it_runs() {
 fn who_looks_on_does_not_keep_the_session_of_another_alive() {
     let fixture = Fixture::new();
     let id = start(&fixture.open()).session.id;
-    let seen = || fixture.open().sessions().current().unwrap().unwrap().seen_at;
+    let seen = || Sessions::new(&fixture.open()).current().unwrap().unwrap().seen_at;
     let before = seen();
     fixture.minutes(30);
-    fixture.as_agent("Axiom").sessions().lives();
+    Sessions::new(&fixture.as_agent("Axiom")).lives();
     assert_eq!(seen(), before);
-    fixture.as_agent("Forge").sessions().lives();
+    Sessions::new(&fixture.as_agent("Forge")).lives();
     assert_eq!(seen(), fixture.environment().now());
     fixture.minutes(2);
-    open(
+    Sessions::new(&open(
         fixture.path(),
         ProjectEnvironment { agent: "Axiom".to_owned(), ..fixture.in_session(&id).environment().clone() },
-    )
-    .sessions()
+    ))
     .lives();
     assert_eq!(seen(), fixture.environment().now(), "who names it is in it");
 }
@@ -79,7 +80,7 @@ fn a_record_whose_id_is_a_path_is_damaged() {
     let path = ".forge/.local/sessions.json";
     fixture.repository.write(path, fixture.read(path).replace(&id, "../../../outside"));
     let command = ["true".to_owned()];
-    let error = fixture.open().sessions().run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
+    let error = Sessions::new(&fixture.open()).run(&command, &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Corrupt, "E_CORRUPT"), "{error}");
     assert!(!fixture.path().join("outside.lock").exists() && !fixture.path().join("../outside.lock").exists());
 }
@@ -93,7 +94,7 @@ fn a_feature_whose_tests_make_no_sense_stops_no_start() {
     let config = "[verify]\nrunner = \"echo ran {prefix}\"\ncount_regex = \"ran\"\n";
     fixture.repository.write(".forge/config.toml", config);
     fixture.repository.commit("Features");
-    assert!(fixture.open().features().verify("FORGE-001").unwrap().passed);
+    assert!(Features::new(&fixture.open()).verify("FORGE-001").unwrap().passed);
     fixture.repository.write(".forge/config.toml", config.replace("echo ran {prefix}", "echo 'ran {prefix}"));
     let begun = start(&fixture.open());
     assert_eq!(begun.session.state, State::Live, "{begun:?}");

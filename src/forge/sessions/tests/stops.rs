@@ -1,7 +1,11 @@
 //! What a signal ends, and what a session tells of itself.
 
 use super::*;
-use crate::checkpoints::Create;
+use crate::checkpoints::{Checkpoints, Create};
+use crate::events::Events;
+use crate::features::Features;
+use crate::prime;
+use crate::sessions::Sessions;
 
 /// Says whether a process is there that has not ended.
 fn is_alive(pid: &str) -> bool {
@@ -29,7 +33,7 @@ fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end(
     let stop = AtomicBool::new(false);
     let how = How { apart: true, ..How::default() };
     let outcome = std::thread::scope(|scope| {
-        let run = scope.spawn(|| project.sessions().run(&command, &stop, how));
+        let run = scope.spawn(|| Sessions::new(&project).run(&command, &stop, how));
         while !child.exists() {
             assert!(!run.is_finished(), "it did not run");
             std::thread::yield_now();
@@ -45,7 +49,7 @@ fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end(
         std::thread::yield_now();
     }
     assert!(!fixture.path().join(".git/index.lock").exists());
-    let told = project.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    let told = Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
     assert_eq!(data(&told.events[0])["reason"], "signal");
     start(&fixture.open());
 }
@@ -55,13 +59,13 @@ fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
-    project.sessions().learn(learned()).unwrap();
-    let ended = project.sessions().end(&End::default()).unwrap();
+    Sessions::new(&project).learn(learned()).unwrap();
+    let ended = Sessions::new(&project).end(&End::default()).unwrap();
     assert_eq!(ended.learned.len(), 1);
     let message = fixture.repository.run(&["log", "-1", "--format=%B"]);
     assert!(message.contains("- Learned: Adding a subject"), "{message}");
     assert!(!message.contains("- None"), "{message}");
-    let told = project.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    let told = Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
     let data = data(&told.events[0]);
     assert_eq!((data["learned"].as_u64(), data["reason"].as_str()), (Some(1), Some("done")));
 }
@@ -79,16 +83,16 @@ fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
     let project = fixture.open();
     start(&project);
     fixture.minutes(1);
-    assert!(project.features().verify("A-001").unwrap().passed);
-    assert_eq!(project.sessions().advice().unwrap(), Some(Advice::FeaturePassing));
-    project.sessions().end(&End::default()).unwrap();
-    project.checkpoints().create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
+    assert!(Features::new(&project).verify("A-001").unwrap().passed);
+    assert_eq!(Sessions::new(&project).advice().unwrap(), Some(Advice::FeaturePassing));
+    Sessions::new(&project).end(&End::default()).unwrap();
+    Checkpoints::new(&project).create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
     fixture.minutes(1);
     let project = fixture.open();
     assert_eq!(start(&project).probed.len(), 1);
-    assert_eq!(project.sessions().advice().unwrap(), None, "it worked before");
-    assert!(project.features().verify("A-002").unwrap().passed);
-    assert_eq!(project.sessions().advice().unwrap(), Some(Advice::FeaturePassing));
+    assert_eq!(Sessions::new(&project).advice().unwrap(), None, "it worked before");
+    assert!(Features::new(&project).verify("A-002").unwrap().passed);
+    assert_eq!(Sessions::new(&project).advice().unwrap(), Some(Advice::FeaturePassing));
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn what_comes_next_is_what_the_last_session_said() {
         let path = format!(".forge/memory/short-term/sessions/{folder}/progress.txt");
         fixture.repository.write(&path, format!("=== FORGE Session 2025-12-24 ===\n\n[10:00] Done\n\nNEXT: {next}\n"));
     }
-    let text = fixture.open().prime(None).unwrap().text;
+    let text = prime::prime(&fixture.open(), None).unwrap().text;
     assert!(text.contains("New") && !text.contains("Old") && !text.contains("body's"), "{text}");
 }
 
@@ -114,8 +118,8 @@ fn commits_that_only_keep_the_memory_are_no_work() {
     let project = fixture.open();
     for key in [None, Some("SX9-1".to_owned())] {
         start(&project);
-        project.sessions().log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
-        let ended = project.sessions().end(&End { key, ..End::default() }).unwrap();
+        Sessions::new(&project).log(&Log { text: "Read the parser".to_owned(), next: None }).unwrap();
+        let ended = Sessions::new(&project).end(&End { key, ..End::default() }).unwrap();
         assert!(ended.commit.is_some());
     }
     fixture.repository.commit("[SX9-1] Work");

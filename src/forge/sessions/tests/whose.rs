@@ -1,18 +1,21 @@
 //! Whose session is whose, and what becomes of an end that nobody finished.
 
 use super::*;
+use crate::events::Events;
+use crate::sessions::Sessions;
+use crate::skills::Skills;
 
 fn log(project: &Project, text: &str) -> crate::Result<Logged> {
-    project.sessions().log(&Log { text: text.to_owned(), next: None })
+    Sessions::new(project).log(&Log { text: text.to_owned(), next: None })
 }
 
 fn over(project: &Project, id: &str) -> Session {
-    let folder = project.sessions().folder_of(id).unwrap();
-    project.sessions().archived(&folder).unwrap().unwrap()
+    let folder = Sessions::new(project).folder_of(id).unwrap();
+    Sessions::new(project).archived(&folder).unwrap().unwrap()
 }
 
 fn join(project: &Project) -> Session {
-    project.sessions().start(&Start { join: true, ..Start::default() }).unwrap().session
+    Sessions::new(project).start(&Start { join: true, ..Start::default() }).unwrap().session
 }
 
 #[test]
@@ -22,13 +25,13 @@ fn who_names_no_session_never_works_in_another_agents() {
     let theirs = start(&project).session.id;
     let before = fixture.read(".forge/memory/short-term/progress.txt");
     let other = fixture.as_agent("Axiom");
-    let sessions = other.sessions();
+    let sessions = Sessions::new(&other);
     let refused = [
         log(&other, "Mine").unwrap_err(),
         sessions.focus_to_change().unwrap_err(),
         sessions.required().unwrap_err(),
         sessions.run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err(),
-        other.skills().activate("code-generation", "agent").unwrap_err(),
+        Skills::new(&other).activate("code-generation", "agent").unwrap_err(),
         sessions.end(&End::default()).unwrap_err(),
         sessions.start(&Start::default()).unwrap_err(),
     ];
@@ -41,7 +44,7 @@ fn who_names_no_session_never_works_in_another_agents() {
     assert!(!fixture.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
     assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
-    assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
+    assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
 }
 
 #[test]
@@ -53,14 +56,14 @@ fn who_joined_is_in_their_own_session_without_naming_it() {
     let second = join(&other).id;
     assert_eq!(log(&other, "Beside").unwrap().session, Some(second.clone()));
     assert_eq!(log(&project, "Before").unwrap().session, Some(first.clone()));
-    let again = other.sessions().start(&Start::default()).unwrap();
+    let again = Sessions::new(&other).start(&Start::default()).unwrap();
     assert_eq!((again.session.id, again.again), (second.clone(), true));
-    let ended = other.sessions().end(&End::default()).unwrap();
+    let ended = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((ended.session.as_str(), ended.again), (second.as_str(), false));
-    let ended = other.sessions().end(&End::default()).unwrap();
+    let ended = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((ended.session, ended.again), (second, true), "it is over, and nobody else's is ended for it");
-    assert_eq!(project.sessions().current().unwrap().unwrap().id, first);
-    let told = other.events().replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    assert_eq!(Sessions::new(&project).current().unwrap().unwrap().id, first);
+    let told = Events::new(&other).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
     assert_eq!(told.events.len(), 1);
 }
 
@@ -70,12 +73,13 @@ fn two_sessions_of_one_name_must_be_named() {
     let project = fixture.open();
     let first = start(&project).session.id;
     let second = join(&project).id;
-    for error in [log(&project, "Whose").unwrap_err(), project.sessions().end(&End::default()).unwrap_err()] {
+    for error in [log(&project, "Whose").unwrap_err(), Sessions::new(&project).end(&End::default()).unwrap_err()] {
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
         assert!(error.message.contains(&first) && error.message.contains(&second), "{error}");
     }
     assert_eq!(log(&fixture.in_session(&first), "Here").unwrap().session, Some(first));
-    let begun = project.events().replay(&Replay { about: vec![Subject::SessionStart], ..Replay::default() }).unwrap();
+    let begun =
+        Events::new(&project).replay(&Replay { about: vec![Subject::SessionStart], ..Replay::default() }).unwrap();
     assert_eq!(begun.events.last().unwrap().session.as_deref(), Some(second.as_str()), "it began, not the first");
 }
 
@@ -91,8 +95,7 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
             learned: vec![learned()],
             ..Ending::default()
         };
-        project
-            .sessions()
+        Sessions::new(&project)
             .change(&id, |session| {
                 session.state = State::Ending;
                 session.ending = Some(ending);
@@ -102,7 +105,7 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
             fixture.minutes(61);
         }
         let begin = Start { take_over, ..Start::default() };
-        let begun = fixture.as_agent("Axiom").sessions().start(&begin).unwrap();
+        let begun = Sessions::new(&fixture.as_agent("Axiom")).start(&begin).unwrap();
         assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
         let knowledge = fixture.read(".forge/memory/long-term/knowledge.json");
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
@@ -120,19 +123,18 @@ fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowled
     let id = start(&project).session.id;
     let newer = |fixture: &Fixture| fixture.repository.write(path, fixture.read(path).replace("\"1.0\"", "\"2.0\""));
     newer(&fixture);
-    let error = project.sessions().end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
+    let error = Sessions::new(&project).end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
-    assert_eq!(project.sessions().current().unwrap().unwrap().state, State::Live);
+    assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
     // One that began to end before that comes to its end, too, and says what was not kept.
     let ending = Ending { since: Some(fixture.environment().now()), learned: vec![learned()], ..Ending::default() };
-    project
-        .sessions()
+    Sessions::new(&project)
         .change(&id, |session| {
             session.state = State::Ending;
             session.ending = Some(ending);
         })
         .unwrap();
-    let ended = project.sessions().end(&End::default()).unwrap();
+    let ended = Sessions::new(&project).end(&End::default()).unwrap();
     assert!(ended.warnings.iter().any(|warning| warning.contains("newer")), "{:?}", ended.warnings);
     assert_eq!(over(&project, &id).ending.unwrap().learned, [learned()]);
 }

@@ -1,0 +1,128 @@
+//! Checks of a start: is the long-term memory readable, do features still work, what state is the code in.
+
+use std::collections::BTreeSet;
+
+use super::select::Named;
+use super::start::Probed;
+use crate::error::Result;
+use crate::features::{Feature, Features, FeaturesFile, Standing};
+use crate::git::Git;
+use crate::layout::{FEATURES, KNOWLEDGE};
+use crate::project::Project;
+use crate::recovery::{Action, Applied, Apply, Assess, Recovery, Unknown};
+use crate::repair::{self, Extent};
+
+/// What an assessment of the state of the code means for a start.
+pub(super) struct Assessed {
+    /// How bad it is, in a word.
+    pub(super) class: String,
+    /// What is proposed, if that is not to go on.
+    pub(super) warning: Option<String>,
+    /// Why the work is paused now.
+    pub(super) paused: Option<String>,
+}
+
+/// Refuses to go on without what was learned if it was there.
+pub(super) fn check_knowledge(project: &Project) -> Result<()> {
+    repair::damage_of(project, KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
+}
+
+/// Reads the features and what shows that they work, to find out whether they can be read. Returns a warning if only some lines cannot.
+pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
+    if project.files().load::<FeaturesFile>()?.is_none()
+        && let Some(lost) = repair::damage_of(project, FEATURES)
+    {
+        return Err(lost.error());
+    }
+    match repair::damaged_index(&project) {
+        Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
+        Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
+        _ => Ok(None),
+    }
+}
+
+/// Returns a warning if the memory's merge driver is not set up in this clone.
+pub(super) fn merge_driver(project: &Project) -> Option<String> {
+    let missing = project.git().and_then(Git::is_merge_driver_missing).unwrap_or(false);
+    missing.then(|| {
+        let next = crate::health::Code::MergeDriverMissing.next();
+        format!("the merge driver of the memory is not set up in this clone (merge_driver_missing); run `{next}`")
+    })
+}
+
+/// Tests some features again that worked: those whose last test is longest ago.
+pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
+    let probed = Features::new(project).probe(Some(project.config().session.probes))?;
+    Ok(probed
+        .into_iter()
+        .map(|feature| Probed {
+            passing: feature.passed,
+            problem: feature.problem.map(|problem| problem.as_str().to_owned()),
+            regressed: feature.regressed,
+            id: feature.id,
+        })
+        .collect())
+}
+
+/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
+/// run: what is known from before counts. Without git there is nothing to say.
+pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
+    if project.git().is_err() {
+        return Ok(None);
+    }
+    let report = Recovery::new(project).assess(Assess { verify: false })?;
+    let class = report.class.to_string();
+    if report.action == Action::RollBack && project.config().recovery.auto {
+        return go_back(project, class).map(Some);
+    }
+    if !report.must_pause() {
+        let aside = report.unknown.iter().find(|reason| reason.reason != Unknown::NoCheckpoint);
+        let warning = match report.action {
+            Action::Pause => aside.map(|reason| format!("{}; run `{}`", reason.text, reason.next)),
+            Action::Continue => None,
+            action => Some(format!("{class} (row {} of the recovery table): {}", report.row, action.text())),
+        };
+        return Ok(Some(Assessed { class, warning, paused: None }));
+    }
+    let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
+    let paused = Recovery::new(&project).pause(&reasons.join("; "), Some(&report))?;
+    Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
+}
+
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+fn go_back(project: &Project, class: String) -> Result<Assessed> {
+    let (warning, paused) = match Recovery::new(project).apply(&Apply::default()) {
+        Ok(Applied { rollback: Some(done), next, .. }) => {
+            (format!("rolled back to {}, as [recovery] auto asks for: {next}", done.checkpoint), None)
+        }
+        Ok(Applied { next, .. }) => (format!("{class}, but {next}"), None),
+        Err(error) => {
+            let paused = Recovery::new(project).paused()?.map(|paused| paused.reason);
+            (format!("{class}, and it could not be rolled back: {error}"), paused)
+        }
+    };
+    Ok(Assessed { class, warning: Some(warning), paused })
+}
+
+/// The features, and how each of them stands.
+pub(super) struct JudgedFeatures {
+    file: FeaturesFile,
+    standings: Vec<Standing>,
+}
+
+impl JudgedFeatures {
+    pub(super) fn read(project: &Project) -> Result<Self> {
+        let (file, standings) = Features::new(project).judged()?;
+        Ok(Self { file, standings })
+    }
+
+    /// Returns the first one that worked once and does not, and the one that comes next; nothing that others work on.
+    pub(super) fn open(&self, agent: &str, claimed: &BTreeSet<String>) -> (Option<Named>, Option<Named>) {
+        let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
+        let mut all = self.file.features.iter().zip(&self.standings);
+        let regressed =
+            all.find(|(feature, standing)| **standing == Standing::Regressed && !claimed.contains(&feature.id));
+        let next = self.file.next(&self.standings, agent, claimed);
+        (regressed.map(|(feature, _)| named(feature)), next.map(|(feature, _)| named(feature)))
+    }
+}

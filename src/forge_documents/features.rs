@@ -1,0 +1,32 @@
+//! The features, and which of them work: `features.json`.
+
+pub mod contract;
+pub mod file;
+pub mod standing;
+
+use helmdeck_forge_files::files::Document;
+use helmdeck_forge_files::json::Members;
+use helmdeck_forge_files::layout::FEATURES;
+
+pub use contract::{Change, Difference, Weakened};
+pub use file::{ADOPTED_FROM, Amendment, BlockedBy, Feature, FeaturesFile, Status, adopted_name, is_id, split_id};
+pub use standing::{Counts, Next, Standing};
+
+impl Document for FeaturesFile {
+    const PATH: &'static str = FEATURES;
+
+    fn skeleton() -> Self {
+        Self {
+            schema_version: "1.0".to_owned(),
+            features: Vec::new(),
+            retired: Vec::new(),
+            not_adopted: Vec::new(),
+            amendments: Vec::new(),
+            other: Members::default(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.validate()
+    }
+}

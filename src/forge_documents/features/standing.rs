@@ -1,0 +1,313 @@
+//! Standing of a feature by the evidence, and which feature comes next.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::file::{Feature, FeaturesFile, Status, is_id};
+
+/// How a feature really stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It works: there is evidence, and the code is the same.
+    Passing,
+    /// There is evidence that it worked, and the code has changed since. It counts as passing; verify it again.
+    PassingStale,
+    /// It is said to pass, without evidence. It counts as failing.
+    UnverifiedPass,
+    /// It does not work, and once did.
+    Regressed,
+    /// It does not work.
+    Failing,
+    /// Somebody works on it.
+    InProgress,
+    /// Nobody has begun.
+    NotImplemented,
+    /// It waits for something else.
+    Blocked,
+    /// It is left for later, and counts for nothing.
+    Deferred,
+}
+
+impl Standing {
+    /// Says whether it counts as passing.
+    #[must_use]
+    pub const fn counts(self) -> bool {
+        matches!(self, Self::Passing | Self::PassingStale)
+    }
+}
+
+/// How the features stand, as numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counts {
+    /// All features.
+    pub total: usize,
+    /// All but those left for later.
+    pub counted: usize,
+    /// Those that pass, with evidence.
+    pub passing: usize,
+    /// Of those, the ones verified with other code.
+    pub stale: usize,
+    /// Those said to pass without evidence.
+    pub unverified: usize,
+    /// Those that no longer work.
+    pub regressed: usize,
+}
+
+/// What one must know of the project to judge a pass.
+pub struct StatusInputs<'a> {
+    /// The code as it is, without `.forge/`; none without git.
+    pub code_tree: Option<&'a str>,
+    /// Says whether what is said to show that a feature works is there, and is of that feature.
+    pub shows: &'a dyn Fn(&Feature) -> bool,
+    /// Says whether the tests of a feature are what they were when it was verified.
+    pub same_tests: &'a dyn Fn(&Feature) -> bool,
+}
+
+impl std::fmt::Debug for StatusInputs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StatusInputs").field("code_tree", &self.code_tree).finish_non_exhaustive()
+    }
+}
+
+impl Feature {
+    /// Returns how it really stands.
+    pub fn standing(&self, status_inputs: &StatusInputs<'_>) -> Standing {
+        match self.status {
+            Status::NotImplemented => Standing::NotImplemented,
+            Status::InProgress => Standing::InProgress,
+            Status::Failing if self.regressed_at.is_some() => Standing::Regressed,
+            Status::Failing => Standing::Failing,
+            Status::Blocked => Standing::Blocked,
+            Status::Deferred => Standing::Deferred,
+            Status::Passing => {
+                let shown = self.evidence.is_some() && (status_inputs.shows)(self);
+                let seen = self.manual != Some(true) || self.verified_by.is_some();
+                let same = match (status_inputs.code_tree, &self.verified_code_tree) {
+                    (None, _) => true,
+                    (Some(now), Some(then)) => now == then,
+                    (Some(_), None) => false,
+                };
+                if !(shown && seen && self.verified_at.is_some()) {
+                    Standing::UnverifiedPass
+                } else if same || (status_inputs.same_tests)(self) {
+                    Standing::Passing
+                } else {
+                    Standing::PassingStale
+                }
+            }
+        }
+    }
+}
+
+impl FeaturesFile {
+    /// Returns how many stand how.
+    #[must_use]
+    pub fn counts(standings: &[Standing]) -> Counts {
+        let count = |which: &[Standing]| standings.iter().filter(|standing| which.contains(standing)).count();
+        Counts {
+            total: standings.len(),
+            counted: standings.len() - count(&[Standing::Deferred]),
+            passing: count(&[Standing::Passing, Standing::PassingStale]),
+            stale: count(&[Standing::PassingStale]),
+            unverified: count(&[Standing::UnverifiedPass]),
+            regressed: count(&[Standing::Regressed]),
+        }
+    }
+
+    /// Returns the feature to work on next: one that no longer works, then one in progress by this agent or by nobody in particular,
+    /// then one that does not work (or is only said to), then one that nobody has begun and that waits for nothing. In the order of
+    /// the file. What others have claimed is left out.
+    pub fn next(&self, standings: &[Standing], agent: &str, claimed: &BTreeSet<String>) -> Option<(&Feature, Next)> {
+        let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
+            let mut all = self.features.iter().zip(standings);
+            let fits = |(feature, standing): &(&Feature, &Standing)| {
+                !claimed.contains(&feature.id) && fits(feature, **standing)
+            };
+            all.find(fits).map(|(feature, _)| (feature, why))
+        };
+        let free = |feature: &Feature| {
+            feature.blockers().all(|blocker| {
+                is_id(blocker)
+                    && self
+                        .features
+                        .iter()
+                        .zip(standings)
+                        .any(|(other, standing)| other.id == blocker && standing.counts())
+            })
+        };
+        first(Next::Regressed, &|_, standing| standing == Standing::Regressed)
+            .or_else(|| {
+                first(Next::InProgress, &|feature, standing| {
+                    standing == Standing::InProgress && feature.agent.as_deref().is_none_or(|other| other == agent)
+                })
+            })
+            .or_else(|| {
+                first(Next::Failing, &|feature, standing| {
+                    matches!(standing, Standing::Failing | Standing::UnverifiedPass) && free(feature)
+                })
+            })
+            .or_else(|| {
+                first(Next::NotImplemented, &|feature, standing| match standing {
+                    Standing::NotImplemented => free(feature),
+                    // What it waited for is there by now.
+                    Standing::Blocked => feature.blockers().next().is_some() && free(feature),
+                    _ => false,
+                })
+            })
+    }
+
+    /// Returns at most `count` passing features, those whose verification is oldest.
+    pub fn least_recent(&self, standings: &[Standing], count: usize) -> Vec<&Feature> {
+        let mut all: Vec<&Feature> = self
+            .features
+            .iter()
+            .zip(standings)
+            .filter(|(feature, standing)| {
+                standing.counts() && feature.manual != Some(true) && !feature.tests().is_empty()
+            })
+            .map(|(feature, _)| feature)
+            .collect();
+        all.sort_by_key(|feature| feature.verified_at);
+        all.truncate(count);
+        all
+    }
+}
+
+/// Why a feature comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// It no longer works.
+    Regressed,
+    /// It is being worked on.
+    InProgress,
+    /// It does not work.
+    Failing,
+    /// Nobody has begun, and it waits for nothing.
+    NotImplemented,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::file::BlockedBy;
+    use helmdeck_forge_files::time::Time;
+
+    fn file(all: &[(&str, Status)]) -> FeaturesFile {
+        let mut file: FeaturesFile = serde_json::from_str(r#"{"schema_version":"1.0"}"#).unwrap();
+        for (id, status) in all {
+            let mut feature = Feature::new(*id, "n");
+            feature.status = *status;
+            if *status == Status::Passing {
+                feature.evidence = Some("triv:abc_def_ghi".into());
+                feature.verified_at = Some(Time::parse("2025-12-24T12:00:00Z").unwrap());
+                feature.verified_code_tree = Some("tree".into());
+                feature.tests = Some(vec!["t".into()]);
+            }
+            file.features.push(feature);
+        }
+        file
+    }
+
+    fn judged(file: &FeaturesFile, status_inputs: &StatusInputs<'_>) -> Vec<Standing> {
+        file.features.iter().map(|feature| feature.standing(status_inputs)).collect()
+    }
+
+    fn standings(file: &FeaturesFile) -> Vec<Standing> {
+        judged(file, &StatusInputs { code_tree: Some("tree"), shows: &|_| true, same_tests: &|_| false })
+    }
+
+    fn next(file: &FeaturesFile) -> Option<(&str, Next)> {
+        file.next(&standings(file), "Forge", &BTreeSet::new()).map(|(feature, why)| (feature.id.as_str(), why))
+    }
+
+    #[test]
+    fn a_pass_without_evidence_counts_as_failing() {
+        let rfc: FeaturesFile = serde_json::from_str(include_str!("../fixtures/features.json")).unwrap();
+        assert_eq!(standings(&rfc), [Standing::UnverifiedPass, Standing::NotImplemented]);
+        let counts = FeaturesFile::counts(&standings(&rfc));
+        assert_eq!((counts.passing, counts.counted, counts.unverified), (0, 2, 1));
+        let file = file(&[("A-001", Status::Passing)]);
+        assert_eq!(standings(&file), [Standing::Passing]);
+        let status_inputs = StatusInputs { code_tree: Some("tree"), shows: &|_| false, same_tests: &|_| true };
+        assert_eq!(judged(&file, &status_inputs), [Standing::UnverifiedPass], "its evidence is gone");
+        let mut manual = file;
+        manual.features[0].manual = Some(true);
+        assert_eq!(standings(&manual), [Standing::UnverifiedPass], "nobody says who saw it");
+        manual.features[0].verified_by = Some("Ada".into());
+        assert_eq!(standings(&manual), [Standing::Passing]);
+    }
+
+    #[test]
+    fn a_pass_of_other_code_is_stale_and_counts() {
+        let file = file(&[("A-001", Status::Passing), ("A-002", Status::Deferred)]);
+        let mut status_inputs = StatusInputs { code_tree: Some("other"), shows: &|_| true, same_tests: &|_| false };
+        assert_eq!(judged(&file, &status_inputs), [Standing::PassingStale, Standing::Deferred]);
+        let counts = FeaturesFile::counts(&judged(&file, &status_inputs));
+        assert_eq!((counts.passing, counts.stale, counts.counted, counts.total), (1, 1, 1, 2));
+        status_inputs.same_tests = &|_| true;
+        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "its tests are the same");
+        status_inputs.code_tree = None;
+        status_inputs.same_tests = &|_| false;
+        assert_eq!(judged(&file, &status_inputs)[0], Standing::Passing, "without git nothing can be said");
+    }
+
+    #[test]
+    fn what_no_longer_works_comes_first() {
+        let all = [
+            ("A-001", Status::NotImplemented),
+            ("A-002", Status::Failing),
+            ("A-003", Status::InProgress),
+            ("A-004", Status::InProgress),
+            ("A-005", Status::Failing),
+        ];
+        let mut file = file(&all);
+        file.features[2].agent = Some("Vector".into());
+        file.features[4].regressed_at = Some(Time::parse("2025-12-24T12:00:00Z").unwrap());
+        assert_eq!(next(&file), Some(("A-005", Next::Regressed)));
+        file.features.remove(4);
+        assert_eq!(next(&file), Some(("A-004", Next::InProgress)));
+        file.features[3].agent = Some("Forge".into());
+        assert_eq!(next(&file), Some(("A-004", Next::InProgress)));
+        file.features.remove(3);
+        assert_eq!(next(&file), Some(("A-002", Next::Failing)), "that in progress is another's");
+        file.features.remove(1);
+        assert_eq!(next(&file), Some(("A-001", Next::NotImplemented)));
+        file.features.remove(0);
+        assert_eq!(next(&file), None);
+    }
+
+    #[test]
+    fn what_waits_comes_when_its_blockers_pass() {
+        let mut file =
+            file(&[("A-001", Status::NotImplemented), ("A-002", Status::Blocked), ("A-003", Status::Deferred)]);
+        file.features[0].blocked_by = Some(BlockedBy::One("the vendor".into()));
+        file.features[1].blocked_by = Some(BlockedBy::Many(vec!["A-003".into()]));
+        assert_eq!(next(&file), None);
+        file.features[2] = super::tests::file(&[("A-003", Status::Passing)]).features.remove(0);
+        assert_eq!(next(&file), Some(("A-002", Next::NotImplemented)));
+        file.features[0].blocked_by = Some(BlockedBy::Nothing);
+        assert_eq!(next(&file), Some(("A-001", Next::NotImplemented)));
+    }
+
+    #[test]
+    fn those_verified_longest_ago_are_tried_again() {
+        let all = [
+            ("A-001", Status::Passing),
+            ("A-002", Status::Passing),
+            ("A-003", Status::Passing),
+            ("A-004", Status::Failing),
+        ];
+        let mut file = file(&all);
+        file.features[1].verified_at = Some(Time::parse("2025-12-23T12:00:00Z").unwrap());
+        let ids = |file: &FeaturesFile| {
+            file.least_recent(&standings(file), 2).iter().map(|feature| feature.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&file), ["A-002", "A-001"]);
+        file.features[0].tests = None;
+        assert_eq!(ids(&file), ["A-002", "A-003"]);
+    }
+}

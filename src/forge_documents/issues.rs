@@ -1,0 +1,381 @@
+//! Active issues (`linear/active.json`), as the RFC's "Issue as Memory Unit" prints one.
+//!
+//! Only read here. What a tracker says never becomes an invariant or a skill by itself.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use helmdeck_forge_files::files::Document;
+use helmdeck_forge_files::json::Members;
+use helmdeck_forge_files::layout::ACTIVE;
+use helmdeck_forge_files::time::Time;
+
+/// The version that is written.
+const VERSION: &str = "1.0";
+
+/// The file `linear/active.json`: `{"schema_version", "synced_at", "issues"}`. A bare list of issues is read as well.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Active {
+    /// The version of the file's form.
+    pub schema_version: String,
+    /// When the tracker was last asked; `null` if it never was.
+    pub synced_at: Option<Time>,
+    /// The issues.
+    pub issues: Vec<Issue>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// One issue: a unit of memory.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Issue {
+    /// Its key: `SX9-123`, or `LOCAL-1` until a tracker has given it one.
+    pub linear_id: String,
+    /// What it is about, in one line.
+    pub title: String,
+    /// What kind it is: `feature`, `bug`, `task`, `chore`, or another word.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_trace: Option<MemoryTrace>,
+    /// Who is to work on it, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_state: Option<AgentState>,
+    /// When it is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance_criteria: Vec<Criterion>,
+    /// Where the work lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_refs: Option<GitRefs>,
+    /// The tracker's name for its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// 1 = urgent to 4 = low, 0 = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Who has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<String>,
+    /// The keys of issues that must be done first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<String>,
+    /// Where it can be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// When it was last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Time>,
+    /// What the tracker said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Members>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// Where an issue comes from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryTrace {
+    /// What led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_from: Option<String>,
+    /// The key of the issue it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_issue: Option<String>,
+    /// The artifact that holds what was known when it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_snapshot: Option<String>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// Who is to work on an issue, and how.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AgentState {
+    /// `Forge`, `Axiom`, `Vector`, `Sentinel`, `Guardian`, or another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_persona: Option<String>,
+    /// `Autonomous`, `Research`, `Build`, `Security`, `Planning`, or another word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness_mode: Option<String>,
+    /// `small`, `medium`, `large`, `low`, `high`, or another word: kept as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_complexity: Option<String>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// One thing that must hold before an issue is done.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Criterion {
+    /// A sentence.
+    Text(String),
+    /// A sentence, and whether it holds.
+    Checked(Checked),
+}
+
+/// A sentence, and whether it holds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// The sentence.
+    pub text: String,
+    /// Whether it holds.
+    #[serde(default)]
+    pub done: bool,
+    /// What shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+/// Where the work on an issue lies.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GitRefs {
+    /// Its branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Its commits.
+    #[serde(default)]
+    pub commits: Vec<String>,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
+impl Active {
+    /// Returns what a project without issues has.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { schema_version: VERSION.to_owned(), synced_at: None, issues: Vec::new(), other: Members::default() }
+    }
+}
+
+impl Document for Active {
+    const PATH: &'static str = ACTIVE;
+
+    fn skeleton() -> Self {
+        Self::empty()
+    }
+
+    /// Checks what the types cannot say: keys that are keys and stand once, priorities from 0 to 4.
+    fn check(&self) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        for issue in &self.issues {
+            let key = issue.linear_id.as_str();
+            if !is_key(key) {
+                let what =
+                    if is_placeholder(key) { "is a placeholder, not a key" } else { "is no key such as SX9-123" };
+                return Err(format!("issues: linear_id {key:?} {what}"));
+            }
+            if !seen.insert(key) {
+                return Err(format!("issues: {key} stands there twice"));
+            }
+            if issue.priority.is_some_and(|priority| priority > 4) {
+                return Err(format!("issues: the priority of {key} is not one of 0 to 4"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Issue {
+    /// Says whether its state is one in which nothing is left to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state_is(&["done", "completed", "cancelled", "canceled", "duplicate"])
+    }
+
+    /// Says whether its state, in any case of letters, is one of these.
+    #[must_use]
+    pub fn state_is(&self, states: &[&str]) -> bool {
+        self.state.as_ref().is_some_and(|state| states.iter().any(|one| state.trim().eq_ignore_ascii_case(one)))
+    }
+
+    /// Returns who has it: whom the tracker says, or else its persona.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        let persona = || self.agent_state.as_ref().and_then(|state| state.assigned_persona.as_deref());
+        self.assignee.as_deref().or_else(persona).filter(|owner| !owner.trim().is_empty())
+    }
+}
+
+/// Maximum number of digits of the number of an issue.
+const DIGITS: usize = 9;
+
+/// Says whether a text is the key of an issue.
+///
+/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at most nine digits that does not begin
+/// with a zero. It is the same everywhere.
+#[must_use]
+pub fn is_key(text: &str) -> bool {
+    text.split_once('-').is_some_and(|(team, number)| {
+        is_team(team)
+            && !number.starts_with('0')
+            && (1..=DIGITS).contains(&number.len())
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Says whether a text stands for a key that nobody has filled in yet: `SX9-xxx`.
+#[must_use]
+pub fn is_placeholder(text: &str) -> bool {
+    text.split_once('-').is_some_and(|(team, number)| {
+        is_team(team)
+            && !number.is_empty()
+            && number.bytes().all(|byte| matches!(byte, b'x' | b'X' | b'N' | b'n' | b'#'))
+    })
+}
+
+fn is_team(text: &str) -> bool {
+    text.len() <= 10
+        && text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+}
+
+/// Orders keys as people count: by team, then by number.
+#[must_use]
+pub fn key_order(key: &str) -> (&str, usize, &str) {
+    let (team, number) = key.split_once('-').unwrap_or((key, ""));
+    (team, number.len(), number)
+}
+
+impl<'de> Deserialize<'de> for Active {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct File {
+            #[serde(default = "version")]
+            schema_version: String,
+            #[serde(default)]
+            synced_at: Option<Time>,
+            issues: Vec<Issue>,
+            #[serde(flatten)]
+            other: Members,
+        }
+
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Active;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with issues, or a list of issues")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Active, A::Error> {
+                let mut active = Active::empty();
+                while let Some(issue) = items.next_element()? {
+                    active.issues.push(issue);
+                }
+                Ok(active)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Active, A::Error> {
+                let File { schema_version, synced_at, issues, other } =
+                    File::deserialize(MapAccessDeserializer::new(members))?;
+                Ok(Active { schema_version, synced_at, issues, other })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+fn version() -> String {
+    VERSION.to_owned()
+}
+
+impl<'de> Deserialize<'de> for Criterion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Criterion;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or an object with a text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Criterion, E> {
+                Ok(Criterion::Text(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Criterion, A::Error> {
+                Checked::deserialize(MapAccessDeserializer::new(members)).map(Criterion::Checked)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helmdeck_forge_files::json::print;
+
+    const ISSUE: &str = include_str!("fixtures/issue.json");
+
+    #[test]
+    fn the_issue_of_the_rfc_loads_and_saves_back() {
+        let issue: Issue = serde_json::from_str(ISSUE).unwrap();
+        assert_eq!((issue.linear_id.as_str(), issue.kind.as_deref()), ("SX9-123", Some("feature")));
+        assert_eq!(issue.owner(), Some("Forge"));
+        assert_eq!(issue.acceptance_criteria.len(), 3);
+        assert!(issue.other.is_empty(), "every member is known");
+        // The RFC parts groups by empty lines, which no file of ours has.
+        assert_eq!(String::from_utf8(print(&issue).unwrap()).unwrap(), ISSUE.replace("\n\n", "\n"));
+    }
+
+    #[test]
+    fn a_bare_list_is_read_as_the_issues_of_a_file() {
+        let bare: Active = serde_json::from_str(&format!("[{ISSUE}]")).unwrap();
+        let whole: Active = serde_json::from_str(&format!("{{\"issues\": [{ISSUE}], \"mine\": 1}}")).unwrap();
+        assert_eq!(bare.issues, whole.issues);
+        assert_eq!((bare.schema_version.as_str(), bare.synced_at), ("1.0", None));
+        assert!(whole.other.0.contains_key("mine"));
+        assert_eq!(
+            String::from_utf8(print(&Active::empty()).unwrap()).unwrap(),
+            "{\n  \"schema_version\": \"1.0\",\n  \"synced_at\": null,\n  \"issues\": []\n}\n"
+        );
+        for no in ["{}", "3", "[3]", "{\"issues\": 3}", "{\"issues\": [], \"a\": 1, \"a\": 2}"] {
+            assert!(serde_json::from_str::<Active>(no).is_err(), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_criterion_is_a_sentence_or_says_whether_it_holds() {
+        let text = r#"["a",{"text":"b","done":true,"evidence":"c","more":1},{"text":"d","done":false}]"#;
+        let read: Vec<Criterion> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert!(serde_json::from_str::<Criterion>("{\"done\": true}").is_err());
+    }
+
+    #[test]
+    fn what_the_types_cannot_say_is_checked() {
+        let issue = |key: &str| Issue { linear_id: key.to_owned(), ..Issue::default() };
+        let check = |issues: Vec<Issue>| Active { issues, ..Active::empty() }.check();
+        assert_eq!(check(vec![issue("A-1"), issue("A-2")]), Ok(()));
+        assert!(check(vec![issue("A-1"), issue("A-1")]).unwrap_err().contains("twice"));
+        assert!(check(vec![issue("SX9-xxx")]).unwrap_err().contains("placeholder"));
+        assert!(check(vec![Issue { priority: Some(5), ..issue("A-1") }]).unwrap_err().contains("priority"));
+        assert_eq!(check(vec![Issue { priority: Some(4), ..issue("A-1") }]), Ok(()));
+    }
+}

@@ -1,0 +1,41 @@
+//! What was learned: `knowledge.json`.
+//!
+//! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not work stays as a warning.
+
+pub mod compact;
+pub mod edit;
+pub mod export;
+pub mod file;
+pub mod search;
+pub mod text;
+
+use helmdeck_forge_files::files::Document;
+use helmdeck_forge_files::json::Members;
+use helmdeck_forge_files::layout::KNOWLEDGE;
+
+pub use compact::{Compacted, Folded, MOST_BYTES, MOST_ENTRIES, Merge, Oversize, Proposal};
+pub use edit::{Added, Confirmed, Learning, Superseded, What};
+pub use export::Format;
+pub use file::{
+    Decision, Failed, FullInvariant, Invariant, Kind, KnowledgeEntry, KnowledgeFile, Patterns, Successful, Trace,
+};
+pub use search::{Hit, Search, SearchHit};
+pub use text::id as id_of;
+
+impl Document for KnowledgeFile {
+    const PATH: &'static str = KNOWLEDGE;
+
+    fn skeleton() -> Self {
+        Self {
+            schema_version: "1.0".to_owned(),
+            patterns: Patterns::default(),
+            invariants: Vec::new(),
+            decisions: Vec::new(),
+            other: Members::default(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.validate()
+    }
+}

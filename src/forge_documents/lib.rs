@@ -1,0 +1,10 @@
+#![doc = include_str!("README.md")]
+
+pub mod features;
+pub mod issues;
+pub mod knowledge;
+pub mod merge;
+pub mod progress;
+
+/// The text of a new project's `architecture.md`.
+pub const ARCHITECTURE: &[u8] = include_bytes!("architecture.md");

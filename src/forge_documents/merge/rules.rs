@@ -1,0 +1,436 @@
+//! Three-way merge of a document.
+
+use std::collections::BTreeSet;
+
+use super::apart::{apart, feature, retired};
+use super::links::settle;
+use crate::features::FeaturesFile;
+use crate::knowledge::{KnowledgeFile, id_of};
+use helmdeck_forge_files::files::{Document, Unreadable, decode};
+use helmdeck_forge_files::json::{self, Json, Members};
+use helmdeck_forge_files::layout::{FEATURES, KNOWLEDGE};
+use helmdeck_forge_files::time::Time;
+
+/// Members that say one thing together: who, when and where a feature was seen to work. They all come from one side.
+const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
+/// Members that say how a feature stands; they come from one side too, if that side knows more.
+const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
+/// How deep values may lie in each other.
+const DEEPEST: usize = 100;
+
+/// What became of two versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// The file. With conflicts, ours wherever they are.
+    pub bytes: Vec<u8>,
+    /// What could not be settled; empty if all could.
+    pub conflicts: Vec<String>,
+}
+
+/// Merges two versions of a file. `base` is what both come from; an empty one says that each side made the file by itself.
+#[must_use]
+pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
+    let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged { bytes: bytes.to_vec(), conflicts };
+    if ours == theirs || theirs == base {
+        return all_of(ours, Vec::new());
+    }
+    let check = |bytes: &[u8]| check(path, bytes);
+    if ours == base {
+        return match check(theirs) {
+            Ok(()) => all_of(theirs, Vec::new()),
+            Err(why) => all_of(ours, vec![format!("theirs is damaged: {why}")]),
+        };
+    }
+    let read = |bytes: &[u8], whose: &str| -> Result<Json, String> {
+        check(bytes).map_err(|why| format!("{whose} is damaged: {why}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("{whose} is damaged: {error}"))
+    };
+    let (our, mut their) = match (read(ours, "ours"), read(theirs, "theirs")) {
+        (Ok(our), Ok(their)) => (our, their),
+        (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
+    };
+    // Without what both come from, everything is new on both sides: that loses nothing.
+    let base: Option<Json> = serde_json::from_slice(base).ok();
+    let mut conflicts = Vec::new();
+    if names(path, FEATURES) {
+        conflicts = apart(base.as_ref(), &our, &mut their);
+    }
+    let mut merged = value(base.as_ref(), &our, &their, JsonPath { path: "", depth: 0, newer: None }, &mut conflicts);
+    if names(path, FEATURES) {
+        take_removed(&mut merged, base.as_ref(), &our, &their);
+    }
+    if names(path, KNOWLEDGE) {
+        settle(&mut merged, &our, &their);
+    }
+    let bytes = json::print(&merged).unwrap_or_default();
+    match check(&bytes) {
+        Ok(()) => Merged { bytes, conflicts },
+        Err(why) => {
+            conflicts.push(format!("together they are no good: {why}"));
+            all_of(ours, conflicts)
+        }
+    }
+}
+
+/// Says whether a path, as git names it, is that of a document: the memory may lie below the root of the repository.
+fn names(path: &str, document: &str) -> bool {
+    path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+/// Takes out the features that one side removed for good, and the other left as they were. One that was changed there stays, and is a
+/// conflict.
+fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
+    let removed = |here: &Json, there: &Json, id: &str| {
+        let gone = retired(here).any(|retired| retired == id);
+        gone && feature(here, id).is_none() && base.is_some_and(|base| feature(base, id) == feature(there, id))
+    };
+    if let Json::Object(members) = merged
+        && let Some(Json::Array(features)) = members.0.get_mut("features")
+    {
+        features
+            .retain(|item| name_of(item).is_none_or(|id| !removed(ours, theirs, &id) && !removed(theirs, ours, &id)));
+    }
+}
+
+fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
+    fn typed<D: Document>(bytes: &[u8]) -> Result<(), String> {
+        match decode::<D>(bytes) {
+            Ok((_, false)) => Ok(()),
+            Ok((_, true)) => Err("a newer program wrote it".to_owned()),
+            Err(Unreadable::Newer(version)) => Err(format!("a newer program wrote it, with version {version}")),
+            Err(Unreadable::Damaged(damage)) => Err(format!("{}:{}: {}", damage.line, damage.column, damage.what)),
+        }
+    }
+    match path {
+        _ if names(path, KNOWLEDGE) => typed::<KnowledgeFile>(bytes),
+        _ if names(path, FEATURES) => typed::<FeaturesFile>(bytes),
+        _ => {
+            let text = helmdeck_forge_files::files::text(bytes).map_err(|damage| damage.what)?;
+            serde_json::from_str::<Json>(text).map(drop).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Which side's entry is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Newer {
+    Ours,
+    Theirs,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct JsonPath<'a> {
+    /// Where it is, for people: `features/FORGE-001/name`.
+    path: &'a str,
+    depth: usize,
+    /// Which side's entry is newer, of the entry it is in.
+    newer: Option<Newer>,
+}
+
+fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
+    let name = place.path.rsplit('/').next().unwrap_or_default();
+    let entries = is_entries(name, ours) || is_entries(name, theirs);
+    if ours == theirs || base == Some(theirs) {
+        // A list of entries never loses one, even one that our side took away.
+        if ours == theirs || !entries {
+            return ours.clone();
+        }
+    } else if base == Some(ours) && !entries {
+        return theirs.clone();
+    }
+    if place.depth > DEEPEST {
+        conflicts.push(format!("{} lies too deep", place.path));
+        return ours.clone();
+    }
+    match (ours, theirs) {
+        (Json::Object(our), Json::Object(their)) => {
+            let base = match base {
+                Some(Json::Object(base)) => Some(base),
+                _ => None,
+            };
+            Json::Object(object(base, our, their, place, conflicts))
+        }
+        (Json::Array(our), Json::Array(their)) if entries || our.is_empty() || their.is_empty() => {
+            let base = match base {
+                Some(Json::Array(base)) => base.as_slice(),
+                _ => &[],
+            };
+            Json::Array(array(base, our, their, place, conflicts))
+        }
+        _ => match place.newer {
+            Some(Newer::Ours) => ours.clone(),
+            Some(Newer::Theirs) => theirs.clone(),
+            None => {
+                conflicts.push(format!("both sides changed {}", place.path));
+                ours.clone()
+            }
+        },
+    }
+}
+
+fn object(
+    base: Option<&Members>,
+    ours: &Members,
+    theirs: &Members,
+    place: JsonPath<'_>,
+    conflicts: &mut Vec<String>,
+) -> Members {
+    let newer = newer(ours, theirs).or(place.newer);
+    let was = |name: &str| base.and_then(|base| base.0.get(name));
+    let feature = ours.0.contains_key("status");
+    let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
+    let settled = settled.map(|(pass, _)| pass);
+    let mut merged = Members::default();
+    // Ours first, then what only they have, each in its order.
+    let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
+    for name in names {
+        let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
+        let place = JsonPath { path: &path, depth: place.depth + 1, newer };
+        if let Some(pass) = settled.filter(|_| OF_STATUS.contains(&name.as_str())) {
+            merged.0.extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
+            continue;
+        }
+        let one = match (ours.0.get(name), theirs.0.get(name)) {
+            (Some(our), Some(their)) => Some(match name.as_str() {
+                "status" if our != their && changed(was(name), our) && changed(was(name), their) => {
+                    Json::String("failing".to_owned())
+                }
+                "seen" => seen(was(name), our, their, base.is_some()),
+                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" => later(our, their),
+                // Settled below, all together.
+                name if feature && SEEN.contains(&name) => our.clone(),
+                // Of two that are equally new, either says where it comes from: that is no conflict.
+                "session" | "linear" | "commit" | "agent" | "reason" => {
+                    let newer = newer.or(Some(Newer::Ours));
+                    value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
+                }
+                // Settled last, when all entries are there.
+                "superseded_by" => our.clone(),
+                "schema_version" => version(our, their),
+                _ => value(was(name), our, their, place, conflicts),
+            }),
+            // One side has it: it was added there, or taken away on the other, which counts unless it was changed.
+            (Some(only), None) | (None, Some(only)) => {
+                (was(name) != Some(only) || is_entries(name, only)).then(|| match name.as_str() {
+                    "seen" => one_more(was(name), only, base.is_some()),
+                    _ => only.clone(),
+                })
+            }
+            (None, None) => None,
+        };
+        if let Some(one) = one {
+            merged.0.insert(name.clone(), one);
+        }
+    }
+    // Both learned the same by themselves: it was seen as often as both did.
+    if base.is_none() && (is_learned(ours) && is_learned(theirs)) {
+        let count = |members: &Members| number(members.0.get("seen")).unwrap_or(1);
+        let times = (ours.0.get("learned_at"), theirs.0.get("learned_at"));
+        // The same entry copied to both sides is not two.
+        if times.0 != times.1 {
+            let sum = count(ours).saturating_add(count(theirs));
+            merged.0.insert("seen".to_owned(), Json::Number(sum.into()));
+        }
+    }
+    if feature {
+        let newer = match settled {
+            Some(pass) if std::ptr::eq(pass, theirs) => Some(Newer::Theirs),
+            Some(_) => Some(Newer::Ours),
+            None => newer,
+        };
+        whole(base.filter(|_| settled.is_none()), ours, theirs, &mut merged, newer);
+    }
+    merged
+}
+
+/// Says whether one side saw a feature work again after the failure that is all the other side knows, as after a rollback.
+fn recovered(pass: &Members, fail: &Members) -> bool {
+    let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
+    let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
+    status(pass, "passing")
+        && status(fail, "failing")
+        && at(fail, "regressed_at").is_some_and(|failed| {
+            at(pass, "regressed_before").is_some_and(|known| known >= failed)
+                && at(pass, "verified_at").is_some_and(|seen| seen >= failed)
+        })
+}
+
+/// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A feature that does not pass has no
+/// evidence, and one that is now shown by other tests than those that were run does not pass.
+fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
+    let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
+    let both = same(ours, theirs);
+    let from = match base {
+        _ if both => ours,
+        Some(base) if same(base, ours) => theirs,
+        Some(base) if same(base, theirs) => ours,
+        _ if newer == Some(Newer::Theirs) => theirs,
+        _ => ours,
+    };
+    let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
+    // What either side alone says of one and the same pass, it says by itself.
+    let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
+    if passing(merged) && !ran {
+        merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
+    } else if both {
+        return;
+    }
+    let passing = passing(merged);
+    for name in SEEN {
+        match from.0.get(name) {
+            Some(value) if passing || name != "evidence" => {
+                merged.0.insert(name.to_owned(), value.clone());
+            }
+            _ => {
+                merged.0.shift_remove(name);
+            }
+        }
+    }
+}
+
+/// Returns what shows that a feature works: its tests in whatever order, or a person.
+fn shown_by(feature: &Members) -> (BTreeSet<&str>, bool) {
+    fn text(item: &Json) -> Option<&str> {
+        match item {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+    let tests = match feature.0.get("tests") {
+        Some(Json::Array(tests)) => tests.iter().filter_map(text).collect(),
+        _ => BTreeSet::new(),
+    };
+    (tests, feature.0.get("manual") == Some(&Json::Bool(true)))
+}
+
+fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Vec<Json> {
+    let mut merged: Vec<Json> = Vec::with_capacity(ours.len() + theirs.len());
+    let mut taken = vec![false; theirs.len()];
+    let names: Vec<Option<String>> = theirs.iter().map(name_of).collect();
+    let mut at: std::collections::HashMap<&str, Vec<usize>> = std::collections::HashMap::new();
+    for (index, name) in names.iter().enumerate().rev() {
+        if let Some(name) = name {
+            at.entry(name).or_default().push(index);
+        }
+    }
+    let was: std::collections::HashMap<String, &Json> =
+        base.iter().rev().filter_map(|item| name_of(item).map(|name| (name, item))).collect();
+    for our in ours {
+        let name = name_of(our);
+        let found = name.as_deref().and_then(|name| at.get_mut(name).and_then(Vec::pop));
+        let Some(index) = found else {
+            merged.push(our.clone());
+            continue;
+        };
+        taken[index] = true;
+        let name = name.unwrap_or_default();
+        let path = format!("{}/{name}", place.path);
+        let inner = JsonPath { path: &path, depth: place.depth + 1, newer: place.newer };
+        merged.push(one(was.get(&name).copied(), our, &theirs[index], inner, conflicts));
+    }
+    // What only they have, in their order, at the end: it is the newest there as well.
+    merged.extend(theirs.iter().zip(taken).filter(|(_, taken)| !taken).map(|(item, _)| item.clone()));
+    merged
+}
+
+/// Merges one entry. A text alone, and a text with more to it, are the same invariant: more is kept.
+fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, conflicts: &mut Vec<String>) -> Json {
+    match (ours, theirs) {
+        (Json::String(_), Json::Object(_)) => theirs.clone(),
+        (Json::Object(_), Json::String(_)) => ours.clone(),
+        _ => value(base, ours, theirs, place, conflicts),
+    }
+}
+
+/// Returns what names an entry among others: its id, its key, or what its texts come to; a plain value names itself.
+pub(super) fn name_of(item: &Json) -> Option<String> {
+    match item {
+        Json::Object(members) => {
+            let text = |name: &str| match members.0.get(name) {
+                Some(Json::String(text)) => Some(text.clone()),
+                _ => None,
+            };
+            text("id").or_else(|| text("linear_id")).or_else(|| {
+                let texts: Option<Vec<String>> = [
+                    &["context", "approach"][..],
+                    &["context", "issue", "resolution"],
+                    &["context", "decision", "rationale"],
+                    &["text"],
+                    &["at", "reason"],
+                ]
+                .iter()
+                .find_map(|names| names.iter().map(|name| text(name)).collect());
+                texts.map(|texts| id_of(texts.iter().map(String::as_str)))
+            })
+        }
+        Json::String(text) => Some(id_of([text.as_str()].into_iter())),
+        Json::Array(_) => None,
+        plain => serde_json::to_string(plain).ok(),
+    }
+}
+
+/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts. Steps make sense only together, and what
+/// no longer blocks must go: both are one value.
+fn is_entries(name: &str, value: &Json) -> bool {
+    !matches!(name, "steps" | "blocked_by")
+        && matches!(value, Json::Array(items) if items.iter().any(|item| matches!(item, Json::Object(_) | Json::String(_))))
+}
+
+fn is_learned(members: &Members) -> bool {
+    members.0.contains_key("learned_at") && members.0.contains_key("context")
+}
+
+fn changed(base: Option<&Json>, now: &Json) -> bool {
+    base != Some(now)
+}
+
+/// Says which of two entries is newer, if they say.
+fn newer(ours: &Members, theirs: &Members) -> Option<Newer> {
+    let at = |members: &Members| {
+        let times = ["learned_at", "verified_at", "last_confirmed_at"].iter().filter_map(|name| members.0.get(*name));
+        times.filter_map(time).max()
+    };
+    match at(ours).cmp(&at(theirs)) {
+        std::cmp::Ordering::Greater => Some(Newer::Ours),
+        std::cmp::Ordering::Less => Some(Newer::Theirs),
+        std::cmp::Ordering::Equal => None,
+    }
+}
+
+fn time(value: &Json) -> Option<Time> {
+    match value {
+        Json::String(text) => Time::parse(text).ok(),
+        _ => None,
+    }
+}
+
+fn later(ours: &Json, theirs: &Json) -> Json {
+    if time(theirs) > time(ours) { theirs.clone() } else { ours.clone() }
+}
+
+fn number(value: Option<&Json>) -> Option<u64> {
+    match value {
+        Some(Json::Number(number)) => number.as_u64(),
+        _ => None,
+    }
+}
+
+/// Adds up how often either side saw something since.
+fn seen(base: Option<&Json>, ours: &Json, theirs: &Json, known: bool) -> Json {
+    let (Some(our), Some(their)) = (number(Some(ours)), number(Some(theirs))) else { return ours.clone() };
+    let was = number(base).unwrap_or(u64::from(known));
+    Json::Number(our.saturating_add(their).saturating_sub(was).max(our).max(their).into())
+}
+
+fn one_more(base: Option<&Json>, only: &Json, known: bool) -> Json {
+    // The side without a count saw it once, as it was.
+    seen(base, only, &Json::Number(number(base).unwrap_or(1).into()), known)
+}
+
+fn version(ours: &Json, theirs: &Json) -> Json {
+    let parts = |value: &Json| match value {
+        Json::String(text) => text.split('.').map(|part| part.parse::<u64>().unwrap_or(0)).collect::<Vec<_>>(),
+        _ => Vec::new(),
+    };
+    if parts(theirs) > parts(ours) { theirs.clone() } else { ours.clone() }
+}

@@ -1,0 +1,148 @@
+//! Errors, each with a category and its exit code.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::secrets::shown;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Category of an error: a closed set, each with an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// What was tried did not succeed: a test, a program, a file that cannot be written.
+    Failed,
+    /// The request is malformed.
+    Usage,
+    /// Not found.
+    NotFound,
+    /// Work is paused until somebody acknowledges why.
+    Paused,
+    /// Another process or session holds it.
+    Locked,
+    /// It was changed since the caller read it.
+    Stale,
+    /// A text looks like a credential.
+    Secret,
+    /// A file is damaged. Nothing was written over it.
+    Corrupt,
+    /// A rule of the project forbids it.
+    Refused,
+    /// The state of the project cannot be determined.
+    Unknown,
+}
+
+impl Category {
+    /// Every category, in the order of the exit codes.
+    pub const ALL: [Self; 10] = [
+        Self::Failed,
+        Self::Usage,
+        Self::NotFound,
+        Self::Paused,
+        Self::Locked,
+        Self::Stale,
+        Self::Secret,
+        Self::Corrupt,
+        Self::Refused,
+        Self::Unknown,
+    ];
+
+    /// Returns the exit code of a command that ends so.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Paused => 4,
+            Self::Locked => 5,
+            Self::Stale => 6,
+            Self::Secret => 7,
+            Self::Corrupt => 8,
+            Self::Refused => 9,
+            Self::Unknown => 10,
+        }
+    }
+}
+
+/// An error. Its texts never hold a secret, nor a command that destroys anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Error {
+    /// Which error it is, for programs: `E_CORRUPT`, `E_NOT_A_REPO`.
+    pub code: &'static str,
+    /// What kind of error it is.
+    pub category: Category,
+    /// What went wrong, and where.
+    pub message: String,
+    /// A likely cause, or how to fix it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// A command that is safe to run next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The current content, if the caller's copy is stale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<Box<Current>>,
+}
+
+/// A file as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Current {
+    /// What names exactly these bytes.
+    pub etag: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Error {
+    /// Makes an error.
+    pub fn new(category: Category, code: &'static str, message: impl Into<String>) -> Self {
+        // Whatever a caller got wrong may be named in it.
+        Self { code, category, message: shown(message.into()), hint: None, next: None, current: None }
+    }
+
+    /// Adds a hint how to fix it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(shown(hint.into()));
+        self
+    }
+
+    /// Adds a command that is safe to run next.
+    #[must_use]
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(shown(next.into()));
+        self
+    }
+
+    /// Makes `Failed` of an input or output error at a path.
+    pub fn io(doing: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::new(Category::Failed, "E_IO", format!("{doing} {}: {error}", path.display()))
+    }
+
+    /// Makes `Usage`.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Category::Usage, "E_USAGE", message)
+    }
+
+    /// Makes `NotFound`.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Category::NotFound, "E_NOT_FOUND", message)
+    }
+
+    /// Makes `Refused`.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Category::Refused, "E_REFUSED", message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

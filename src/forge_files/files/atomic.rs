@@ -1,0 +1,273 @@
+//! Atomic writes: readers see the old bytes or the new ones, even after a crash.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::path::FileLocation;
+
+/// What a file is called until it is whole. Only the holder of the lock writes, so one that is left over is written anew.
+pub(super) const UNFINISHED: &str = ".forge-tmp";
+
+/// The steps of what is done to files. Whatever ends the process, or fails, does so at one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The new file is created beside the old one, or a file is opened to add to it.
+    Create,
+    /// Half of it is written.
+    #[cfg(test)]
+    Half,
+    /// All of it is written.
+    Whole,
+    /// It is on the disk.
+    Flushed,
+    /// It has its name, or has lost it.
+    Named,
+    /// The folder is on the disk.
+    Folder,
+}
+
+/// Writes a file: beside the old one, flushed, renamed, and the folder flushed.
+pub(super) fn write(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<()> {
+    let name = unfinished(place, bytes, mode, true)?;
+    rename(&place.folder, &name, place)?;
+    sync(&place.folder)
+}
+
+/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new ones, but after a power failure it
+/// may be empty. For copies only.
+pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<()> {
+    let name = unfinished(place, bytes, None, false)?;
+    rename(&place.folder, &name, place)
+}
+
+/// Writes a file unless there is one. Says whether it did.
+pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
+    if mode_of(place)?.is_some() {
+        return Ok(false);
+    }
+    let name = unfinished(place, bytes, mode, true)?;
+    // A link never replaces what somebody else put there meanwhile.
+    let linked = rustix::fs::linkat(&place.folder, name.as_str(), &place.folder, place.name.as_str(), AtFlags::empty());
+    let made = match linked {
+        Ok(()) => fault::at(Step::Named).map(|()| true),
+        Err(Errno::EXIST) => Ok(false),
+        // The file system knows no links.
+        Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) if mode_of(place)?.is_none() => {
+            return rename(&place.folder, &name, place).and_then(|()| sync(&place.folder)).map(|()| true);
+        }
+        Err(error) => Err(error.into()),
+    };
+    tidy(&place.folder, &name);
+    let made = made?;
+    sync(&place.folder)?;
+    Ok(made)
+}
+
+/// Adds bytes to the end of a file, which is created if it is absent. If they cannot all be written, none stays.
+pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
+    let new = mode_of(place)?.is_none();
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&place.folder, place.name.as_str(), flags, Mode::from_raw_mode(0o666))?;
+    let mut file: File = file.into();
+    let length = file.metadata()?.len();
+    let added = fault::at(Step::Create).and_then(|()| add(&mut file, length, line));
+    if added.is_err() && fault::alive() {
+        // A disk that is full takes a part of it.
+        if new {
+            let _ = remove_if_there(&place.folder, &place.name);
+        } else {
+            let _ = file.set_len(length);
+        }
+    }
+    added?;
+    if new { sync(&place.folder) } else { Ok(()) }
+}
+
+fn add(file: &mut File, length: u64, line: &str) -> std::io::Result<()> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut last, length - 1)?;
+    }
+    let torn = if last == *b"\n" { "" } else { "\n" };
+    let text = format!("{torn}{line}\n");
+    fault::half(file, text.as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    fault::at(Step::Whole)?;
+    file.sync_data()?;
+    fault::at(Step::Flushed)
+}
+
+/// Gives a file the name of a place, instead of what has it.
+pub(super) fn rename(folder: &OwnedFd, name: &str, to: &FileLocation) -> std::io::Result<()> {
+    let renamed = rustix::fs::renameat(folder, name, &to.folder, to.name.as_str());
+    if renamed.is_err() && name.ends_with(UNFINISHED) {
+        tidy(folder, name);
+    }
+    renamed?;
+    fault::at(Step::Named)
+}
+
+/// Gives a file a second name, which must be free.
+pub(super) fn link(from: &FileLocation, to: &FileLocation) -> std::io::Result<()> {
+    let none = AtFlags::empty();
+    rustix::fs::linkat(&from.folder, from.name.as_str(), &to.folder, to.name.as_str(), none)?;
+    fault::at(Step::Named)?;
+    sync(&to.folder)
+}
+
+/// Takes its name from a file. Says whether there was one.
+pub(super) fn remove(place: &FileLocation) -> std::io::Result<bool> {
+    if !remove_if_there(&place.folder, &place.name)? {
+        return Ok(false);
+    }
+    fault::at(Step::Named)?;
+    sync(&place.folder)?;
+    Ok(true)
+}
+
+/// Waits until the disk has what a folder holds.
+pub(super) fn sync(folder: &OwnedFd) -> std::io::Result<()> {
+    rustix::fs::fsync(folder)?;
+    fault::at(Step::Folder)
+}
+
+fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<String> {
+    let name = format!(".{}{UNFINISHED}", place.name);
+    remove_if_there(&place.folder, &name)?;
+    let written = fill(place, &name, bytes, mode, flush);
+    if written.is_err() {
+        // What is not whole takes room that others need.
+        tidy(&place.folder, &name);
+    }
+    written.map(|()| name)
+}
+
+fn fill(place: &FileLocation, name: &str, bytes: &[u8], mode: Option<u32>, flush: bool) -> std::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file: File = rustix::fs::openat(&place.folder, name, flags, Mode::from_raw_mode(0o666))?.into();
+    fault::at(Step::Create)?;
+    if let Some(mode) = mode.or(mode_of(place)?) {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    }
+    fault::half(&mut file, bytes)?;
+    file.write_all(bytes)?;
+    fault::at(Step::Whole)?;
+    if flush {
+        file.sync_all()?;
+    }
+    fault::at(Step::Flushed)
+}
+
+/// Removes what is not needed. If it stays, the next write removes it.
+fn tidy(folder: &OwnedFd, name: &str) {
+    if fault::alive() {
+        let _ = remove_if_there(folder, name);
+    }
+}
+
+/// The permissions of the file that is there.
+fn mode_of(place: &FileLocation) -> std::io::Result<Option<u32>> {
+    match rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat.st_mode & 0o777)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn remove_if_there(folder: &OwnedFd, name: &str) -> std::io::Result<bool> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(test))]
+mod fault {
+    use std::fs::File;
+
+    #[allow(clippy::unnecessary_wraps, reason = "the test build fails here")]
+    pub(super) const fn at(_: super::Step) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "the test build fails here")]
+    pub(super) const fn half(_: &mut File, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) const fn alive() -> bool {
+        true
+    }
+}
+
+/// Lets a step fail, or ends all that is done from there on, as a kill would: nothing is tidied up.
+#[cfg(test)]
+pub(super) mod fault {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::io::Write as _;
+
+    use rustix::io::Errno;
+
+    use super::Step;
+
+    /// What happens at a step.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(in crate::files) enum Failure {
+        /// The process ends.
+        Killed,
+        /// The disk is full.
+        NoSpace,
+        /// The disk is broken.
+        Disk,
+    }
+
+    thread_local! {
+        static NEXT: Cell<Option<(Step, Failure)>> = const { Cell::new(None) };
+        static DEAD: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(in crate::files) fn set(next: Option<(Step, Failure)>) {
+        NEXT.set(next);
+        DEAD.set(false);
+    }
+
+    /// Whether the step that was set was come to.
+    pub(in crate::files) fn pending() -> bool {
+        NEXT.get().is_some()
+    }
+
+    pub(super) fn alive() -> bool {
+        !DEAD.get()
+    }
+
+    pub(super) fn at(step: Step) -> std::io::Result<()> {
+        let error = match NEXT.get() {
+            _ if DEAD.get() => return Err(std::io::Error::other("killed before")),
+            Some((next, failure)) if next == step => {
+                NEXT.set(None);
+                DEAD.set(failure == Failure::Killed);
+                match failure {
+                    Failure::Killed => return Err(std::io::Error::other("killed here")),
+                    Failure::NoSpace => Errno::NOSPC,
+                    Failure::Disk => Errno::IO,
+                }
+            }
+            _ => return Ok(()),
+        };
+        Err(error.into())
+    }
+
+    /// Writes half of it if it is to end there.
+    pub(super) fn half(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+        if NEXT.get().is_some_and(|(step, _)| step == Step::Half) {
+            file.write_all(&bytes[..bytes.len() / 2])?;
+        }
+        at(Step::Half)
+    }
+}

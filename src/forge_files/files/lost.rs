@@ -1,0 +1,51 @@
+//! Lost documents: they existed and are gone.
+
+use super::{Files, last_good};
+use crate::error::{Category, Error, Result};
+use crate::layout::{ACTIVE, CONFIG, FEATURES, KNOWLEDGE};
+
+/// What is wrong with a document that [`Files::is_lost`].
+pub const LOST: &str = "it was there and is gone";
+/// The documents that nobody removes.
+const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
+
+impl Files {
+    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
+    /// would lose what it held, as writing over a damaged one would. Who changes it asks [`Self::was_there`] before the lock.
+    ///
+    /// # Errors
+    /// `Refused`, `Failed`.
+    pub fn is_lost(&self, path: &str) -> Result<bool> {
+        Ok(NEVER_REMOVED.contains(&path) && self.entry(path)?.is_none() && self.was_there(path)?)
+    }
+
+    /// Says whether a document that nobody removes is there, or was: then it is lost if it is not there. It may ask git.
+    ///
+    /// # Errors
+    /// As [`Self::is_lost`].
+    pub(super) fn was_there(&self, path: &str) -> Result<bool> {
+        if !NEVER_REMOVED.contains(&path) {
+            return Ok(false);
+        }
+        if self.entry(path)?.is_some() || self.has_good(path)? {
+            return Ok(true);
+        }
+        self.tracks.as_ref().map_or(Ok(false), |tracks| tracks(path))
+    }
+
+    /// Says whether the last good copy of a document that nobody removes is kept.
+    ///
+    /// # Errors
+    /// As [`Self::is_lost`].
+    pub(super) fn has_good(&self, path: &str) -> Result<bool> {
+        // A branch without a memory lacks its settings too.
+        Ok(NEVER_REMOVED.contains(&path) && self.entry(&last_good(path))?.is_some() && self.entry(CONFIG)?.is_some())
+    }
+}
+
+/// Returns the error of a document that was there and is gone.
+pub(super) fn error(path: &str) -> Error {
+    Error::new(Category::Corrupt, "E_CORRUPT", format!("{path}: {LOST}"))
+        .hint("nothing was begun anew, and nothing will be until it is put back or given up")
+        .next(format!("helmdeck forge repair {path}"))
+}

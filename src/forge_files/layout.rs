@@ -1,0 +1,88 @@
+//! Paths of all files and folders, from the root of the repository.
+
+use crate::error::{Error, Result};
+
+/// The folder of the project's memory.
+pub const FORGE: &str = ".forge";
+/// The settings.
+pub const CONFIG: &str = ".forge/config.toml";
+/// What was learned.
+pub const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
+/// The features, and which of them work.
+pub const FEATURES: &str = ".forge/memory/long-term/features.json";
+/// How the system is built.
+pub const ARCHITECTURE: &str = ".forge/memory/long-term/architecture.md";
+/// What is worked on in this session.
+pub const SHORT_TERM: &str = ".forge/memory/short-term";
+/// What was done in this session.
+pub const PROGRESS: &str = ".forge/memory/short-term/progress.txt";
+/// What is being done now.
+pub const FOCUS: &str = ".forge/memory/short-term/focus.json";
+/// Notes and drafts, which are never committed.
+pub const SCRATCH: &str = ".forge/memory/short-term/scratch";
+/// Sessions that have ended.
+pub const SESSIONS: &str = ".forge/memory/short-term/sessions";
+/// What was produced, in a folder for each kind.
+pub const ARTIFACTS: &str = ".forge/memory/artifacts";
+/// What is known of each artifact.
+pub const ARTIFACT_INDEX: &str = ".forge/memory/artifacts/index.jsonl";
+/// The skills.
+pub const SKILLS: &str = ".forge/skills";
+/// The issues that are worked on.
+pub const ACTIVE: &str = ".forge/linear/active.json";
+/// Summaries of issues that are done.
+pub const HISTORY: &str = ".forge/linear/history";
+/// The forms of new issues.
+pub const TEMPLATES: &str = ".forge/linear/templates";
+/// The last commits: a cache.
+pub const COMMITS: &str = ".forge/git/commits.log";
+/// The branches: a cache.
+pub const BRANCHES: &str = ".forge/git/branches.json";
+/// States from which one may go on.
+pub const CHECKPOINTS: &str = ".forge/git/checkpoints";
+/// What sets up the environment.
+pub const INIT: &str = ".forge/init.sh";
+/// What belongs to this clone alone.
+pub const LOCAL: &str = ".forge/.local";
+/// The lock of this work tree.
+pub const LOCK: &str = ".forge/.local/lock";
+/// The lock of the one rollback that may go on in this work tree.
+pub const ROLLBACK_LOCK: &str = ".forge/.local/rollback.lock";
+/// Every event, with its exact time.
+pub const JOURNAL: &str = ".forge/.local/journal.jsonl";
+/// Events that no server has yet.
+pub const EVENTS_OUTBOX: &str = ".forge/.local/outbox.events.jsonl";
+/// The last good bytes of each file.
+pub const LAST_GOOD: &str = ".forge/.local/lastgood";
+/// Damaged files, as they were found.
+pub const QUARANTINE: &str = ".forge/.local/quarantine";
+/// Which findings of the scanner for secrets were let through, and by whom.
+pub const EXCEPTIONS: &str = ".forge/.local/exceptions.jsonl";
+/// What a rollback hands over to the work tree that it makes: the focus.
+pub const HANDED_OVER: &str = ".forge/.local/handed_over.json";
+/// Why work is paused.
+pub const PAUSED: &str = ".forge/.local/paused.json";
+/// The colours of the past.
+pub const HEALTH: &str = ".forge/.local/health.jsonl";
+/// The sessions that live in this work tree.
+pub const LIVING: &str = ".forge/.local/sessions.json";
+/// Sessions that ended in this work tree, with the steps of their end.
+pub const ENDED: &str = ".forge/.local/ended.json";
+/// The locks of sessions for which a process works.
+pub const SESSION_LOCKS: &str = ".forge/.local/sessions";
+
+/// Returns where the folder of a session lies, by the folder's name.
+///
+/// # Errors
+/// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.
+pub fn session_folder(session: &str) -> Result<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let fits = session.len() <= 64
+        && session.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+        && session.bytes().all(plain);
+    if fits {
+        Ok(format!("{SESSIONS}/{session}"))
+    } else {
+        Err(Error::usage(format!("{session:?} is no id of a session")))
+    }
+}
