@@ -18,14 +18,14 @@ impl Breaker {
         Self { threshold, open_for, failures: AtomicU32::new(0), open_until: AtomicU64::new(0) }
     }
 
-    /// Says whether the store may be asked. While open, one caller per `open_for` is let through as a probe.
+    /// Returns whether the store may be used. While open, one caller per `open_for` passes as a probe.
     pub(crate) fn allows(&self, now: Duration) -> bool {
         let until = self.open_until.load(Ordering::Acquire);
         if until == 0 {
             return true;
         }
         let now = micros(now);
-        // Whoever moves the end is the probe; everybody else keeps waiting for its result.
+        // The caller that moves the end is the probe; all others wait for its result.
         now >= until
             && self
                 .open_until
