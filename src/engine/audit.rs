@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_taken_from_their_known_places_and_capped() {
+    fn findings_are_read_from_known_fields_and_capped() {
         let output = Json::from(serde_json::json!({
             "findings": [{"code": "a", "severity": "high", "file": "x.rs"}, {"message": "no code"}],
             "lint": {"issues": [{"code": "b", "level": "low"}]},

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_at_the_side_that_matters() {
+    fn long_text_is_cut_at_the_right_end() {
         let long = format!("first {} last", "é".repeat(MAX_BYTES));
         let head = quoted(&long, Part::Head).unwrap();
         assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");

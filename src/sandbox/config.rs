@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_shown_to_commands_holds_the_data_or_lies_in_it() {
+    fn readable_paths_never_overlap_the_data() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         std::fs::create_dir_all(at("state/data")).unwrap();

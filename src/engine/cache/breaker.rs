@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_repeated_failures_and_closes_after_a_good_probe() {
+    fn opens_after_failures_and_closes_after_a_probe() {
         let breaker = Breaker::new(3, Duration::from_secs(5));
         let at = Duration::from_secs;
         assert!(!breaker.failed(at(1)) && !breaker.failed(at(1)) && breaker.allows(at(1)));

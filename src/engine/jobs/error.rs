@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_the_same_after_it_was_kept_and_its_cause_is_not_kept() {
+    fn error_round_trip_keeps_all_but_the_cause() {
         let violation = Violation { pointer: "/a".into(), detail: "is missing".into() };
         let error = Error::new(Code::RateLimited, "slow down")
             .with_retry_after(Duration::from_millis(1_500))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_job_may_be_started_again_later_and_it_was_not_the_callers_doing() {
+    fn lost_job_is_retryable_and_no_caller_fault() {
         let lost = JobError::stopped();
         assert_eq!((lost.retry, lost.code.fault()), (Retry::Later, helmdeck_core::Fault::Host));
     }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_reads_back_sorts_by_time_and_nothing_else_is_an_id() {
+    fn ids_round_trip_and_sort_by_time() {
         let ids: Vec<_> = [1_000_000, 1_000_000, 2_000_000].map(|now| JobId::next(Timestamp(now))).into();
         assert!(ids.is_sorted() && ids[0] != ids[1], "{ids:?}");
         assert_eq!(JobId::parse(ids[0].as_str()).as_ref(), Ok(&ids[0]));

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_take_turns_whoever_came_first() {
+    fn callers_take_turns() {
         let mut queue = Queue::new(1000, 1, 1);
         filled(&mut queue, "a", 4);
         filled(&mut queue, "b", 2);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_until_somebody_runs_or_leaves() {
+    fn full_queue_refuses_until_a_place_is_free() {
         let mut queue = Queue::new(2, 1, 1);
         filled(&mut queue, "a", 2);
         assert!(!queue.reserve());

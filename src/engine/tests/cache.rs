@@ -55,7 +55,7 @@ async fn every_spelling_of_a_call_is_one_call() {
 }
 
 #[tokio::test]
-async fn handler_gets_the_spelling_that_the_key_is_made_of() {
+async fn handler_gets_the_canonical_input() {
     let of = |name: &str, memory: &str| {
         let input = format!("[input]\ntype = \"object\"\n[input.properties]\nid = {{ type = \"integer\" }}\n{memory}");
         function(
@@ -104,7 +104,7 @@ async fn handler_gets_the_spelling_that_the_key_is_made_of() {
 }
 
 #[tokio::test]
-async fn a_cold_hot_tier_is_answered_from_the_store() {
+async fn cold_hot_tier_reads_the_store() {
     let (pack, counted) = echo("");
     let config =
         Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
@@ -116,7 +116,7 @@ async fn a_cold_hot_tier_is_answered_from_the_store() {
 }
 
 #[tokio::test]
-async fn answer_from_the_future_is_stale_in_every_tier() {
+async fn answer_from_the_future_is_stale_everywhere() {
     for hot_bytes in [64 << 20, 0] {
         let (pack, counted) = echo("stale_if_error = \"1h\"");
         let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
@@ -140,7 +140,7 @@ async fn answer_from_the_future_is_stale_in_every_tier() {
 }
 
 #[tokio::test]
-async fn directives_bypass_refresh_and_ask_for_the_cache_only() {
+async fn directives_bypass_refresh_and_only_if_cached() {
     let (pack, counted) = echo("");
     let engine = EngineFixture::open(vec![pack]).await;
     assert_eq!(engine.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err().code(), Code::CacheMiss);
@@ -179,7 +179,7 @@ async fn callers_may_bound_age_and_take_stale() {
 }
 
 #[tokio::test]
-async fn stale_while_revalidate_answers_at_once_and_refreshes_once() {
+async fn stale_while_revalidate_answers_and_refreshes_once() {
     let (pack, counted) = echo("stale_while_revalidate = \"60s\"");
     let engine = EngineFixture::open(vec![pack]).await;
     engine.run("t.echo", "{}").await;
@@ -231,7 +231,7 @@ fn failing(memory: &str) -> (helmdeck_core::Builtin, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn stale_if_error_covers_failures_of_hosts_and_upstreams_only() {
+async fn stale_if_error_covers_host_and_upstream_failures_only() {
     let (pack, fails_with) = failing("stale_if_error = \"1h\"");
     let engine = EngineFixture::open(vec![pack]).await;
     engine.run("t.echo", "{}").await;
@@ -337,7 +337,7 @@ async fn what_must_not_be_stored_is_not() {
 }
 
 #[tokio::test]
-async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
+async fn scopes_separate_callers_and_shared_joins_tenant() {
     let who = |tenant: &str, user: &str, session: Option<&str>| {
         let identity = Identity::new(tenant, user).unwrap();
         Arc::new(match session {
@@ -368,7 +368,7 @@ async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
 }
 
 #[tokio::test]
-async fn session_scope_without_a_session_bypasses_and_says_why() {
+async fn session_scope_without_session_bypasses_with_reason() {
     let (pack, counted) = echo("scope = \"session\"");
     let engine = EngineFixture::open(vec![pack]).await;
     for runs in 1..=2 {
@@ -398,7 +398,7 @@ async fn anonymous_callers_are_cached_only_where_all_share() {
 }
 
 #[tokio::test]
-async fn nobody_vouches_for_an_anonymous_caller_also_not_the_tenant_whose_name_it_bears() {
+async fn anonymous_caller_never_shares_with_a_tenant() {
     let (pack, counted) = echo("scope = \"shared\"");
     let engine = EngineFixture::open(vec![pack]).await;
     let mut ask = call("t.echo", "{}");
@@ -417,7 +417,7 @@ async fn nobody_vouches_for_an_anonymous_caller_also_not_the_tenant_whose_name_i
 }
 
 #[tokio::test]
-async fn what_was_made_in_a_pinned_session_is_its_owners_in_every_scope() {
+async fn answers_of_pinned_sessions_are_never_shared() {
     for scope in ["caller", "session", "shared"] {
         let (pack, counted) = echo(&format!("scope = \"{scope}\""));
         let engine = EngineFixture::open(vec![pack]).await;
@@ -471,7 +471,7 @@ async fn purges_reach_every_tier_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_write_makes_the_next_read_fresh_also_when_it_fails() {
+async fn write_invalidates_reads_even_if_it_fails() {
     let (read, counted) = echo("tags = [\"repo:{repo}\"]");
     let fail = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&fail);
@@ -504,7 +504,7 @@ async fn a_write_makes_the_next_read_fresh_also_when_it_fails() {
 }
 
 #[tokio::test]
-async fn answers_with_files_are_hits_only_while_the_files_are_there() {
+async fn answers_with_artifacts_hit_while_artifacts_exist() {
     let text = manifest("t.file", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
     let (pack, counted) = function(&text, |cx, _| async move {
         cx.put_artifact("a.txt", "text/plain", "x").await?;

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_is_refused_one_second_outside_its_bounds_and_never_overflows() {
+    fn lifetime_bounds_are_exact_and_never_overflow() {
         let seconds = |seconds| ttl(Some(seconds)).ok().map(|ttl| ttl.as_secs());
         assert_eq!(ttl(None).unwrap().as_secs(), 7_776_000);
         assert_eq!((seconds(3_600), seconds(31_536_000)), (Some(3_600), Some(31_536_000)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_of_any_script_is_taken_off_and_alone_is_refused() {
+    fn unicode_white_space_is_trimmed_and_alone_refused() {
         assert_eq!(trimmed("key", "\u{3000} k\u{a0}é \n").unwrap(), "k\u{a0}é");
         for blank in ["", " ", "\t\r\n", "\u{2003}\u{3000}"] {
             assert!(trimmed("key", blank).unwrap_err().message().contains("key"), "{blank:?}");

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_said_stays_out_of_public_text_and_the_wait_is_told() {
+    fn public_error_hides_driver_text_and_has_retry_time() {
         let error =
             store_error(StoreError::Unavailable { message: "canary at /home/x/memory.db".to_owned(), source: None });
         assert_eq!((error.code(), error.retry_after()), (Code::Overloaded, Some(RETRY_AFTER)));
