@@ -144,14 +144,14 @@ impl Registry {
 fn unknown(name: &str, snapshot: &Snapshot) -> String {
     let shown = text::escaped(name, 80);
     if let Some(error) = snapshot.refused_names.get(name) {
-        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", told(error));
+        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", public_reason(error));
     }
     let hint = did_you_mean(&shown, snapshot.packs.keys().map(|known| known.as_str()));
     format!("pack \"{shown}\" is not registered{hint}")
 }
 
-/// Writes why a manifest is refused, without the folder that it is in.
-fn told(error: &ManifestError) -> String {
+/// Returns why a manifest is refused, without the path of its folder.
+fn public_reason(error: &ManifestError) -> String {
     let file = std::path::Path::new(&error.file).file_name().map(|name| name.to_string_lossy().into_owned());
     ManifestError { file: file.unwrap_or_else(|| error.file.clone()), ..error.clone() }.to_string()
 }
@@ -272,7 +272,7 @@ impl Registered {
             needs_session: manifest.session.is_some(),
             source: self.source,
             file: manifest.file.clone(),
-            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(told),
+            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(public_reason),
             examples: manifest.examples.clone(),
         }
     }
