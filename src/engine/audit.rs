@@ -367,8 +367,8 @@ impl Page {
     }
 }
 
-/// Says whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is not
-/// even copied for the audit.
+/// Returns whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is
+/// not even copied for the audit.
 pub(crate) fn is_learnable(schema: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))

@@ -141,9 +141,8 @@ impl Builder {
         self
     }
 
-    /// Says in one word why nothing can be written to the store at the start
-    /// ([`helmdeck_memory::StoreError::trouble`]); replies say so until a write works. Of no effect without
-    /// [`Builder::memory`].
+    /// Sets in one word why the store cannot be written at the start ([`helmdeck_memory::StoreError::trouble`]).
+    /// Replies report it until a write works. Has no effect without [`Builder::memory`].
     #[must_use]
     pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
         self.store_trouble = Some(trouble);

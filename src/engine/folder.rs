@@ -84,8 +84,8 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
     Ok((manifest, folder))
 }
 
-/// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever
-/// reads the file reads them.
+/// Returns the line, counted from 1, of a manifest that contains a token of a well-known form. Comments count, because
+/// readers of the file see them.
 fn token_line(text: &str) -> Option<usize> {
     text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }

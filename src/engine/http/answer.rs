@@ -188,8 +188,8 @@ async fn head(mut response: Response) -> Vec<u8> {
     bytes
 }
 
-/// Says whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is for
-/// browsers.
+/// Returns whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is
+/// for browsers.
 fn is_readable(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
 }

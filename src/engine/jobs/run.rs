@@ -32,7 +32,7 @@ impl Jobs {
         version: Version,
         runner: Arc<dyn CallRunner>,
     ) -> Result<Job> {
-        // The job runs the version that was asked for, even if another one arrives meanwhile.
+        // The job runs the version that was requested, even if another one arrives in the meantime.
         call.version = Some(version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);

@@ -67,7 +67,7 @@ fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
     }
     let found = cache.hub.hot.recall(alias)?;
     let now = cache.hub.clock.now();
-    // Files may be gone by now; whether they are takes a look, which `cache` takes.
+    // Artifacts may be gone; `cache` checks that.
     if !found.artifacts.is_empty() || cache.freshness(&found, call, now) != Freshness::Fresh {
         return None;
     }
