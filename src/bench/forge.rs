@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use helmdeck_forge::checkpoints::Create;
-use helmdeck_forge::init::Init;
-use helmdeck_forge::knowledge::Search;
-use helmdeck_forge::sessions::Start;
-use helmdeck_forge::skills::Query;
-use helmdeck_forge::{Project, ProjectEnvironment, layout, skills};
+use helmdeck_forge::checkpoints::{Checkpoints, Create};
+use helmdeck_forge::init::{self, Init};
+use helmdeck_forge::knowledge::{Knowledge, Search};
+use helmdeck_forge::sessions::{Sessions, Start};
+use helmdeck_forge::skills::{Query, Skills};
+use helmdeck_forge::{Project, ProjectEnvironment, health, layout, prime, skills};
 
 use crate::measure::{Table, median};
 
@@ -95,7 +95,7 @@ fn large() -> Repository {
     for number in 0..10_000 {
         repository.write(&format!("src/d{}/f{number}.rs", number / 100), format!("// {number}\n"));
     }
-    Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     repository.write(layout::CONFIG, "[verify]\ncommands = [\"true\"]\n");
     repository.commit("[session] Begin");
     commits(&repository, 2_000);
@@ -114,8 +114,8 @@ fn large() -> Repository {
     repository.write(layout::FEATURES, format!(r#"{{"schema_version":"1.0","features":[{}]}}"#, features.join(",")));
     repository.commit("[session] Features");
     let project = repository.open();
-    project.checkpoints().create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
-    let begun = project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap();
+    Checkpoints::new(&project).create(&Create { key: Some("SX9-1".to_owned()), ..Create::default() }).unwrap();
+    let begun = Sessions::new(&project).start(&Start { no_probe: true, ..Start::default() }).unwrap();
     assert_eq!(begun.paused, None);
     repository
 }
@@ -124,19 +124,19 @@ fn large() -> Repository {
 pub(crate) fn large_project(table: &mut Table) {
     let repository = large();
     let brief = measure(table, "prime, 10,000 files, 2,000 commits", 300.0, &repository, |project| {
-        project.prime(None).unwrap()
+        prime::prime(project, None).unwrap()
     });
     assert!(brief.text.contains("F-001"), "{}", brief.text);
-    let health = measure(table, "health, the same", 250.0, &repository, Project::health);
+    let health = measure(table, "health, the same", 250.0, &repository, health::measure);
     assert_eq!((health.features.inputs.total, health.git.inputs.commits_since), (500, 0));
     // Now no base has these commits.
     repository.git(&["branch", "--quiet", "base", "main"], "");
     repository.write(layout::CONFIG, "[verify]\ncommands = [\"true\"]\n[git]\nbase = \"base\"\n");
     repository.write("src/d0/f0.rs", "// changed\n");
-    let health = measure(table, "health, 2,000 commits ahead", 250.0, &repository, Project::health);
+    let health = measure(table, "health, 2,000 commits ahead", 250.0, &repository, health::measure);
     assert!(health.git.inputs.ahead >= 2_000 && health.git.inputs.uncommitted == 1, "{:?}", health.git.inputs);
     let again = measure(table, "session start again", 300.0, &repository, |project| {
-        project.sessions().start(&Start { no_probe: true, ..Start::default() }).unwrap()
+        Sessions::new(project).start(&Start { no_probe: true, ..Start::default() }).unwrap()
     });
     assert!(again.again);
     searches(table);
@@ -144,7 +144,7 @@ pub(crate) fn large_project(table: &mut Table) {
 
 fn searches(table: &mut Table) {
     let repository = Repository::new();
-    Project::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
+    init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     let entry = |number: u32| {
         format!(
             r#"{{"context":"Case {number} of subject {} in module m{}","approach":"Use way {} and run the tests of part {}","learned_at":"2025-12-24T10:30:00Z"}}"#,
@@ -162,7 +162,7 @@ fn searches(table: &mut Table) {
     repository.write(layout::KNOWLEDGE, knowledge);
     let asked = Search { query: "subject 42 in module m7".to_owned(), ..Search::default() };
     let found = measure(table, "search, 5,000 entries, from the file", 50.0, &repository, |project| {
-        project.knowledge().search(&asked).unwrap()
+        Knowledge::new(project).search(&asked).unwrap()
     });
     assert_eq!(found.entries.len(), 10);
 
@@ -181,13 +181,13 @@ fn searches(table: &mut Table) {
         files: vec!["src/7/lib.rs".to_owned()],
         labels: vec!["l3".to_owned()],
     };
-    let all = repository.open().skills().list().unwrap();
+    let all = Skills::new(&repository.open()).list().unwrap();
     assert!(all.len() >= 1_000);
     measure(table, "1,000 skills, in memory", 20.0, &repository, |_| {
         let known = all.iter().map(|skill| (skill.name.as_str(), &skill.triggers));
         assert!(skills::matches(known, &query).len() > 900);
     });
     measure(table, "1,000 skills, from their folders", 20.0, &repository, |project| {
-        assert!(project.skills().matching(&query).unwrap().len() > 900);
+        assert!(Skills::new(project).matching(&query).unwrap().len() > 900);
     });
 }
