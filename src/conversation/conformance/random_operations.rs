@@ -1,13 +1,13 @@
-//! Random walks: any operations in any order, against a model that is two lists. Case 16 of the reference.
+//! Random operations in any order, checked against a model of two lists. Case 16 of the reference.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::scribe::{Act, marks};
-use super::subject::{Fixture, STUCK, eventually, fold, items, kept, sight, turn};
+use super::fixture::{Fixture, STUCK, eventually, fold, items, kept, sight, turn};
+use super::scripted_summarizer::{Action, marks};
 use crate::config::Strategy;
 use crate::health::Health;
 use crate::identity::Identity;
@@ -15,12 +15,12 @@ use crate::memory::ConversationMemory;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Failure;
 
-/// What a conversation is to hold.
+/// The expected content of a conversation.
 #[derive(Debug, Clone, Default)]
 struct Model {
-    /// Marks that are in the summary only: no turn stands behind them.
+    /// Marks in the summary without stored turns.
     summarised: Vec<String>,
-    /// Marks of the turns that are kept.
+    /// Marks of the stored turns.
     turns: Vec<String>,
 }
 
@@ -30,12 +30,12 @@ impl Model {
     }
 }
 
-/// A step of a walk, made of a number so that any number is one.
+/// One operation, made of any number.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Add(usize),
     Backlog,
-    Fold,
+    Summarise,
     Wait,
     Summaries(usize),
     Flush,
@@ -54,7 +54,7 @@ impl Step {
         let step = match kind {
             0..=11 => Self::Add(detail / 3 % 3 + 1),
             12..=14 => Self::Backlog,
-            15..=17 => Self::Fold,
+            15..=17 => Self::Summarise,
             18 => Self::Wait,
             19..=22 => Self::Summaries(detail / 3),
             23 => Self::Flush,
@@ -71,7 +71,7 @@ impl Step {
 }
 
 struct Walk {
-    subject: Fixture,
+    fixture: Fixture,
     processes: Vec<(Fixture, ConversationMemory)>,
     at: usize,
     models: [Model; 3],
@@ -83,8 +83,8 @@ fn name(conversation: usize) -> Identity {
     Identity::new("t", "u", &format!("walk-{conversation}"))
 }
 
-fn open(subject: &Fixture) -> ConversationMemory {
-    subject.open_with(|config| {
+fn open(fixture: &Fixture) -> ConversationMemory {
+    fixture.open_with(|config| {
         config.hot_for = Duration::ZERO;
         config.recent_turns = 2;
         config.summarizer.batch_turns = 3;
@@ -93,11 +93,11 @@ fn open(subject: &Fixture) -> ConversationMemory {
     })
 }
 
-/// Walks: each number is a step. With more than one process any of them may take the next step.
-pub(crate) async fn walk(subject: &Fixture, processes: usize, steps: &[u64]) {
-    let processes: Vec<_> = (0..processes).map(|_| subject.another()).map(|own| (own.clone(), open(&own))).collect();
+/// Runs the operations. With several processes each may run the next one.
+pub(crate) async fn walk(fixture: &Fixture, processes: usize, steps: &[u64]) {
+    let processes: Vec<_> = (0..processes).map(|_| fixture.another()).map(|own| (own.clone(), open(&own))).collect();
     let mut walk =
-        Walk { subject: subject.clone(), processes, at: 0, models: Default::default(), snapshot: None, added: 0 };
+        Walk { fixture: fixture.clone(), processes, at: 0, models: Default::default(), snapshot: None, added: 0 };
     for number in steps {
         let (step, conversation) = Step::of(*number);
         walk.step(step, conversation).await;
@@ -113,7 +113,7 @@ impl Walk {
 
     async fn step(&mut self, step: Step, conversation: usize) {
         let identity = name(conversation);
-        let keeps = self.subject.strategy != Strategy::None;
+        let keeps = self.fixture.strategy != Strategy::None;
         match step {
             Step::Add(count) => {
                 for _ in 0..count {
@@ -126,19 +126,19 @@ impl Walk {
                 }
             }
             Step::Backlog => {}
-            Step::Fold => drop(self.memory().summarise(&identity, Duration::from_millis(5)).await.unwrap()),
+            Step::Summarise => drop(self.memory().summarise(&identity, Duration::from_millis(5)).await.unwrap()),
             Step::Wait => tokio::time::sleep(Duration::from_millis(3)).await,
             Step::Summaries(which) => {
                 let act = match which % 6 {
-                    0 | 1 => Act::Answer,
-                    2 => Act::Fail(Failure::Unavailable),
-                    3 => Act::Fail(Failure::TooLong),
-                    4 => Act::Slow(Duration::from_millis(2)),
-                    _ => Act::Wait,
+                    0 | 1 => Action::Answer,
+                    2 => Action::Fail(Failure::Unavailable),
+                    3 => Action::Fail(Failure::TooLong),
+                    4 => Action::Slow(Duration::from_millis(2)),
+                    _ => Action::Wait,
                 };
                 for (process, _) in &self.processes {
-                    process.scribe.let_go();
-                    process.scribe.always(act.clone());
+                    process.summarizer.let_go();
+                    process.summarizer.always(act.clone());
                 }
             }
             Step::Flush => {
@@ -158,7 +158,7 @@ impl Walk {
                     return;
                 }
                 let which = which % all.len();
-                let deleted = self.memory().delete_item(&identity, &all[which].key.to_string()).await.unwrap();
+                let deleted = self.memory().delete_turn(&identity, &all[which].key.to_string()).await.unwrap();
                 assert_eq!(deleted.remaining_turns as usize, all.len() - 1);
                 self.models[conversation].turns.remove(which);
             }
@@ -185,11 +185,11 @@ impl Walk {
                 self.processes[self.at].1 = memory;
             }
             Step::Change => self.at = (self.at + 1) % self.processes.len(),
-            Step::Later => self.subject.clock.advance(Duration::from_secs(1)),
+            Step::Later => self.fixture.clock.advance(Duration::from_secs(1)),
         }
     }
 
-    /// All turns are accounted for, whatever the summarizer does meanwhile.
+    /// Checks that every turn is there, whatever the summarizer does meanwhile.
     async fn check(&self, conversation: usize, step: Step) {
         let (identity, model) = (name(conversation), &self.models[conversation]);
         let patch = self.memory().context(&identity).await.unwrap();
@@ -197,13 +197,13 @@ impl Walk {
         assert_eq!((patch.omitted_turns, patch.unreadable, patch.over_budget), (0, 0, false));
         let trace = self.memory().trace(&identity).await.unwrap();
         assert_eq!(trace.kept_turns as usize, model.turns.len(), "after {step:?}");
-        assert!(self.subject.rolls() || trace.health == Health::Healthy);
+        assert!(self.fixture.rolls() || trace.health == Health::Healthy);
     }
 
     async fn end(&mut self) {
         for (process, _) in &self.processes {
-            process.scribe.let_go();
-            process.scribe.always(Act::Answer);
+            process.summarizer.let_go();
+            process.summarizer.always(Action::Answer);
         }
         for conversation in 0..3 {
             // Who failed and has nothing more to fold succeeds when there is something again.
@@ -231,8 +231,8 @@ impl Walk {
         for (process, memory) in &self.processes {
             assert_eq!(process.dropped(), [], "nothing was dropped");
             memory.close(STUCK).await;
-            eventually("its requests to end", async || process.scribe.running() == 0).await;
-            assert_eq!(process.scribe.overlaps(), 0, "one attempt of a conversation at a time");
+            eventually("its requests to end", async || process.summarizer.running() == 0).await;
+            assert_eq!(process.summarizer.overlaps(), 0, "one attempt of a conversation at a time");
         }
     }
 }

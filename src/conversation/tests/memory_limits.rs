@@ -7,8 +7,8 @@ use helmdeck_events::Bus;
 use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{Config as StoreConfig, DriverStore, Store};
 
-use crate::conformance::Scribe;
-use crate::conformance::subject::turn;
+use crate::conformance::ScriptedSummarizer;
+use crate::conformance::fixture::turn;
 use crate::{Config, ConversationMemory, Dependencies, Identity, Strategy};
 
 const CAP: u64 = 256 << 10;
@@ -20,7 +20,7 @@ fn open(store: &Arc<dyn Store>, strategy: Strategy) -> ConversationMemory {
         store: Arc::clone(store),
         events: Bus::new(16, clock.clone()),
         clock,
-        summarizer: Some(Arc::new(Scribe::default())),
+        summarizer: Some(Arc::new(ScriptedSummarizer::default())),
     };
     ConversationMemory::open(config, dependencies).unwrap()
 }
@@ -48,7 +48,7 @@ async fn conversations(strategy: Strategy, count: usize, every: usize) {
     // What is read is what was written, from memory or not.
     for number in (0..count).step_by(every) {
         let patch = memory.context(&name(number)).await.unwrap();
-        assert_eq!(crate::conformance::subject::recent(&patch), [number.to_string()]);
+        assert_eq!(crate::conformance::fixture::recent(&patch), [number.to_string()]);
     }
     crate::conformance::eventually("memory to be under its cap", under).await;
     let metrics = memory.metrics();
@@ -73,8 +73,8 @@ fn resident() -> u64 {
     status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// The same by the system's count: whatever is not weighed would show here. The store holds its rows in a file, so what grows is
-/// the conversation memory alone. (With `nextest` each test is a process of its own.)
+/// The same by the system's count: whatever is not weighed would show here. The store holds its rows in a file, so what
+/// grows is the conversation memory alone. (With `nextest` each test is a process of its own.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_does_not_grow_with_the_number_of_conversations() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +95,9 @@ async fn the_process_does_not_grow_with_the_number_of_conversations() {
         grown.push(now.saturating_sub(last));
         last = now;
     }
-    // Of 10,000 conversations nothing may stay, and least of all what a place for one takes (a kilobyte, 10 MB). The first rounds fill
-    // caches, and in any of the others the allocator may take room that it keeps; what stays of conversations shows in each.
+    // Of 10,000 conversations nothing may stay, and least of all what a place for one takes (a kilobyte, 10 MB). The
+    // first rounds fill caches, and in any of the others the allocator may take room that it keeps; what stays of
+    // conversations shows in each.
     let least = grown[2..].iter().min().unwrap();
     assert!(*least < 2 << 20, "it grew by {grown:?} bytes in five rounds");
     memory.close(std::time::Duration::from_secs(60)).await;

@@ -1,4 +1,4 @@
-//! How the rows of a conversation are named and written.
+//! Keys and values of the rows of a conversation.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use helmdeck_memory::Entry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Kept;
+use super::StoredTurn;
 use crate::config::TokenCounter;
 use crate::error::{ConversationError, Result};
-use crate::item::ItemId;
 use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
+use crate::turn_id::TurnId;
 use crate::wire;
 
 pub(crate) const HEAD: &str = "~head";
 pub(crate) const CHECKPOINT: &str = "~checkpoint";
-/// What the keys of head and checkpoint start with, and no other.
+/// Prefix of the keys of head and checkpoint only.
 pub(crate) const STATE: &str = "~";
 pub(crate) const TURNS: &str = "turn/";
 pub(crate) const ONCE: &str = "once/";
@@ -27,21 +27,21 @@ pub(crate) fn turn_key(seq: u64) -> String {
     format!("{TURNS}{seq:020}")
 }
 
-/// Returns what the keys of a block of `10^zeros` turns start with; `seq` is one of them.
+/// Returns the common key prefix of a block of `10^zeros` turns that contains `seq`.
 pub(crate) fn block_prefix(seq: u64, zeros: usize) -> String {
     let mut key = turn_key(seq);
     key.truncate(key.len() - zeros);
     key
 }
 
-/// Returns what the keys of all turns of a range start with.
+/// Returns the common key prefix of a range of turns.
 pub(crate) fn common_prefix(from: u64, through: u64) -> String {
     let (mut key, last) = (turn_key(from), turn_key(through));
     key.truncate(key.bytes().zip(last.bytes()).take_while(|(a, b)| a == b).count());
     key
 }
 
-/// Returns prefixes that the keys of all turns through `last` have, and no others: as many as its digits add up to, and one.
+/// Returns key prefixes that match exactly the turns through `last`: one more than the sum of its digits.
 pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
     let key = turn_key(last);
     let mut prefixes = Vec::new();
@@ -52,19 +52,19 @@ pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
     prefixes
 }
 
-/// Returns the sequence number that a key names, `None` if it is not that of a turn.
+/// Parses the sequence number in the key of a turn.
 pub(crate) fn seq_of(key: &str) -> Option<u64> {
     key.strip_prefix(TURNS).filter(|digits| digits.len() == 20)?.parse().ok()
 }
 
-/// Returns the key that remembers a name given by a caller.
+/// Returns the key of an idempotency row.
 pub(crate) fn once_key(name: &str) -> String {
     format!("{ONCE}{name}")
 }
 
-/// A turn on its way into a row.
+/// A turn ready to be written.
 #[derive(Clone)]
-pub(crate) struct Fresh {
+pub(crate) struct EncodedTurn {
     /// The turn.
     pub(crate) turn: Arc<ConversationTurn>,
     /// Its tokens, by the configured counter.
@@ -73,38 +73,34 @@ pub(crate) struct Fresh {
     pub(crate) json: Vec<u8>,
 }
 
-impl std::fmt::Debug for Fresh {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fresh").field("tokens", &self.tokens).field("bytes", &self.json.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(EncodedTurn, "EncodedTurn", this => tokens = this.tokens, bytes = this.json.len());
 
-impl Fresh {
-    /// Returns the value of the row that keeps the turn under an id: a line of `<chance> <counter> <tokens>`, then its JSON.
-    pub(crate) fn value(&self, id: ItemId, counter: TokenCounter) -> Bytes {
+impl EncodedTurn {
+    /// Returns the value of the turn's row: a line `<nonce> <counter> <tokens>`, then its JSON.
+    pub(crate) fn value(&self, id: TurnId, counter: TokenCounter) -> Bytes {
         let mut value = format!("{:08x} {} {}\n", id.nonce, letter(counter), self.tokens).into_bytes();
         value.extend_from_slice(&self.json);
         value.into()
     }
 
-    /// Returns the bytes of that value, whatever the id.
+    /// Returns the length of that value, which is the same for every id.
     pub(crate) fn value_bytes(&self, counter: TokenCounter) -> u64 {
-        self.value(ItemId { seq: 0, nonce: 0 }, counter).len() as u64
+        self.value(TurnId { seq: 0, nonce: 0 }, counter).len() as u64
     }
 }
 
-/// Reads a turn, `None` if the row makes no sense.
-pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCounter) -> Option<Kept> {
+/// Parses a turn; `None` if the row is malformed.
+pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCounter) -> Option<StoredTurn> {
     let end = entry.value.iter().position(|byte| *byte == b'\n')?;
     let mut words = std::str::from_utf8(&entry.value[..end]).ok()?.split(' ');
     let nonce = u32::from_str_radix(words.next()?, 16).ok()?;
     let counted = words.next()?;
     let tokens = words.next()?.parse().ok()?;
     let turn = wire::read_turn(&entry.value[end + 1..]).ok()?;
-    // Another counter was configured when it was written.
+    // It was written with another counter.
     let tokens = if counted == letter(kind) { tokens } else { counter.turn(&turn) };
-    Some(Kept {
-        id: ItemId { seq, nonce },
+    Some(StoredTurn {
+        id: TurnId { seq, nonce },
         tokens,
         bytes: entry.value.len() as u64,
         created_at: entry.meta.created_at,
@@ -112,7 +108,7 @@ pub(crate) fn read_turn(seq: u64, entry: &Entry, counter: Counter, kind: TokenCo
     })
 }
 
-/// Names how tokens were counted: the counter, and what of a turn. Rows of an earlier way are counted again.
+/// Returns the name of a token counter and its version. Rows of another one are counted again.
 const fn letter(counter: TokenCounter) -> &'static str {
     match counter {
         TokenCounter::Chars => "c2",
@@ -121,39 +117,39 @@ const fn letter(counter: TokenCounter) -> &'static str {
     }
 }
 
-/// What is remembered of a turn that was added under a name.
+/// Value of an idempotency row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Once {
     /// Its id.
-    pub(crate) id: ItemId,
+    pub(crate) id: TurnId,
     /// Its tokens.
     pub(crate) tokens: u64,
-    /// What stands for all that was to be added; empty = not known.
+    /// Digest of the turn; empty = unknown.
     pub(crate) digest: String,
 }
 
 impl Once {
-    /// Writes it.
+    /// Encodes it.
     pub(crate) fn value(&self) -> Bytes {
         format!("{} {} {}", self.id, self.tokens, self.digest).into_bytes().into()
     }
 
-    /// Reads it back.
+    /// Decodes it.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(value).ok()?.split(' ');
-        let (id, tokens) = (ItemId::parse(words.next()?)?, words.next()?.parse().ok()?);
+        let (id, tokens) = (TurnId::parse(words.next()?)?, words.next()?.parse().ok()?);
         Some(Self { id, tokens, digest: words.next().unwrap_or_default().to_owned() })
     }
 }
 
-/// Writes a head or a checkpoint.
+/// Encodes a head or a checkpoint.
 pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes> {
     serde_json::to_vec(value).map(Into::into).map_err(|error| ConversationError::Corrupt(error.to_string()))
 }
 
-/// Reads a head or a checkpoint; `what` says in the error which.
+/// Decodes a head or a checkpoint; `what` names it in the error.
 pub(crate) fn read<T: DeserializeOwned>(what: &'static str, entry: &Entry) -> Result<T> {
-    // What the parser says may repeat a part of a summary.
+    // The parser's message may repeat a part of a summary.
     serde_json::from_slice(&entry.value).map_err(|_| ConversationError::Corrupt(format!("its {what} makes no sense")))
 }
 
@@ -189,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_name_reads_back() {
-        let once = Once { id: ItemId::new(7), tokens: 42, digest: "ab".to_owned() };
+        let once = Once { id: TurnId::new(7), tokens: 42, digest: "ab".to_owned() };
         assert_eq!(Once::read(&once.value()), Some(once.clone()));
         let before = Once { digest: String::new(), ..once };
         assert_eq!(Once::read(format!("{} 42", before.id).as_bytes()), Some(before));

@@ -1,4 +1,4 @@
-//! A way to a store that counts what goes through it, and fails when it is told to.
+//! Store with counters and fault injection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use helmdeck_memory::{Access, Op, Result, Store, StoreError, StoreWrapper, Writt
 
 const NEVER: i64 = i64::MAX;
 
-/// A way to a store. What one process does goes through one tap; when it is cut, the process has died as far as the store knows.
+/// A store as one process sees it. Once cut, the process is dead as far as the store knows.
 #[derive(Clone)]
-pub(crate) struct Tap(Arc<Inner>);
+pub(crate) struct FaultyStore(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
     reads: AtomicU64,
     writes: AtomicU64,
-    /// How many more writes are let through before all fails.
+    /// Number of writes until everything fails.
     left: AtomicI64,
-    /// How many of the next writes fail, undone.
+    /// Number of next writes that fail without effect.
     failing: AtomicI64,
-    /// How many of the next writes are done, and said to have failed.
+    /// Number of next writes that succeed and return an error.
     unheard: AtomicI64,
-    /// Whether reads fail.
+    /// Number of next reads that fail.
     blind: AtomicI64,
 }
 
@@ -30,12 +30,12 @@ fn gone() -> StoreError {
     StoreError::Unavailable { message: "told to fail".to_owned(), source: None }
 }
 
-/// Takes one from a counter; `false` if it is at 0.
+/// Decrements a counter; `false` if it is 0.
 fn take(counter: &AtomicI64) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| (left > 0).then(|| left - 1)).is_ok()
 }
 
-impl Tap {
+impl FaultyStore {
     pub(crate) fn new(store: &Arc<dyn Store>) -> Self {
         Self(Arc::new(Inner {
             store: Arc::clone(store),
@@ -60,7 +60,7 @@ impl Tap {
         self.0.writes.load(Ordering::SeqCst)
     }
 
-    /// Lets so many more writes through; then nothing works any more.
+    /// Lets `writes` more writes through; then everything fails.
     pub(crate) fn cut_after(&self, writes: i64) {
         self.0.left.store(writes, Ordering::SeqCst);
     }
@@ -69,17 +69,17 @@ impl Tap {
         self.0.left.load(Ordering::SeqCst) <= 0
     }
 
-    /// Lets the next writes fail, undone.
+    /// Makes the next writes fail without effect.
     pub(crate) fn fail_writes(&self, count: i64) {
         self.0.failing.store(count, Ordering::SeqCst);
     }
 
-    /// Does the next writes, and says that they failed.
+    /// Makes the next writes succeed and return an error.
     pub(crate) fn lose_answers(&self, count: i64) {
         self.0.unheard.store(count, Ordering::SeqCst);
     }
 
-    /// Lets the next reads fail.
+    /// Makes the next reads fail.
     pub(crate) fn fail_reads(&self, count: i64) {
         self.0.blind.store(count, Ordering::SeqCst);
     }
@@ -91,7 +91,7 @@ impl Tap {
 }
 
 #[async_trait]
-impl StoreWrapper for Tap {
+impl StoreWrapper for FaultyStore {
     fn inner(&self) -> Result<&dyn Store> {
         Ok(&*self.0.store)
     }
@@ -113,7 +113,7 @@ impl StoreWrapper for Tap {
             return Err(gone());
         }
         let written = self.0.store.write(batch).await;
-        // A process that dies of its last write does not hear of it.
+        // A process that dies during its last write gets no answer.
         if take(&self.0.unheard) || self.is_cut() {
             return Err(gone());
         }

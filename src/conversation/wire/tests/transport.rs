@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::fixtures::ALL;
 use crate::config::Strategy;
-use crate::item::{Item, ItemDetail, ItemId};
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::snapshot::Snapshot;
 use crate::turn::ConversationTurn;
+use crate::turn_id::TurnId;
+use crate::views::{TurnDetail, TurnInfo};
 use crate::wire::{read_record, read_turn};
 
 fn turns(name: &str) -> Vec<Arc<ConversationTurn>> {
@@ -18,7 +19,7 @@ fn turns(name: &str) -> Vec<Arc<ConversationTurn>> {
 #[test]
 fn a_patch_has_the_form_of_the_doors() {
     let turns = turns("rolling_summary");
-    let id = |seq| ItemId { seq, nonce: 0xabc };
+    let id = |seq| TurnId { seq, nonce: 0xabc };
     let patch = LlmContextPatch {
         strategy: Strategy::RollingSummary,
         summary: "so far".to_owned(),
@@ -53,9 +54,9 @@ fn a_detail_is_the_item_and_the_value() {
     let turn =
         read_turn(br#"{"UserMessage":"u","AssistantResponse":"","TrajectoryDigest":{"ToolsInvoked":null},"x":1}"#)
             .unwrap();
-    let detail = ItemDetail {
-        item: Item {
-            key: ItemId { seq: 1, nonce: 2 },
+    let detail = TurnDetail {
+        item: TurnInfo {
+            key: TurnId { seq: 1, nonce: 2 },
             strategy: Strategy::Truncation,
             timestamp: "2026-05-14T09:30:00Z".to_owned(),
             created_at: helmdeck_core::Timestamp(0),

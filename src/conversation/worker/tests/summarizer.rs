@@ -1,5 +1,5 @@
-//! A summarizer that does as it is told. Its summary is the names of all turns it holds, so that nothing can be lost or told twice
-//! without showing.
+//! A summarizer that does as it is told. Its summary is the names of all turns it holds, so that nothing can be lost or
+//! told twice without showing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResp
 
 /// What it does when it is asked.
 #[derive(Clone)]
-pub(super) enum Act {
-    Fold,
-    /// Folds after a while.
+pub(super) enum Action {
+    Answer,
+    /// Answers after a while.
     Slow(Duration),
-    /// Folds when it may: see [`Script::release`].
+    /// Answers when it may: see [`StubSummarizer::release`].
     Held,
     Fail(Failure),
     /// Wants to be asked again not before.
@@ -43,12 +43,12 @@ pub(super) struct Call {
     pub(super) request: SummarizeRequest,
 }
 
-pub(super) struct Script {
-    next: Mutex<VecDeque<Act>>,
+pub(super) struct StubSummarizer {
+    next: Mutex<VecDeque<Action>>,
     /// What it does once it has done all of that.
-    always: Mutex<Act>,
+    always: Mutex<Action>,
     /// Sessions for which it does something else.
-    of_session: Mutex<Vec<(String, Act)>>,
+    of_session: Mutex<Vec<(String, Action)>>,
     calls: Mutex<Vec<Call>>,
     /// What it answered with a summary.
     summarised: Mutex<Vec<Call>>,
@@ -67,11 +67,11 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Script {
+impl StubSummarizer {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             next: Mutex::default(),
-            always: Mutex::new(Act::Fold),
+            always: Mutex::new(Action::Answer),
             of_session: Mutex::default(),
             calls: Mutex::default(),
             summarised: Mutex::default(),
@@ -81,15 +81,15 @@ impl Script {
         })
     }
 
-    pub(super) fn always(&self, act: Act) {
+    pub(super) fn always(&self, act: Action) {
         *self.always.lock().unwrap() = act;
     }
 
-    pub(super) fn next(&self, acts: impl IntoIterator<Item = Act>) {
+    pub(super) fn next(&self, acts: impl IntoIterator<Item = Action>) {
         self.next.lock().unwrap().extend(acts);
     }
 
-    pub(super) fn of_session(&self, session: &str, act: Act) {
+    pub(super) fn of_session(&self, session: &str, act: Action) {
         self.of_session.lock().unwrap().push((session.to_owned(), act));
     }
 
@@ -111,7 +111,7 @@ impl Script {
         self.under_way.load(Ordering::SeqCst) > 0
     }
 
-    fn act(&self, session: &str) -> Act {
+    fn act(&self, session: &str) -> Action {
         if let Some((_, act)) = self.of_session.lock().unwrap().iter().find(|(of, _)| of == session) {
             return act.clone();
         }
@@ -120,7 +120,7 @@ impl Script {
 }
 
 #[async_trait]
-impl Summarizer for Script {
+impl Summarizer for StubSummarizer {
     async fn summarize(
         &self,
         identity: &Identity,
@@ -135,20 +135,20 @@ impl Summarizer for Script {
         let _under_way = UnderWay(&self.under_way);
         let failed = |reason, retry_after| Err(SummarizeError { reason, retry_after, detail: "told to".to_owned() });
         match self.act(&session) {
-            Act::Fold => {}
-            Act::Slow(wait) => tokio::time::sleep(wait).await,
-            Act::Held => self.held.acquire().await.unwrap().forget(),
-            Act::Fail(reason) => return failed(reason, None),
-            Act::Later(wait) => return failed(Failure::RateLimited, Some(wait)),
-            Act::Say(summary) => return Ok(SummarizeResponse { summary }),
-            Act::Hang => std::future::pending().await,
-            Act::Panic => panic!("told to"),
-            Act::Choke(reason) => {
+            Action::Answer => {}
+            Action::Slow(wait) => tokio::time::sleep(wait).await,
+            Action::Held => self.held.acquire().await.unwrap().forget(),
+            Action::Fail(reason) => return failed(reason, None),
+            Action::Later(wait) => return failed(Failure::RateLimited, Some(wait)),
+            Action::Say(summary) => return Ok(SummarizeResponse { summary }),
+            Action::Hang => std::future::pending().await,
+            Action::Panic => panic!("told to"),
+            Action::Choke(reason) => {
                 if call.request.turns.iter().any(|turn| turn.assistant_response.contains("poison")) {
                     return failed(reason, None);
                 }
             }
-            Act::Block(wait) => std::thread::sleep(wait),
+            Action::Block(wait) => std::thread::sleep(wait),
         }
         let summary = format!("{} {}", call.request.previous_summary, call.turns.join(" "));
         self.summarised.lock().unwrap().push(call);

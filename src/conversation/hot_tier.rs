@@ -1,7 +1,8 @@
-//! What conversations are in use, held in memory within a cap.
+//! Hot tier: conversations in use, cached in memory under a limit.
 //!
-//! What is held is a copy; the rows decide. It is taken for true for `hot_for` after it was read, or written by this process; then head
-//! and checkpoint are read again. Every write expects the versions that it read, so a copy that is behind costs a retry and never a turn.
+//! Entries are copies; the database rows are the source of truth. A copy is trusted for `hot_for` after this process
+//! read or wrote it; then head and checkpoint are read again. Every write expects the versions that it read, so an
+//! outdated copy costs a retry, never a turn.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -14,44 +15,44 @@ use moka::sync::Cache;
 
 use crate::config::{Config, Strategy};
 use crate::patch::LlmContextPatch;
-use crate::rows::{Checkpoint, Head, Kept, Loaded, Replaced, State};
+use crate::rows::{Checkpoint, Head, Loaded, Replaced, State, StoredTurn};
 use crate::strategies;
 use crate::tokens::Counter;
 
-/// What a conversation takes in memory besides its texts.
+/// Memory of a conversation besides its texts.
 const SLOT_BYTES: u64 = 1024;
-/// What a turn takes besides its texts.
+/// Memory of a turn besides its texts.
 const TURN_BYTES: u64 = 320;
-/// What a member that came with a snapshot takes besides its texts.
+/// Memory of an unknown snapshot member besides its texts.
 const MEMBER_BYTES: usize = 96;
 
-/// A conversation as it was read: head, checkpoint, and as many of the newest turns as anybody wants to see.
+/// Cached copy of a conversation: head, checkpoint and the newest turns.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedConversation {
     /// Head and checkpoint.
     pub(crate) state: State,
     /// The newest turns that are not in the summary, oldest first.
-    pub(crate) turns: VecDeque<Kept>,
-    /// How many turns are not in the summary and older than those.
+    pub(crate) turns: VecDeque<StoredTurn>,
+    /// Number of unsummarised turns older than those.
     pub(crate) below: u64,
-    /// How many of the newest turns do not open.
+    /// Number of the newest turns that are unreadable.
     pub(crate) unreadable: u64,
-    /// What the summary takes.
+    /// Tokens of the summary.
     pub(crate) summary_tokens: u64,
-    /// What the opening takes, if it is shown.
+    /// Tokens of the opening, if it is shown.
     opening_tokens: u64,
-    /// The bytes of whatever texts the checkpoint has.
+    /// Bytes of the checkpoint's texts.
     checkpoint_bytes: u64,
-    /// What `turns` take.
+    /// Tokens of `turns`.
     tokens: u64,
-    /// The bytes of `turns`.
+    /// Bytes of `turns`.
     bytes: u64,
-    /// When it was last known to be true.
+    /// Time of the last check against the store.
     checked_at: Duration,
 }
 
 impl CachedConversation {
-    /// Holds what was read; `below` is how many turns there are below what was read that are not in the summary.
+    /// Caches what was read; `below` is the number of older unsummarised turns.
     pub(crate) fn new(config: &Config, counter: Counter, loaded: Loaded, below: u64, now: Duration) -> Self {
         let mut cached = Self {
             state: loaded.state,
@@ -68,7 +69,7 @@ impl CachedConversation {
         cached.tokens = cached.turns.iter().map(|kept| kept.tokens).fold(0, u64::saturating_add);
         cached.bytes = cached.turns.iter().map(|kept| kept.bytes).sum();
         cached.weigh_checkpoint(counter);
-        cached.drop_folded(config);
+        cached.drop_summarised(config);
         cached.trim(config);
         cached
     }
@@ -84,17 +85,17 @@ impl CachedConversation {
         self.checkpoint_bytes = (checkpoint.summary.len() + base + opening + other.sum::<usize>()) as u64;
     }
 
-    /// Returns what summary and opening take.
+    /// Returns the tokens of summary and opening.
     pub(crate) const fn fixed(&self) -> u64 {
         self.summary_tokens.saturating_add(self.opening_tokens)
     }
 
-    /// Returns how many turns there are that open and are not in the summary.
+    /// Returns the number of readable unsummarised turns.
     pub(crate) fn raw_turns(&self) -> u64 {
         self.below.saturating_add(self.turns.len() as u64)
     }
 
-    /// Returns how many of them are due to be folded.
+    /// Returns how many of them are due to be summarised.
     pub(crate) fn backlog(&self, config: &Config) -> u64 {
         if config.strategy != Strategy::RollingSummary {
             return 0;
@@ -103,17 +104,17 @@ impl CachedConversation {
         strategies::backlog(config, self.fixed(), self.raw_turns(), newest_first)
     }
 
-    /// Says whether enough turns are held for whatever may be asked: all, or more than fit.
+    /// Returns whether the cached turns answer any question: they are all there, or more than fit.
     pub(crate) fn is_enough(&self, config: &Config) -> bool {
         self.below == 0 || Self::overflows(config, self.turns.len(), self.tokens)
     }
 
-    /// Says whether so many newest turns are more than anybody is shown, whatever the summary takes.
+    /// Returns whether that many turns exceed any context, whatever the summary takes.
     fn overflows(config: &Config, turns: usize, tokens: u64) -> bool {
         config.budget_tokens > 0 && turns > config.recent_turns && tokens > config.budget_tokens
     }
 
-    /// Lets go of the oldest turns that nobody will be shown.
+    /// Drops the oldest turns that no context shows.
     fn trim(&mut self, config: &Config) {
         while let Some(oldest) = self.turns.front() {
             let (tokens, bytes) = (oldest.tokens, oldest.bytes);
@@ -127,8 +128,8 @@ impl CachedConversation {
         }
     }
 
-    /// Lets go of the turns that are in the summary.
-    fn drop_folded(&mut self, config: &Config) {
+    /// Drops summarised turns.
+    fn drop_summarised(&mut self, config: &Config) {
         let oldest = strategies::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
         while self.turns.front().is_some_and(|kept| kept.id.seq < oldest) {
             if let Some(kept) = self.turns.pop_front() {
@@ -138,15 +139,15 @@ impl CachedConversation {
         }
     }
 
-    /// Takes in the checkpoint of a conversation that was begun, or had none.
-    pub(crate) fn begun(&mut self, counter: Counter, checkpoint: Checkpoint, version: u64) {
+    /// Sets the checkpoint of a new conversation.
+    pub(crate) fn started(&mut self, counter: Counter, checkpoint: Checkpoint, version: u64) {
         self.state.checkpoint = checkpoint;
         self.state.checkpoint_version = version;
         self.weigh_checkpoint(counter);
     }
 
-    /// Takes in a turn that was stored.
-    pub(crate) fn added(&mut self, config: &Config, head: Head, done: &Replaced, kept: Kept, now: Duration) {
+    /// Adds a stored turn.
+    pub(crate) fn added(&mut self, config: &Config, head: Head, done: &Replaced, kept: StoredTurn, now: Duration) {
         self.state.head = head;
         self.state.head_version = done.head_version;
         self.state.touched_at = Some(done.at);
@@ -157,20 +158,20 @@ impl CachedConversation {
         self.trim(config);
     }
 
-    /// Takes in a checkpoint that was stored in the place of the one that is held; `false` if this needs another look at the rows.
+    /// Sets a checkpoint that this process stored; `false` if the copy must be read again.
     fn replaced(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
         self.state.checkpoint_version.checked_add(1) == Some(version)
             && checkpoint.generation == self.state.checkpoint.generation
             && self.cover(config, counter, checkpoint, version)
     }
 
-    /// Takes in what others wrote after what is held; `false` if this needs a look at more rows.
+    /// Adds what other processes wrote; `false` if the copy must be read again.
     fn caught_up(&mut self, config: &Config, counter: Counter, loaded: &Loaded, now: Duration) -> bool {
         let (mine, new) = (&self.state.head, &loaded.state.head);
         let follows = mine.generation == new.generation
             && mine.first == new.first
             && mine.seq <= new.seq
-            // Each turn replaces the head once. A conversation that was forgotten and begun anew starts at a version of chance.
+            // Each turn replaces the head once. A conversation that was forgotten starts again at a random version.
             && self.state.head_version.checked_add(new.seq - mine.seq) == Some(loaded.state.head_version)
             && loaded.from <= mine.seq + 1
             && loaded.unreadable == 0
@@ -207,9 +208,9 @@ impl CachedConversation {
         {
             return false;
         }
-        // Without holes there are as many turns as numbers.
+        // Without deleted turns there are as many turns as numbers.
         self.below = self.below.saturating_sub(after - before);
-        self.drop_folded(config);
+        self.drop_summarised(config);
         self.is_enough(config)
     }
 
@@ -219,19 +220,19 @@ impl CachedConversation {
     }
 }
 
-/// One conversation in memory.
+/// Slot of one conversation in the hot tier.
 pub(crate) struct Slot {
-    /// This process's writers of the conversation, one after the other: they would only be in each other's way at the store.
-    pub(crate) turnstile: Arc<tokio::sync::Mutex<()>>,
-    /// What is held. Nobody waits for anything else while it is locked.
+    /// Lock for this process's writers of the conversation, which would conflict in the store.
+    pub(crate) write_lock: Arc<tokio::sync::Mutex<()>>,
+    /// The copy. No holder of this lock waits for anything else.
     held: Mutex<Held>,
-    /// What the cache takes it to weigh.
+    /// The weight that the cache knows.
     weight: AtomicU32,
 }
 
 #[derive(Default)]
 struct Held {
-    /// Grows with every write of this process, so that what was read before one is not taken for what is there after it.
+    /// Grows with every write of this process: what was read before a write is not cached after it.
     epoch: u64,
     cached: Option<CachedConversation>,
 }
@@ -239,14 +240,14 @@ struct Held {
 impl Slot {
     fn new() -> Arc<Self> {
         let weight = AtomicU32::new(SLOT_BYTES as u32);
-        Arc::new(Self { turnstile: Arc::default(), held: Mutex::default(), weight })
+        Arc::new(Self { write_lock: Arc::default(), held: Mutex::default(), weight })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock()
     }
 
-    /// Asks what is held, if it is known to be true now.
+    /// Queries the copy if it is fresh.
     pub(crate) fn fresh<T>(
         &self,
         config: &Config,
@@ -258,22 +259,22 @@ impl Slot {
         (now.saturating_sub(cached.checked_at) < config.hot_for).then(|| ask(cached)).flatten()
     }
 
-    /// Returns head and checkpoint as they are held, fresh or not: for a write, which finds out by itself.
+    /// Returns the cached head and checkpoint, fresh or not: for a write, which checks the versions.
     pub(crate) fn state(&self) -> Option<State> {
         self.held().cached.as_ref().map(|cached| cached.state.clone())
     }
 
-    /// Says whether anything is held, fresh or not.
+    /// Returns whether there is a copy, fresh or not.
     pub(crate) fn is_held(&self) -> bool {
         self.held().cached.is_some()
     }
 
-    /// Returns a mark to give back with what is read from now on.
+    /// Returns the epoch, to pass to `keep` with what is read from now on.
     pub(crate) fn epoch(&self) -> u64 {
         self.held().epoch
     }
 
-    /// Says that what is held is true, if head and checkpoint are at these versions; `None` if they are not, or nothing is held.
+    /// Queries the copy if it has these versions, and marks it as checked.
     pub(crate) fn confirm<T>(
         &self,
         state: &State,
@@ -291,7 +292,7 @@ impl Slot {
         ask(cached)
     }
 
-    /// Takes in what others wrote meanwhile, and asks again; `None` if that needs a look at more rows.
+    /// Adds what other processes wrote and queries the copy; `None` if more rows must be read.
     pub(crate) fn catch_up<T>(
         &self,
         (config, counter): (&Config, Counter),
@@ -310,7 +311,7 @@ impl Slot {
         held.cached.as_ref().and_then(ask)
     }
 
-    /// Holds what was read since the mark, unless this process wrote meanwhile.
+    /// Caches what was read in an epoch, unless this process wrote since.
     fn keep(&self, epoch: u64, cached: CachedConversation) {
         let mut held = self.held();
         if held.epoch == epoch {
@@ -318,8 +319,8 @@ impl Slot {
         }
     }
 
-    /// Changes what is held after a write by this process; if it is not what the write began with (`head_version`), or `change` says
-    /// `false`, it is dropped.
+    /// Changes the copy after a write of this process. Drops it if the write began at another head version or `change`
+    /// returns `false`.
     fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut CachedConversation) -> bool) {
         let mut held = self.held();
         held.epoch += 1;
@@ -341,12 +342,12 @@ impl Slot {
     }
 }
 
-/// The conversations in use.
-pub(crate) struct Hot {
+/// Cache of the conversations in use.
+pub(crate) struct HotTier {
     slots: Cache<Namespace, Arc<Slot>>,
 }
 
-impl Hot {
+impl HotTier {
     pub(crate) fn new(bytes: u64) -> Self {
         let slots = Cache::builder()
             .max_capacity(bytes)
@@ -359,7 +360,7 @@ impl Hot {
         Self { slots }
     }
 
-    /// Returns the place of a conversation, which may be empty.
+    /// Returns the slot of a conversation, which may be empty.
     pub(crate) fn slot(&self, namespace: &Namespace) -> Arc<Slot> {
         match self.slots.get(namespace) {
             Some(slot) => slot,
@@ -367,13 +368,13 @@ impl Hot {
         }
     }
 
-    /// Holds what was read, unless this process wrote to the conversation since `epoch`.
+    /// Caches what was read in an epoch, unless this process wrote since.
     pub(crate) fn keep(&self, namespace: &Namespace, slot: &Arc<Slot>, epoch: u64, cached: CachedConversation) {
         slot.keep(epoch, cached);
         self.settle(namespace, slot);
     }
 
-    /// Changes what is held of a conversation after a write by this process that began at a version of the head.
+    /// Changes the copy after a write of this process that began at a head version.
     pub(crate) fn change(
         &self,
         namespace: &Namespace,
@@ -385,22 +386,22 @@ impl Hot {
         self.settle(namespace, slot);
     }
 
-    /// Tells the cache what the conversation weighs by now. If another place was made meanwhile, because this one was pushed out, that one
-    /// goes: it may hold what was true before the write.
+    /// Updates the weight in the cache. If the slot was evicted and another one exists, that one is dropped: its copy
+    /// may be older than the write.
     fn settle(&self, namespace: &Namespace, slot: &Arc<Slot>) {
-        let (weight, told) = (slot.weigh(), slot.weight.load(Ordering::Relaxed));
+        let (weight, known) = (slot.weigh(), slot.weight.load(Ordering::Relaxed));
         let current = self.slots.get(namespace);
         let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, slot));
         if let Some(current) = current.filter(|_| !is_current) {
             current.drop_hold();
         }
-        if !is_current || weight.abs_diff(told) > told / 8 {
+        if !is_current || weight.abs_diff(known) > known / 8 {
             slot.weight.store(weight, Ordering::Relaxed);
             self.slots.insert(namespace.clone(), Arc::clone(slot));
         }
     }
 
-    /// Drops what is held of a conversation.
+    /// Drops the copy of a conversation.
     pub(crate) fn forget(&self, namespace: &Namespace) {
         if let Some(slot) = self.slots.get(namespace) {
             slot.drop_hold();
@@ -408,7 +409,7 @@ impl Hot {
         }
     }
 
-    /// Drops what is held of all conversations of a user, and says which these are.
+    /// Drops the copies of all conversations of a user, and returns which these are.
     pub(crate) fn forget_user(&self, tenant: &str, user: &str) -> Vec<Namespace> {
         let all = self.slots.iter().map(|(namespace, _)| namespace);
         let theirs = all.filter(|namespace| *namespace.tenant == *tenant && *namespace.subject == *user);
@@ -419,13 +420,13 @@ impl Hot {
         theirs
     }
 
-    /// Drops what a place holds, also if it was pushed out of the cache meanwhile.
+    /// Drops the copy in a slot, also if the slot was evicted.
     pub(crate) fn forget_slot(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         slot.drop_hold();
         self.settle(namespace, slot);
     }
 
-    /// Puts a checkpoint that this process stored, and its version, in the place of the one before it, if the conversation is held.
+    /// Sets a checkpoint that this process stored, if the conversation is cached.
     pub(crate) fn replaced(
         &self,
         config: &Config,
@@ -440,14 +441,14 @@ impl Hot {
         }
     }
 
-    /// Returns what is held in all, in bytes.
+    /// Returns the bytes of all copies.
     pub(crate) fn bytes(&self) -> u64 {
         self.slots.run_pending_tasks();
         self.slots.weighted_size()
     }
 }
 
-/// Returns what a model is shown, `None` if more turns are needed for it than are held.
+/// Returns the context; `None` if it needs more turns than are cached.
 pub(crate) fn view(config: &Config, counter: Counter, cached: &CachedConversation) -> Option<LlmContextPatch> {
     cached.is_enough(config).then(|| strategies::patch(config, counter, cached))
 }

@@ -1,23 +1,4 @@
-use helmdeck_testkit::FaultyStore;
-
 use super::*;
-
-#[tokio::test]
-async fn what_is_held_is_shown_without_a_look_at_the_store() {
-    let place = Fixture::new().await;
-    let store = FaultyStore::new(Arc::clone(&place.store));
-    let memory = place.open_on(store.clone(), config(Strategy::Truncation));
-    add(&memory, 0..5).await;
-    memory.context(&alice()).await.unwrap();
-    let reads = store.reads() + store.scans();
-    for number in 5..9 {
-        add(&memory, number..number + 1).await;
-        assert_eq!(seen(&memory).await.len(), number + 1);
-    }
-    assert_eq!(store.reads() + store.scans(), reads);
-    assert!(memory.metrics().hot_hits >= 4);
-    assert_eq!(memory.metrics().turns_added, 9);
-}
 
 #[tokio::test]
 async fn what_others_wrote_is_seen_when_what_is_held_is_no_longer_fresh() {
@@ -77,9 +58,9 @@ async fn what_is_held_is_what_is_stored() {
                 0 if chance(3) == 0 => memory.flush(&alice()).await.unwrap(),
                 0 => drop(memory.forget(&alice()).await.unwrap()),
                 1 | 2 => {
-                    let items = memory.list_items(&alice(), &Default::default()).await.unwrap().items;
+                    let items = memory.list_turns(&alice(), &Default::default()).await.unwrap().items;
                     if let Some(item) = items.get(chance(1 + items.len() as u64) as usize) {
-                        memory.delete_item(&alice(), &item.key.to_string()).await.unwrap();
+                        memory.delete_turn(&alice(), &item.key.to_string()).await.unwrap();
                     }
                 }
                 3 | 4 if strategy == Strategy::RollingSummary => {
@@ -103,11 +84,11 @@ async fn what_is_held_is_what_is_stored() {
             assert_eq!(patch, fresh.context(&alice()).await.unwrap(), "seed {seed}, step {step}");
             let (held, stored) = (memory.trace(&alice()).await.unwrap(), fresh.trace(&alice()).await.unwrap());
             assert_eq!(held, stored, "seed {seed}, step {step}");
-            let filter = crate::ItemFilter { limit: Some(200), ..Default::default() };
-            let kept = memory.list_items(&alice(), &filter).await.unwrap();
-            let unfolded = kept.items.iter().filter(|item| !item.folded).count() as u64;
+            let filter = crate::TurnFilter { limit: Some(200), ..Default::default() };
+            let kept = memory.list_turns(&alice(), &filter).await.unwrap();
+            let unsummarised = kept.items.iter().filter(|item| !item.folded).count() as u64;
             assert!(kept.items.len() as u64 == kept.total && kept.total == held.kept_turns);
-            assert_eq!(unfolded, patch.recent_turns.len() as u64 + patch.omitted_turns, "seed {seed}, step {step}");
+            assert_eq!(unsummarised, patch.recent_turns.len() as u64 + patch.omitted_turns, "seed {seed}, step {step}");
         }
     }
 }

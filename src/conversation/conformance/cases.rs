@@ -1,37 +1,37 @@
-//! The list of claims. A claim that is not listed here is not run, and the compiler says so.
+//! The list of test cases. The compiler reports a case that is not listed.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use super::{
-    Fixture, basics, budgets, closing, faults, flights, identities, items, outages, restarts, retention, snapshots,
-    switches, walk, writers,
+    Fixture, basics, budgets, closing, faults, identities, late_summaries, outages, random_operations, restarts,
+    retention, snapshots, switches, turns, writers,
 };
 use crate::config::Strategy;
 
-/// A claim: panics if it does not hold.
-pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>>;
+/// A test case; panics if it fails.
+pub(super) type TestCase = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Every strategy.
 const ALL: &[Strategy] = &Strategy::ALL;
-/// Those that keep turns.
+/// Those that store turns.
 const KEEPING: &[Strategy] = &[Strategy::Truncation, Strategy::RollingSummary];
 const NONE: &[Strategy] = &[Strategy::None];
 const ROLLING: &[Strategy] = &[Strategy::RollingSummary];
 
-macro_rules! claims {
-    ($($strategies:expr => { $($module:ident :: $claim:ident),* $(,)? })*) => {
+macro_rules! test_cases {
+    ($($strategies:expr => { $($module:ident :: $test_case:ident),* $(,)? })*) => {
         vec![$($((
-            stringify!($claim),
+            stringify!($test_case),
             $strategies,
-            Box::new(|subject| Box::pin($module::$claim(subject)) as Pin<Box<dyn Future<Output = ()>>>) as Claim,
+            Box::new(|fixture| Box::pin($module::$test_case(fixture)) as Pin<Box<dyn Future<Output = ()>>>) as TestCase,
         ),)*)*]
     };
 }
 
-/// Returns every claim with its name and the strategies that it is about.
-pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
-    claims! {
+/// Returns every test case with its name and its strategies.
+pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], TestCase)> {
+    test_cases! {
         ALL => {
             basics::a_fresh_conversation_is_empty,
             basics::flushing_what_is_not_there_is_fine,
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             snapshots::what_is_no_snapshot_is_refused,
             switches::settings_that_cannot_be_are_refused,
             closing::after_close_everything_answers_closed,
-            walk::any_operations_in_any_order_lose_nothing,
+            random_operations::any_operations_in_any_order_lose_nothing,
         }
         NONE => {
             basics::none_keeps_nothing,
@@ -74,12 +74,12 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             faults::a_caller_that_goes_away_leaves_nothing_half_done,
             switches::another_strategy_overwrites_nothing,
             switches::other_settings_over_the_same_conversation_lose_nothing,
-            items::ids_never_change,
-            items::deletes_and_adds_at_once_lose_nothing_of_each_other,
-            items::items_are_listed_newest_first_in_pages,
-            items::a_search_finds_what_was_said,
-            items::what_an_administrator_does_is_told,
-            items::restored_turns_are_items,
+            turns::ids_never_change,
+            turns::deletes_and_adds_at_once_lose_nothing_of_each_other,
+            turns::items_are_listed_newest_first_in_pages,
+            turns::a_search_finds_what_was_said,
+            turns::what_an_administrator_does_is_told,
+            turns::restored_turns_are_items,
             snapshots::a_snapshot_restores_what_was_seen,
             snapshots::a_snapshot_restores_what_did_not_fit,
             snapshots::a_snapshot_of_the_original_comes_out_byte_for_byte,
@@ -90,7 +90,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             retention::a_conversation_is_bounded_in_bytes,
             retention::an_idle_conversation_ends,
             closing::nothing_goes_on_after_a_close,
-            walk::any_operations_of_two_processes_lose_nothing,
+            random_operations::any_operations_of_two_processes_lose_nothing,
         }
         &[Strategy::Truncation] => {
             budgets::without_a_budget_everything_is_in_sight,
@@ -109,11 +109,11 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], Claim)> {
             outages::nobody_waits_for_a_summary,
             restarts::health_survives_a_restart_in_every_state,
             restarts::what_waits_is_folded_after_a_restart,
-            flights::a_late_summary_is_thrown_away,
-            flights::a_late_summary_stays_out_of_a_conversation_begun_anew,
-            flights::a_late_recovery_is_thrown_away,
-            flights::a_late_failure_changes_no_health,
-            flights::a_deleted_turn_is_gone_from_the_summary,
+            late_summaries::a_late_summary_is_thrown_away,
+            late_summaries::a_late_summary_stays_out_of_a_conversation_begun_anew,
+            late_summaries::a_late_recovery_is_thrown_away,
+            late_summaries::a_late_failure_changes_no_health,
+            late_summaries::a_deleted_turn_is_gone_from_the_summary,
             faults::a_summary_that_cannot_be_stored_is_not_lost,
             retention::a_summary_outlives_its_turns,
             closing::close_does_not_wait_for_a_summarizer_that_hangs,

@@ -8,7 +8,7 @@ use helmdeck_memory::{Config, DriverStore, Store};
 use proptest::test_runner::{Config as Cases, TestRunner};
 
 use crate::config::Strategy;
-use crate::conformance::{Fixture, walk};
+use crate::conformance::{Fixture, random_operations};
 
 fn walks(strategy: Strategy, processes: usize, cases: u32) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -17,8 +17,8 @@ fn walks(strategy: Strategy, processes: usize, cases: u32) {
     let walked = runner.run(&steps, |steps| {
         let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &Config::default(), clock.clone()));
-        let subject = Fixture::new(strategy, store, clock);
-        runtime.block_on(walk::walk(&subject, processes, &steps));
+        let fixture = Fixture::new(strategy, store, clock);
+        runtime.block_on(random_operations::walk(&fixture, processes, &steps));
         Ok(())
     });
     if let Err(error) = walked {

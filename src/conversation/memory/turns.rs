@@ -1,4 +1,4 @@
-//! Turns one by one, as an administrator sees them.
+//! Lists, shows and deletes turns.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use tokio::time::Instant;
 
 use super::ConversationMemory;
 use super::add::PATIENCE;
-use super::replace::{Instead, Wreck};
+use super::replace::{IfDamaged, Replacement};
 use crate::config::Strategy;
-use crate::emit;
 use crate::error::{ConversationError, Result};
-use crate::hot;
+use crate::hot_tier;
 use crate::identity::Identity;
-use crate::item::{Deleted, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Trace};
-use crate::rows::{Head, Kept, Ops, State};
+use crate::rows::{Head, Ops, State, StoredTurn};
 use crate::strategies;
 use crate::turn::ConversationTurn;
+use crate::turn_id::TurnId;
+use crate::views::{Deleted, Trace, TurnDetail, TurnFilter, TurnInfo, TurnPage};
 use crate::worker::Due;
 
-/// The most items of a page.
+/// Maximum turns of a page.
 const MAX_PAGE: usize = 200;
-/// The items of a page, unless a caller says.
+/// Default turns of a page.
 const PAGE: usize = 50;
-/// How many turns are read at once.
+/// Number of turns per read.
 const STRIDE: u64 = 100;
-/// How many turns are looked at for one page; a search that found too little by then goes on with the next.
+/// Number of turns searched for one page. The next page continues the search.
 const LOOKED_AT: usize = 5000;
-/// As how many turns a look counts that finds fewer, since most were deleted.
+/// Minimum cost of a read in turns, since most turns of a range may be deleted.
 const EMPTY: usize = 25;
-/// The most bytes of a page with texts, as they are stored; one turn is always shown.
+/// Maximum stored bytes of a page with texts; one turn is always listed.
 const TEXTS: u64 = 1 << 20;
 
-/// Reads how many items a caller wants.
+/// Checks the page size.
 ///
 /// # Errors
 /// `Invalid`.
@@ -46,20 +46,20 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize> {
 }
 
 impl ConversationMemory {
-    pub(super) async fn page(&self, namespace: &Namespace, filter: &ItemFilter) -> Result<ItemPage> {
+    pub(super) async fn page(&self, namespace: &Namespace, filter: &TurnFilter) -> Result<TurnPage> {
         let limit = page_size(filter.limit)?;
         if self.keeps_nothing() {
-            return Ok(ItemPage::default());
+            return Ok(TurnPage::default());
         }
-        let shared_state = self.shared_state();
-        let state = shared_state.visible(shared_state.rows.state(namespace).await?);
+        let shared = self.shared();
+        let state = shared.visible(shared.rows.state(namespace).await?);
         let needle = filter.content_search.as_deref().filter(|text| !text.is_empty()).map(str::to_lowercase);
-        let mut page = ItemPage { total: state.head.turns, ..ItemPage::default() };
+        let mut page = TurnPage { total: state.head.turns, ..TurnPage::default() };
         let mut above = filter.after.map_or(state.head.seq + 1, |after| after.seq.min(state.head.seq + 1));
         let (mut looked_at, mut texts) = (0, 0);
         while above > state.head.first {
             let from = above.saturating_sub(STRIDE).max(state.head.first);
-            let (turns, unreadable) = shared_state.rows.turns(namespace, from, above - 1, usize::MAX).await?;
+            let (turns, unreadable) = shared.rows.turns(namespace, from, above - 1, usize::MAX).await?;
             page.unreadable += unreadable;
             above = from;
             looked_at += turns.len().max(EMPTY);
@@ -84,8 +84,8 @@ impl ConversationMemory {
                 }
             }
             if looked_at >= LOOKED_AT {
-                // Where no turn is left its number goes on as well.
-                let oldest = turns.first().map_or(ItemId { seq: from, nonce: 0 }, |kept| kept.id);
+                // A number without a turn is a valid mark too.
+                let oldest = turns.first().map_or(TurnId { seq: from, nonce: 0 }, |kept| kept.id);
                 page.next = Some(oldest).filter(|id| id.seq > state.head.first);
                 return Ok(page);
             }
@@ -93,9 +93,9 @@ impl ConversationMemory {
         Ok(page)
     }
 
-    fn item(&self, state: &State, kept: &Kept) -> Item {
-        let strategy = self.shared_state().config.strategy;
-        Item {
+    fn item(&self, state: &State, kept: &StoredTurn) -> TurnInfo {
+        let strategy = self.shared().config.strategy;
+        TurnInfo {
             key: kept.id,
             strategy,
             timestamp: kept.turn.timestamp.as_str().to_owned(),
@@ -108,21 +108,21 @@ impl ConversationMemory {
     }
 
     /// Reads a turn by its id.
-    async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(State, Kept)> {
-        let id = ItemId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
-        let shared_state = self.shared_state();
-        let state = shared_state.visible(shared_state.rows.state(namespace).await?);
+    async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(State, StoredTurn)> {
+        let id = TurnId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
+        let shared = self.shared();
+        let state = shared.visible(shared.rows.state(namespace).await?);
         if !(state.head.first..=state.head.seq).contains(&id.seq) {
             return Err(ConversationError::NotFound);
         }
-        let (mut turns, _) = shared_state.rows.turns(namespace, id.seq, id.seq, 1).await?;
+        let (mut turns, _) = shared.rows.turns(namespace, id.seq, id.seq, 1).await?;
         let kept = turns.pop().filter(|kept| kept.id == id).ok_or(ConversationError::NotFound)?;
         Ok((state, kept))
     }
 
-    pub(super) async fn detail(&self, namespace: &Namespace, key: &str) -> Result<ItemDetail> {
+    pub(super) async fn detail(&self, namespace: &Namespace, key: &str) -> Result<TurnDetail> {
         let (state, kept) = self.kept(namespace, key).await?;
-        Ok(ItemDetail { item: self.item(&state, &kept), turn: kept.turn })
+        Ok(TurnDetail { item: self.item(&state, &kept), turn: kept.turn })
     }
 
     pub(super) async fn remove(&self, identity: &Identity, namespace: &Namespace, key: &str) -> Result<Deleted> {
@@ -130,14 +130,14 @@ impl ConversationMemory {
         let rebuilt = std::sync::atomic::AtomicBool::new(false);
         let head = loop {
             let (seen, kept) = self.kept(namespace, key).await?;
-            let done = self.instead(identity, namespace, Wreck::Refuse, |state| {
+            let done = self.replacement(identity, namespace, IfDamaged::Refuse, |state| {
                 if state.head.generation != seen.head.generation {
-                    // The turn may be gone, and its number another one's.
+                    // The turn may be gone, and its number reused.
                     return Err(ConversationError::Contended);
                 }
-                let (instead, rebuilds) = self.without(identity, namespace, state, &kept)?;
+                let (replacement, rebuilds) = self.without(identity, namespace, state, &kept)?;
                 rebuilt.store(rebuilds, std::sync::atomic::Ordering::Relaxed);
-                Ok(Some(instead))
+                Ok(Some(replacement))
             });
             match done.await {
                 Err(ConversationError::Contended) if Instant::now() < give_up => {}
@@ -146,23 +146,23 @@ impl ConversationMemory {
         };
         let summary_rebuilt = rebuilt.into_inner();
         if summary_rebuilt {
-            self.0.worker.wake(identity, Due::Fold);
+            self.0.worker.wake(identity, Due::Summarise);
         }
         Ok(Deleted { deleted: true, remaining_turns: head.turns, summary_rebuilt })
     }
 
-    /// Makes the conversation without a turn, and says whether its summary has to be made anew.
+    /// Returns the conversation without a turn, and whether its summary must be rebuilt.
     fn without(
         &self,
         identity: &Identity,
         namespace: &Namespace,
         state: &State,
-        kept: &Kept,
-    ) -> Result<(Instead, bool)> {
-        let shared_state = self.shared_state();
+        kept: &StoredTurn,
+    ) -> Result<(Replacement, bool)> {
+        let shared = self.shared();
         let seq = kept.id.seq;
         let former = &state.head;
-        if !shared_state.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
+        if !shared.is_live(state) || !(former.first..=former.seq).contains(&seq) || former.turns == 0 {
             return Err(ConversationError::NotFound);
         }
         let turns = former.turns - 1;
@@ -182,14 +182,14 @@ impl ConversationMemory {
         let covers = checkpoint.covers_through;
         let rebuilds = seq <= covers;
         let mut lost = 0;
-        // With no summary it may be of one whose turns are to be folded again, or have come with a restore.
+        // Without a summary, the opening may be of one that is being rebuilt, or may have been restored.
         if (rebuilds || covers == 0)
             && checkpoint.opening.as_deref().is_some_and(|opening| strategies::is_opening_of(opening, &kept.turn))
         {
             checkpoint.opening = None;
         }
         if rebuilds {
-            // Back to what it was built upon; from there it is made anew of the turns that are kept.
+            // Back to the base of the summary; it is rebuilt from there.
             let base = checkpoint.base.take();
             lost = base.as_ref().filter(|base| seq <= base.through).map_or(0, |base| base.gone.max(1));
             checkpoint.base = base.filter(|base| seq > base.through);
@@ -199,17 +199,17 @@ impl ConversationMemory {
         }
         let mut ops = Ops::new(namespace.clone());
         ops.delete_turn(seq);
-        let told = EventKind::MemoryItemDeleted { who: emit::who(identity), key: kept.id.to_string() };
-        Ok((Instead { head, checkpoint, ops, reason: None, told: Some(told), lost, needs: None }, rebuilds))
+        let event = EventKind::MemoryItemDeleted { who: identity.who(), key: kept.id.to_string() };
+        Ok((Replacement { head, checkpoint, ops, reason: None, event: Some(event), lost, needs: None }, rebuilds))
     }
 
     pub(super) async fn traced(&self, identity: &Identity, namespace: &Namespace) -> Result<Trace> {
-        let shared_state = self.shared_state();
-        let config = &shared_state.config;
+        let shared = self.shared();
+        let config = &shared.config;
         self.ask(identity, namespace, |cached| {
-            let patch = hot::view(config, shared_state.counter, cached)?;
+            let patch = hot_tier::view(config, shared.counter, cached)?;
             let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
-            let rolling = self.folds();
+            let rolling = self.summarises();
             Some(Trace {
                 strategy: config.strategy,
                 summary: patch.summary,
@@ -230,7 +230,7 @@ impl ConversationMemory {
     }
 }
 
-/// Says whether a text of the turn holds the needle, which is in lower case.
+/// Returns whether a text of the turn contains the needle, which is in lower case.
 fn holds(turn: &ConversationTurn, needle: &str) -> bool {
     let digest = turn.trajectory_digest.iter().flat_map(|digest| {
         let lists = [&digest.tools_invoked, &digest.artifacts_refs].into_iter().flatten().flatten();

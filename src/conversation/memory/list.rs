@@ -1,4 +1,4 @@
-//! Which conversations there are.
+//! Lists conversations.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use helmdeck_memory::{Kind, Namespace, NamespaceStats, Page};
 use tokio::task::JoinSet;
 
 use super::ConversationMemory;
-use super::items::page_size;
+use super::turns::page_size;
 use crate::error::{ConversationError, Result};
 use crate::health::Health;
-use crate::item::{Session, SessionFilter, SessionPage};
-use crate::rows::form;
+use crate::rows::encoding;
+use crate::views::{ConversationFilter, ConversationInfo, ConversationPage};
 
-/// How many conversations are read at once.
+/// Number of concurrent reads.
 const AT_ONCE: usize = 16;
-/// How many conversations are read to count those that did not end yet, and those that end soon.
+/// Up to this many matches, all are read to count those that have not expired, or will soon.
 const READ_ALL: usize = 500;
 const SOON: Duration = Duration::from_secs(3600);
 
 impl ConversationMemory {
-    pub(super) async fn conversations(&self, filter: &SessionFilter) -> Result<SessionPage> {
+    pub(super) async fn conversations(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
         let limit = page_size(filter.limit)?;
         let after = filter.after.as_deref().map(read_mark).transpose()?;
-        let shared_state = self.shared_state();
+        let shared = self.shared();
         let wanted = |name: &Option<String>, part: &str| name.as_deref().is_none_or(|name| name == part);
-        let mut held: Vec<NamespaceStats> = shared_state.rows.store().namespaces().await?;
+        let mut held: Vec<NamespaceStats> = shared.rows.store().namespaces().await?;
         held.retain(|held| {
             held.kind == Kind::Conversation
                 && held.namespace.session.is_some()
@@ -33,13 +33,13 @@ impl ConversationMemory {
         });
         held.sort_by(|a, b| a.namespace.cmp(&b.namespace));
 
-        let now = shared_state.now();
-        let (identity_rejected_24h, recovery_dropped_24h) = shared_state.counters.last_day(now);
-        let mut page = SessionPage { identity_rejected_24h, recovery_dropped_24h, ..SessionPage::default() };
+        let now = shared.now();
+        let (identity_rejected_24h, recovery_dropped_24h) = shared.counters.last_day(now);
+        let mut page = ConversationPage { identity_rejected_24h, recovery_dropped_24h, ..ConversationPage::default() };
         let mut more = false;
         let many = held.len() > READ_ALL;
         if many {
-            // Nobody has all of them read for one page.
+            // Too many to read for one page.
             page.total = held.len() as u64;
             if let Some(after) = &after {
                 held.drain(..held.partition_point(|held| held.namespace <= *after));
@@ -79,30 +79,29 @@ impl ConversationMemory {
         Ok(page)
     }
 
-    /// Reads a conversation, `None` if it has ended or never was one.
-    async fn conversation(&self, held: NamespaceStats) -> Result<Option<Session>> {
-        let shared_state = self.shared_state();
+    /// Reads a conversation; `None` if it has expired or never existed.
+    async fn conversation(&self, held: NamespaceStats) -> Result<Option<ConversationInfo>> {
+        let shared = self.shared();
         let Namespace { tenant, subject, session } = &held.namespace;
         let name = session.as_deref().unwrap_or_default();
-        let (turns, bytes, touched, health) = match shared_state.rows.state(&held.namespace).await {
+        let (turns, bytes, touched, health) = match shared.rows.state(&held.namespace).await {
             Ok(state) => (state.head.turns, state.head.bytes, state.touched_at, self.health_of(&state)),
-            // It can be flushed and forgotten, so it is there.
+            // It is listed because it can be flushed and forgotten.
             Err(ConversationError::Corrupt(_)) => {
-                let store = shared_state.rows.store();
+                let store = shared.rows.store();
                 let page = Page { limit: 1, after: None };
-                let heads = store.list(&held.namespace, Kind::Conversation, form::HEAD, page).await?;
+                let heads = store.list(&held.namespace, Kind::Conversation, encoding::HEAD, page).await?;
                 let touched = heads.entries.first().map(|meta| meta.updated_at);
                 (held.rows.saturating_sub(2), held.bytes, touched, Health::Degraded)
             }
             Err(error) => return Err(error),
         };
-        let ttl = shared_state.config.ttl;
+        let ttl = shared.config.ttl;
         let ends = |touched: helmdeck_core::Timestamp| (!ttl.is_zero()).then(|| touched.saturating_add(ttl));
-        let Some(updated_at) = touched.filter(|touched| ends(*touched).is_none_or(|end| shared_state.now() < end))
-        else {
+        let Some(updated_at) = touched.filter(|touched| ends(*touched).is_none_or(|end| shared.now() < end)) else {
             return Ok(None);
         };
-        Ok(Some(Session {
+        Ok(Some(ConversationInfo {
             tenant: tenant.as_ref().to_owned(),
             user: subject.as_ref().to_owned(),
             session: name.to_owned(),
@@ -115,8 +114,8 @@ impl ConversationMemory {
     }
 }
 
-/// Returns the mark of a conversation, after which the next page starts.
-fn mark(session: &Session) -> String {
+/// Returns the mark after which the next page starts.
+fn mark(session: &ConversationInfo) -> String {
     serde_json::to_string(&[&session.tenant, &session.user, &session.session]).unwrap_or_default()
 }
 

@@ -1,15 +1,16 @@
-//! Claims about turns one by one: case 11 of the reference, W19 to W24, W29.
+//! Test cases about turns one by one: case 11 of the reference, W19 to W24, W29.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::collections::HashSet;
 
 use helmdeck_events::EventKind;
 
-use super::subject::{Fixture, add, alice, fold, items, kept, numbers, seen, sized, turn};
+use super::fixture::{Fixture, add, alice, fold, items, kept, numbers, seen, sized, turn};
 use crate::error::ConversationError;
-use crate::item::{ItemFilter, ItemId};
 use crate::turn::NewTurn;
+use crate::turn_id::TurnId;
+use crate::views::TurnFilter;
 
 /// W19: the id of a turn never changes, whatever goes before it, and is never given again.
 pub(super) async fn ids_never_change(s: Fixture) {
@@ -18,19 +19,19 @@ pub(super) async fn ids_never_change(s: Fixture) {
     let ids: Vec<String> = added.iter().map(|added| added.id.unwrap().to_string()).collect();
     for id in &ids {
         assert!(id.len() == 28 && id.starts_with("mem_"), "{id}");
-        assert_eq!(ItemId::parse(id).unwrap().to_string(), *id);
+        assert_eq!(TurnId::parse(id).unwrap().to_string(), *id);
     }
     fold(&memory, &alice()).await;
     for gone in [0, 3, 7] {
-        memory.delete_item(&alice(), &ids[gone]).await.unwrap();
+        memory.delete_turn(&alice(), &ids[gone]).await.unwrap();
     }
     for (index, id) in ids.iter().enumerate() {
-        let found = memory.get_item(&alice(), id).await;
+        let found = memory.get_turn(&alice(), id).await;
         match index {
             0 | 3 | 7 => assert!(matches!(found, Err(ConversationError::NotFound))),
             _ => assert_eq!(super::marks(&found.unwrap().turn.user_message), numbers(index..=index)),
         }
-        let again = memory.delete_item(&alice(), &ids[3]).await;
+        let again = memory.delete_turn(&alice(), &ids[3]).await;
         assert!(matches!(again, Err(ConversationError::NotFound)), "{again:?}");
     }
     memory.flush(&alice()).await.unwrap();
@@ -40,15 +41,15 @@ pub(super) async fn ids_never_change(s: Fixture) {
     let all: HashSet<_> = added.iter().chain(&later).chain(&last).map(|added| added.id.unwrap()).collect();
     assert_eq!(all.len(), 38, "no id is given twice, not even after a forget");
     for id in &ids {
-        assert!(matches!(memory.get_item(&alice(), id).await, Err(ConversationError::NotFound)));
+        assert!(matches!(memory.get_turn(&alice(), id).await, Err(ConversationError::NotFound)));
     }
     for key in ["", "mem_", "mem_0", "turn/1", &ids[1].to_uppercase(), &format!("{} ", ids[1]), "~head", "%", "é"] {
-        let found = memory.get_item(&alice(), key).await;
+        let found = memory.get_turn(&alice(), key).await;
         assert!(
             matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))),
             "{key:?}: {found:?}"
         );
-        let found = memory.delete_item(&alice(), key).await;
+        let found = memory.delete_turn(&alice(), key).await;
         assert!(
             matches!(found, Err(ConversationError::NotFound | ConversationError::Invalid(_))),
             "{key:?}: {found:?}"
@@ -56,7 +57,8 @@ pub(super) async fn ids_never_change(s: Fixture) {
     }
 }
 
-/// W20 and case 11: deletes and adds at the same time lose nothing of each other, and a put answers the id of its own turn.
+/// W20 and case 11: deletes and adds at the same time lose nothing of each other, and a put answers the id of its own
+/// turn.
 pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Fixture) {
     let memory = s.open();
     let other = s.another().open_with(|config| config.hot_for = std::time::Duration::ZERO);
@@ -65,8 +67,8 @@ pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Fixtu
         .map(|number| {
             let memory = if number % 2 == 0 { memory.clone() } else { other.clone() };
             tokio::spawn(async move {
-                let put = memory.put_item(&alice(), turn(number)).await.unwrap();
-                let found = memory.get_item(&alice(), &put.id.unwrap().to_string()).await.unwrap();
+                let put = memory.put_turn(&alice(), turn(number)).await.unwrap();
+                let found = memory.get_turn(&alice(), &put.id.unwrap().to_string()).await.unwrap();
                 assert_eq!(super::marks(&found.turn.user_message), numbers(number..=number));
             })
         })
@@ -75,7 +77,7 @@ pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Fixtu
         .step_by(2)
         .map(|number| {
             let (memory, key) = (if number % 4 == 0 { memory.clone() } else { other.clone() }, old[number].clone());
-            tokio::spawn(async move { memory.delete_item(&alice(), &key).await.unwrap() })
+            tokio::spawn(async move { memory.delete_turn(&alice(), &key).await.unwrap() })
         })
         .collect();
     for task in adding {
@@ -101,9 +103,9 @@ pub(super) async fn items_are_listed_newest_first_in_pages(s: Fixture) {
     add(&memory, &alice(), 0..23).await;
     fold(&memory, &alice()).await;
     let mut found = Vec::new();
-    let mut filter = ItemFilter { limit: Some(5), ..ItemFilter::default() };
+    let mut filter = TurnFilter { limit: Some(5), ..TurnFilter::default() };
     loop {
-        let page = memory.list_items(&alice(), &filter).await.unwrap();
+        let page = memory.list_turns(&alice(), &filter).await.unwrap();
         assert!(page.items.len() <= 5);
         assert_eq!((page.total, page.unreadable), (23 + found.len() as u64 / 5, 0));
         found.extend(page.items);
@@ -118,13 +120,13 @@ pub(super) async fn items_are_listed_newest_first_in_pages(s: Fixture) {
         assert!(item.size_bytes > 0 && item.tokens > 0);
     }
     for limit in [0, 201] {
-        let refused = memory.list_items(&alice(), &ItemFilter { limit: Some(limit), ..ItemFilter::default() }).await;
+        let refused = memory.list_turns(&alice(), &TurnFilter { limit: Some(limit), ..TurnFilter::default() }).await;
         assert!(matches!(refused, Err(ConversationError::Invalid(_))), "{refused:?}");
     }
-    let page = memory.list_items(&alice(), &ItemFilter { limit: Some(200), ..ItemFilter::default() }).await.unwrap();
+    let page = memory.list_turns(&alice(), &TurnFilter { limit: Some(200), ..TurnFilter::default() }).await.unwrap();
     assert_eq!((page.items.len() as u64, page.next), (page.total, None));
-    let past = ItemFilter { after: Some(page.items.last().unwrap().key), ..ItemFilter::default() };
-    let past = memory.list_items(&alice(), &past).await.unwrap();
+    let past = TurnFilter { after: Some(page.items.last().unwrap().key), ..TurnFilter::default() };
+    let past = memory.list_turns(&alice(), &past).await.unwrap();
     assert_eq!(
         (past.items.len(), past.total, past.next),
         (0, page.total, None),
@@ -146,11 +148,11 @@ pub(super) async fn a_search_finds_what_was_said(s: Fixture) {
         memory.add_turn(&alice(), NewTurn::new(user, assistant)).await.unwrap();
     }
     let find = async |text: &str| {
-        let filter = ItemFilter { content_search: Some(text.into()), ..ItemFilter::default() };
-        let page = memory.list_items(&alice(), &filter).await.unwrap();
+        let filter = TurnFilter { content_search: Some(text.into()), ..TurnFilter::default() };
+        let page = memory.list_turns(&alice(), &filter).await.unwrap();
         let mut found = Vec::new();
         for item in page.items {
-            let detail = memory.get_item(&alice(), &item.key.to_string()).await.unwrap();
+            let detail = memory.get_turn(&alice(), &item.key.to_string()).await.unwrap();
             found.push(texts.iter().position(|(user, _)| *user == detail.turn.user_message).unwrap());
         }
         found
@@ -176,23 +178,26 @@ pub(super) async fn a_search_finds_what_was_said(s: Fixture) {
     }
 }
 
-/// B of the reference: what an administrator does is told, with ids only; W29: looking is told to nobody and writes nothing.
+/// B of the reference: what an administrator does is told, with ids only; W29: looking is told to nobody and writes
+/// nothing.
 pub(super) async fn what_an_administrator_does_is_told(s: Fixture) {
     let memory = s.open();
     let secret = "the-secret-text";
-    let put = memory.put_item(&alice(), sized(secret, 4000, 40_000)).await.unwrap();
+    let put = memory.put_turn(&alice(), sized(secret, 4000, 40_000)).await.unwrap();
     let key = put.id.unwrap().to_string();
-    let writes = s.tap.writes();
-    let detail = memory.get_item(&alice(), &key).await.unwrap();
+    let writes = s.faults.writes();
+    let detail = memory.get_turn(&alice(), &key).await.unwrap();
     assert_eq!(detail.turn.assistant_response.len(), 40_000, "a large value is given whole");
-    memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();
+    memory.list_turns(&alice(), &TurnFilter::default()).await.unwrap();
     memory.trace(&alice()).await.unwrap();
     memory.snapshot(&alice()).await.unwrap();
-    assert_eq!(s.tap.writes(), writes);
-    memory.delete_item(&alice(), &key).await.unwrap();
+    assert_eq!(s.faults.writes(), writes);
+    memory.delete_turn(&alice(), &key).await.unwrap();
     let events = s.events();
-    assert!(matches!(&events[0], EventKind::MemoryItemPut { key: told, who } if *told == key && who.session.is_some()));
-    assert!(matches!(&events[1], EventKind::MemoryItemDeleted { key: told, .. } if *told == key));
+    assert!(
+        matches!(&events[0], EventKind::MemoryItemPut { key: named, who } if *named == key && who.session.is_some())
+    );
+    assert!(matches!(&events[1], EventKind::MemoryItemDeleted { key: named, .. } if *named == key));
     assert_eq!(events.len(), 2);
     // Whatever goes wrong, texts are in no event, no error and no debug output.
     let refused = s.another().open_with(|config| config.max_turn_bytes = 1000);
@@ -200,8 +205,8 @@ pub(super) async fn what_an_administrator_does_is_told(s: Fixture) {
     let bad = crate::Snapshot { strategy: Some(s.strategy), bytes: format!("{{\"{secret}\":").into() };
     let malformed = memory.restore(&alice(), &bad).await.unwrap_err();
     let turn = sized(secret, 40, 40);
-    let told = format!("{events:?}{refused}{refused:?}{malformed}{malformed:?}{turn:?}{detail:?}{bad:?}");
-    assert!(!told.contains(secret), "{told}");
+    let printed = format!("{events:?}{refused}{refused:?}{malformed}{malformed:?}{turn:?}{detail:?}{bad:?}");
+    assert!(!printed.contains(secret), "{printed}");
 }
 
 /// A snapshot's turns are the items of the conversation that it is restored into.
@@ -214,6 +219,6 @@ pub(super) async fn restored_turns_are_items(s: Fixture) {
     assert_eq!(kept(&memory, &alice()).await, numbers(0..3));
     let after = items(&memory, &alice()).await;
     assert!(after.iter().zip(&before).all(|(new, old)| new.key > old.key && new.tokens == old.tokens));
-    memory.delete_item(&alice(), &after[1].key.to_string()).await.unwrap();
+    memory.delete_turn(&alice(), &after[1].key.to_string()).await.unwrap();
     assert_eq!(seen(&memory, &alice()).await, ["0", "2"]);
 }

@@ -1,16 +1,15 @@
-//! What the methods and the work behind their backs both stand on.
+//! Shared state of the methods and the background worker.
 
 use std::sync::Arc;
 
 use helmdeck_core::{Clock, Timestamp};
-use helmdeck_events::Bus;
+use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::Namespace;
 
 use crate::config::{Config, Strategy};
-use crate::emit;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::hot::{CachedConversation, Hot, Slot};
+use crate::hot_tier::{CachedConversation, HotTier, Slot};
 use crate::identity::Identity;
 use crate::metrics::Counters;
 use crate::rows::{Checkpoint, Head, Loaded, Rows, State};
@@ -18,10 +17,10 @@ use crate::strategies::oldest_raw;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
 
-/// How many of the newest turns are read to find out what others wrote.
+/// Number of newest turns that are read to catch up with other processes.
 const CATCH_UP: usize = 8;
 
-/// What the methods and the work behind their backs both stand on.
+/// Shared state of the methods and the background worker.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) rows: Rows,
@@ -29,9 +28,9 @@ pub(crate) struct Shared {
     pub(crate) bus: Bus,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) summarizer: Option<Arc<dyn Summarizer>>,
-    pub(crate) hot: Hot,
+    pub(crate) hot: HotTier,
     pub(crate) counters: Counters,
-    /// Whether what is due is done without being asked for.
+    /// Whether the worker runs by itself.
     pub(crate) stays: bool,
 }
 
@@ -41,15 +40,15 @@ impl Shared {
         self.clock.now()
     }
 
-    /// Says whether a conversation is there and did not end.
+    /// Returns whether a conversation exists and has not expired.
     pub(crate) fn is_live(&self, state: &State) -> bool {
         state.is_live(self.now(), self.config.ttl)
     }
 
-    /// Returns the state as callers see it: one that has ended is as if absent, but for the versions at which it can be replaced and
-    /// the numbers that must not be given again.
+    /// Returns the state as callers see it. An expired conversation looks absent, but keeps the versions to expect and
+    /// the used sequence numbers.
     pub(crate) fn visible(&self, state: State) -> State {
-        // What is held is seen so already.
+        // A cached state was converted before.
         if state.touched_at.is_none() || self.is_live(&state) {
             return state;
         }
@@ -58,12 +57,12 @@ impl Shared {
         State { head, checkpoint: self.blank(generation), touched_at: None, ..state }
     }
 
-    /// Returns the checkpoint with which a conversation begins.
+    /// Returns the checkpoint of a new conversation.
     pub(crate) fn blank(&self, generation: u64) -> Checkpoint {
         Checkpoint { generation, strategy: self.config.strategy, ..Checkpoint::default() }
     }
 
-    /// Asks a conversation in memory, which is read first if it is not there, not fresh, or not enough of it (`ask` says `None`).
+    /// Queries the cached copy. Reads it first if it is missing, not fresh or not enough (`ask` returns `None`).
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -74,7 +73,7 @@ impl Shared {
     ) -> Result<T> {
         let slot = self.hot.slot(namespace);
         let ask = |cached: &CachedConversation| {
-            // One that has ended is not there any more, however fresh what is held of it.
+            // An expired conversation is absent, however fresh its copy.
             if cached.state.touched_at.is_none() || self.is_live(&cached.state) { ask(cached) } else { None }
         };
         if let Some(answer) = slot.fresh(&self.config, self.clock.monotonic(), ask) {
@@ -99,7 +98,7 @@ impl Shared {
         ask(&cached).ok_or_else(|| ConversationError::Corrupt("its turns are not all there".to_owned()))
     }
 
-    /// Takes in what others wrote to a conversation that is held, and asks it; also returns the state that was read.
+    /// Catches up with other processes and queries the copy. Returns the state that was read, too.
     pub(crate) async fn catch_up<T>(
         &self,
         namespace: &Namespace,
@@ -115,8 +114,8 @@ impl Shared {
         Ok((loaded.state, answer))
     }
 
-    /// Reads head and checkpoint of a conversation that is not held, for a write. Turns are read when somebody wants to see them; where none
-    /// are, there is nothing else to hold.
+    /// Reads head and checkpoint for a write to a conversation that is not cached. Turns are read when a context needs
+    /// them; an empty conversation is cached at once.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -132,7 +131,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Reads a conversation and holds it in memory.
+    /// Reads a conversation and caches it.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -159,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// Returns how many turns to read at first: about as many as are shown.
+    /// Returns how many turns to read first: about as many as a context shows.
     fn first_look(&self) -> usize {
         match (self.config.strategy, self.config.budget_tokens) {
             (Strategy::RollingSummary, _) => self.config.recent_turns.saturating_add(12),
@@ -168,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// Counts the turns that are not in the summary and below what was read.
+    /// Counts the unsummarised turns older than those read.
     async fn below(&self, namespace: &Namespace, loaded: &Loaded) -> Result<u64> {
         let head = &loaded.state.head;
         let oldest = oldest_raw(self.config.strategy, head, loaded.state.checkpoint.covers_through);
@@ -181,27 +180,39 @@ impl Shared {
         if oldest == head.first {
             return Ok(head.turns.saturating_sub(loaded.turns.len() as u64).saturating_sub(loaded.unreadable));
         }
-        let there = self.rows.keys(namespace, crate::rows::form::TURNS, oldest, loaded.from - 1).await?;
+        let there = self.rows.keys(namespace, crate::rows::encoding::TURNS, oldest, loaded.from - 1).await?;
         Ok(there.len() as u64)
     }
 
-    /// Tells that the health changed, if the move is legal, and counts it.
+    /// Publishes a change of health and counts it, if the table allows it.
     ///
     /// # Errors
-    /// `InvalidHealthTransition`: nothing was told.
+    /// `InvalidHealthTransition`: nothing was published.
     pub(crate) fn health_changed(&self, identity: &Identity, prior: Health, new: Health, reason: Reason) -> Result<()> {
-        emit::health_changed(&self.bus, identity, prior, new, reason)?;
+        if !prior.allows(new, reason) {
+            return Err(ConversationError::InvalidHealthTransition { prior, new });
+        }
+        let (who, reason) = (identity.who(), reason.as_str());
+        if prior != new {
+            let Identity { tenant, user, session, .. } = identity;
+            tracing::info!(%tenant, %user, %session, %prior, %new, reason, "the health of a conversation changed");
+        }
+        self.bus.publish(EventKind::MemoryHealthChanged { who, prior: prior.as_str(), new: new.as_str(), reason });
         self.counters.moved(new);
         Ok(())
     }
 
-    /// Tells that turns were dropped before they were summarised, and counts them; nothing if none was.
+    /// Publishes and counts turns that were dropped before they were summarised; nothing if `count` is 0.
     pub(crate) fn recovery_dropped(&self, identity: &Identity, reason: &'static str, count: u64) {
-        emit::recovery_dropped(&self.bus, identity, reason, count);
+        if count > 0 {
+            let Identity { tenant, user, session, .. } = identity;
+            tracing::warn!(%tenant, %user, %session, reason, count, "turns of a conversation were dropped unsummarised");
+            self.bus.publish(EventKind::MemoryRecoveryDropped { who: identity.who(), reason, count });
+        }
         self.counters.dropped(self.now(), count);
     }
 
-    /// Tells that a method was refused for its identity, counts it, and returns the error.
+    /// Publishes and counts a refused identity, and returns the error.
     pub(crate) fn identity_rejected(
         &self,
         identity: &Identity,
@@ -209,10 +220,12 @@ impl Shared {
         reason: String,
     ) -> ConversationError {
         self.counters.rejected(self.now());
-        emit::identity_rejected(&self.bus, identity, operation, reason)
+        let who = identity.who();
+        self.bus.publish(EventKind::MemoryIdentityRejected { who, operation, reason: reason.clone() });
+        ConversationError::IdentityRequired { reason }
     }
 
-    /// Puts a checkpoint that was stored in the place of what is held.
+    /// Updates the cached copy with a checkpoint that was stored.
     pub(crate) fn replaced(&self, namespace: &Namespace, checkpoint: &Checkpoint, version: u64) {
         self.hot.replaced(&self.config, self.counter, namespace, checkpoint, version);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::ConversationError;
-use crate::item::ItemFilter;
+use crate::views::TurnFilter;
 
 #[tokio::test]
 async fn a_conversation_that_is_begun_anew_has_another_generation() {
@@ -45,14 +45,14 @@ async fn one_turn_that_many_delete_at_once_goes_once() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..6).await;
-    let page = memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();
+    let page = memory.list_turns(&alice(), &TurnFilter::default()).await.unwrap();
     let deleting: Vec<_> = (0..12)
         .map(|number: usize| {
             // Six of the same, and each of the others.
             let key = page.items[number.saturating_sub(6)].key.to_string();
             let memory =
                 if number.is_multiple_of(2) { memory.clone() } else { place.open(config(Strategy::Truncation)) };
-            tokio::spawn(async move { memory.delete_item(&alice(), &key).await })
+            tokio::spawn(async move { memory.delete_turn(&alice(), &key).await })
         })
         .collect();
     let (mut gone, mut unknown) = (0, 0);

@@ -1,6 +1,6 @@
-//! What a claim is given: a store, and everything to open conversation memories on it.
+//! The fixture of a test case: a store, and everything to open conversation memories on it.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use helmdeck_core::ManualClock;
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Kind, Lock, Store};
 
-use super::scribe::{Scribe, marks};
-use super::tap::Tap;
+use super::faulty_store::FaultyStore;
+use super::scripted_summarizer::{ScriptedSummarizer, marks};
 use crate::config::{Config, Strategy};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::item::{Added, Item, ItemFilter};
 use crate::memory::{ConversationMemory, Dependencies};
 use crate::patch::LlmContextPatch;
 use crate::turn::NewTurn;
+use crate::views::{Added, TurnFilter, TurnInfo};
 use crate::worker::SWEEP;
 
-/// How long anything may take before a claim counts as stuck. Nothing is measured with it.
+/// Timeout after which a test case is stuck.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
 
-/// One process on a store: its own tap, bus and summarizer. Clones are the same process.
+/// One process on a store, with its own faults, bus and summarizer. Clones are the same process.
 #[derive(Clone)]
 pub(crate) struct Fixture {
     pub(crate) strategy: Strategy,
     /// The store itself.
     pub(crate) bare: Arc<dyn Store>,
-    /// The process's way to it.
-    pub(crate) tap: Tap,
+    /// The store as the process sees it.
+    pub(crate) faults: FaultyStore,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) bus: Bus,
-    pub(crate) scribe: Arc<Scribe>,
+    pub(crate) summarizer: Arc<ScriptedSummarizer>,
 }
 
 impl Fixture {
     pub(crate) fn new(strategy: Strategy, bare: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        let (tap, bus) = (Tap::new(&bare), Bus::new(100_000, clock.clone()));
-        Self { strategy, bare, tap, clock, bus, scribe: Arc::new(Scribe::default()) }
+        let (faults, bus) = (FaultyStore::new(&bare), Bus::new(100_000, clock.clone()));
+        Self { strategy, bare, faults, clock, bus, summarizer: Arc::new(ScriptedSummarizer::default()) }
     }
 
     /// Returns another process on the same store.
@@ -59,7 +59,8 @@ impl Fixture {
         self.strategy == Strategy::RollingSummary
     }
 
-    /// The settings of most claims: no budget, so that everything is in sight; summaries of any length; hasty folding.
+    /// Settings of most cases: no budget, so that every turn is shown; summaries of any length; short
+    /// folding.
     pub(crate) fn config(&self) -> Config {
         let mut config = Config { strategy: self.strategy, budget_tokens: 0, ..Config::default() };
         config.summarizer.summary_tokens = 1_000_000;
@@ -80,7 +81,7 @@ impl Fixture {
         self.try_open(config).unwrap()
     }
 
-    /// Opens a memory in another process that looks and does nothing besides: it neither folds nor sweeps.
+    /// Opens a memory in another process that only reads: it neither summarises nor sweeps.
     pub(crate) fn open_to_look(&self, change: impl FnOnce(&mut Config)) -> ConversationMemory {
         let another = self.another();
         let mut config = another.config();
@@ -88,17 +89,17 @@ impl Fixture {
         ConversationMemory::open_briefly(config, another.dependencies()).unwrap()
     }
 
-    /// Keeps all processes from sweeping as long as the lock is held.
+    /// Prevents sweeps as long as the lock is held.
     pub(crate) async fn unswept(&self) -> Lock {
         self.bare.try_lock(SWEEP, STUCK * 60).await.unwrap().unwrap()
     }
 
     fn dependencies(&self) -> Dependencies {
         Dependencies {
-            store: self.tap.store(),
+            store: self.faults.store(),
             events: self.bus.clone(),
             clock: self.clock.clone(),
-            summarizer: self.rolls().then(|| self.scribe.clone() as _),
+            summarizer: self.rolls().then(|| self.summarizer.clone() as _),
         }
     }
 
@@ -106,7 +107,7 @@ impl Fixture {
         ConversationMemory::open(config, self.dependencies())
     }
 
-    /// Returns all that was told so far.
+    /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<EventKind> {
         let mut kept = self.bus.subscribe_after(0).unwrap();
         let mut events = Vec::new();
@@ -119,7 +120,7 @@ impl Fixture {
         }
     }
 
-    /// Returns the moves of a conversation's health that were told, checked: each is legal, and each begins where the last one ended.
+    /// Returns a conversation's health transitions, checked: each is allowed, and starts where the last one ended.
     #[track_caller]
     pub(crate) fn moves(&self, identity: &Identity, from: Health) -> Vec<(Health, &'static str)> {
         let state = |name| *Health::ALL.iter().find(|health| health.as_str() == name).unwrap();
@@ -131,21 +132,21 @@ impl Fixture {
             }
             assert!(state(prior) == at, "{prior} to {new} ({reason}) is not chained to {moves:?}");
             let why = REASONS.iter().find(|known| known.as_str() == reason).unwrap();
-            at.change(state(new), *why).unwrap();
+            assert!(at.allows(state(new), *why), "{at} to {new} ({reason})");
             at = state(new);
             moves.push((at, reason));
         }
         moves
     }
 
-    /// Returns the moves that were told, once the last one is to a state: an event comes after what it tells of.
+    /// Returns the transitions once the last one leads to a state: events come after their write.
     pub(crate) async fn moves_to(&self, identity: &Identity, to: Health) -> Vec<(Health, &'static str)> {
         let moves = || self.moves(identity, Health::Healthy);
         eventually("the last move to be told", async || moves().last().is_some_and(|(last, _)| *last == to)).await;
         moves()
     }
 
-    /// Returns how many turns were told to be dropped, by reason.
+    /// Returns the reported dropped turns, by reason.
     pub(crate) fn dropped(&self) -> Vec<(&'static str, u64)> {
         let dropped = |event| match event {
             EventKind::MemoryRecoveryDropped { reason, count, .. } => Some((reason, count)),
@@ -154,7 +155,7 @@ impl Fixture {
         self.events().into_iter().filter_map(dropped).collect()
     }
 
-    /// Returns how many rows of the store hold a text, whosever they are: all rows are opened.
+    /// Returns how many rows of the whole store contain a text.
     pub(crate) async fn rows_with(&self, text: &str) -> usize {
         let (mut found, mut after) = (0, None);
         loop {
@@ -183,7 +184,7 @@ pub(crate) const REASONS: [Reason; 9] = [
     Reason::Restored,
 ];
 
-/// The conversation of most claims.
+/// The conversation of most cases.
 pub(crate) fn alice() -> Identity {
     Identity::new("tenant-a", "user-1", "session-1")
 }
@@ -193,7 +194,7 @@ pub(crate) fn bob() -> Identity {
     Identity::new("tenant-b", "user-9", "session-9")
 }
 
-/// Returns a turn with a mark. Texts have no other brackets.
+/// Returns a turn with a mark. Texts contain no other brackets.
 pub(crate) fn turn(mark: impl std::fmt::Display) -> NewTurn {
     NewTurn::new(format!("[{mark}] is asked"), format!("{mark} is answered"))
 }
@@ -222,35 +223,35 @@ pub(crate) async fn add(
     added
 }
 
-/// Returns the marks of the turns in sight.
+/// Returns the marks of the turns in a context.
 pub(crate) fn recent(patch: &LlmContextPatch) -> Vec<String> {
     patch.recent_turns.iter().flat_map(|recent| marks(&recent.turn.user_message)).collect()
 }
 
-/// Returns the marks that a model sees: those of the summary, then those of the turns in sight.
+/// Returns the marks in a context: of the summary, then of the turns.
 pub(crate) fn sight(patch: &LlmContextPatch) -> Vec<String> {
     let mut all = marks(&patch.summary);
     all.extend(recent(patch));
     all
 }
 
-/// Returns what a model sees of a conversation.
+/// Returns the marks in the context of a conversation.
 pub(crate) async fn seen(memory: &ConversationMemory, identity: &Identity) -> Vec<String> {
     sight(&memory.context(identity).await.unwrap())
 }
 
-/// Folds until nothing is due.
+/// Summarises until nothing is due.
 pub(crate) async fn fold(memory: &ConversationMemory, identity: &Identity) {
-    // One call may end early, for example because another process folds just now.
+    // A call may end early, for example while another process summarises.
     eventually("nothing to be due", async || memory.summarise(identity, STUCK).await.unwrap() == 0).await;
 }
 
-/// Returns all items that are kept, oldest first.
-pub(crate) async fn items(memory: &ConversationMemory, identity: &Identity) -> Vec<Item> {
-    let mut filter = ItemFilter { limit: Some(7), ..ItemFilter::default() };
+/// Returns all stored turns, oldest first.
+pub(crate) async fn items(memory: &ConversationMemory, identity: &Identity) -> Vec<TurnInfo> {
+    let mut filter = TurnFilter { limit: Some(7), ..TurnFilter::default() };
     let mut all = Vec::new();
     loop {
-        let page = memory.list_items(identity, &filter).await.unwrap();
+        let page = memory.list_turns(identity, &filter).await.unwrap();
         assert_eq!(page.unreadable, 0);
         all.extend(page.items);
         let Some(next) = page.next else { break };
@@ -260,14 +261,14 @@ pub(crate) async fn items(memory: &ConversationMemory, identity: &Identity) -> V
     all
 }
 
-/// Returns the marks of all turns that are kept, oldest first.
+/// Returns the marks of all stored turns, oldest first.
 ///
-/// A turn that is pruned between the list and the read of it is no error: the list is asked for again, up to 100 times.
+/// If a turn is pruned between list and read, the list is read again, up to 100 times.
 pub(crate) async fn kept(memory: &ConversationMemory, identity: &Identity) -> Vec<String> {
     'list: for _ in 0..100 {
         let mut all = Vec::new();
         for item in items(memory, identity).await {
-            match memory.get_item(identity, &item.key.to_string()).await {
+            match memory.get_turn(identity, &item.key.to_string()).await {
                 Ok(detail) => all.extend(marks(&detail.turn.user_message)),
                 Err(ConversationError::NotFound) => continue 'list,
                 Err(error) => panic!("a turn cannot be read: {error}"),
@@ -311,10 +312,10 @@ pub(crate) async fn call(
         "health" => memory.health(identity).await.map(drop),
         "snapshot" => memory.snapshot(identity).await.map(drop),
         "restore" => memory.restore(identity, &crate::snapshot::Snapshot::default()).await,
-        "list_items" => memory.list_items(identity, &ItemFilter::default()).await.map(drop),
-        "get_item" => memory.get_item(identity, key).await.map(drop),
-        "put_item" => memory.put_item(identity, turn("called")).await.map(drop),
-        "delete_item" => memory.delete_item(identity, key).await.map(drop),
+        "list_items" => memory.list_turns(identity, &TurnFilter::default()).await.map(drop),
+        "get_item" => memory.get_turn(identity, key).await.map(drop),
+        "put_item" => memory.put_turn(identity, turn("called")).await.map(drop),
+        "delete_item" => memory.delete_turn(identity, key).await.map(drop),
         "trace" => memory.trace(identity).await.map(drop),
         "forget" => memory.forget(identity).await.map(drop),
         "fold" => memory.summarise(identity, Duration::from_secs(1)).await.map(drop),
@@ -322,7 +323,7 @@ pub(crate) async fn call(
     }
 }
 
-/// Waits until something is so.
+/// Waits for a condition.
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !so().await {
