@@ -1,5 +1,5 @@
-//! The folder that is mapped, and how its files are opened: those of a session never by way of a link, since commands may put
-//! one there at any moment.
+//! The folder to map, and access to its files. In a session, links are never followed: commands may create one at any
+//! moment.
 
 use std::fs::File;
 use std::io;
@@ -10,20 +10,18 @@ use helmdeck_core::session::Session;
 use helmdeck_core::{Code, Error, Result};
 use rustix::fs::{Mode, OFlags, open, openat};
 
-use super::walk::SourceFile;
-
 /// A folder to map.
 pub(super) struct MapRoot {
-    /// Where it is.
+    /// Its path.
     pub(super) root: PathBuf,
-    /// What callers are told of where it is.
+    /// The path that callers see.
     pub(super) shown: String,
-    /// The folder itself, if it is one of a session.
+    /// The open folder, in a session.
     held: Option<OwnedFd>,
 }
 
 impl MapRoot {
-    /// Finds a folder: below the session's own if the path is relative and there is a session, else anywhere on this machine.
+    /// Finds a folder: below the session's own if the path is relative and there is a session, else on this machine.
     ///
     /// # Errors
     /// `invalid_input`, `not_found` or `forbidden`.
@@ -61,32 +59,32 @@ impl MapRoot {
         Ok(Self { root, shown: inside, held: Some(held) })
     }
 
-    /// Says whether it is a folder of a session, where nothing but the files themselves is looked at.
+    /// Returns whether it is a folder of a session, where only the files themselves count.
     pub(super) const fn is_of_session(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Returns the folder itself, if it is one of a session.
+    /// Returns the open folder, in a session.
     pub(super) fn held(&self) -> Option<BorrowedFd<'_>> {
         self.held.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns where to begin to walk: the folder that is held, whatever its path leads to by then.
+    /// Returns where to start to walk: the open folder, wherever its path leads by now.
     pub(super) fn start(&self) -> PathBuf {
         let Some(held) = &self.held else { return self.root.clone() };
         PathBuf::from(format!("/proc/self/fd/{}/.", held.as_raw_fd()))
     }
 
-    /// Opens a file that the walk found, by its path below the root.
-    pub(super) fn open(&self, file: &SourceFile) -> io::Result<File> {
+    /// Opens a file by its path below the root.
+    pub(super) fn open(&self, file: &Path) -> io::Result<File> {
         match self.held() {
-            Some(held) => open_file(held, &file.file),
-            None => open_file(rustix::fs::CWD, &self.root.join(&file.file)),
+            Some(held) => open_file(held, file),
+            None => open_file(rustix::fs::CWD, &self.root.join(file)),
         }
     }
 }
 
-/// Opens a folder below another one, or by its whole path, and follows no link below.
+/// Opens a folder below another one, or by its absolute path, without following links below.
 pub(super) fn open_folder(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     if path.is_absolute() {
         return Ok(open(path, FOLDER, Mode::empty())?);
@@ -98,11 +96,11 @@ pub(super) fn open_folder(from: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Opens a file as [`open_folder`] does a folder; a pipe or a device in its place is none.
+/// Opens a regular file as [`open_folder`] opens a folder.
 pub(super) fn open_file(from: impl AsFd, path: &Path) -> io::Result<File> {
     let (parent, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
     let folder = open_folder(from, parent)?;
-    // A pipe would make the opening wait.
+    // Opening a pipe would block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(&folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
@@ -114,7 +112,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 fn root(path: &str) -> Result<PathBuf> {
     let shown = path.escape_debug();
     if !Path::new(path).is_absolute() {
-        // Relative to what? The answer is cached by this text, and a server's working directory means nothing to a caller.
+        // The answer is cached by this text, and a server's working directory means nothing to a caller.
         return Err(Error::new(
             Code::InvalidInput,
             format!("path \"{shown}\" is relative; give an absolute path (the command line makes it absolute itself)"),
