@@ -1,4 +1,4 @@
-//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They change nothing and make no store.
+//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They are read-only and create no store.
 
 use helmdeck_conversation::{
     ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
@@ -6,7 +6,7 @@ use helmdeck_conversation::{
 };
 use serde_json::json;
 
-use super::{CommandContext, identity, seconds, shown};
+use super::context::{CommandContext, identity, seconds, shown};
 use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
@@ -130,7 +130,9 @@ async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Res
     let identity = identity(&ConversationIdArgs { session, whose });
     let mut after = match &arguments.after {
         None => None,
-        Some(text) => Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
+        Some(text) => {
+            Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is not the key of a turn")))?)
+        }
     };
     let mut all = TurnPage::default();
     loop {
