@@ -194,7 +194,7 @@ async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs
             limit: Some(PAGE.min(arguments.limit - all.sessions.len())),
             after: all.next.take(),
         };
-        let page = on.memory.sessions(&filter).await?;
+        let page = on.memory.list_conversations(&filter).await?;
         let sessions = std::mem::take(&mut all.sessions);
         all = page;
         all.sessions.splice(0..0, sessions);
