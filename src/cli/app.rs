@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
     if ProcessEnvironment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
         return stage();
     }
-    if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_process::REAPER) {
+    if ProcessEnvironment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_process::REAPER) {
         helmdeck_process::reap();
         return ExitCode::SUCCESS;
     }

@@ -110,7 +110,11 @@ mod tests {
             let strict = read("V", &path, Readers::OwnerOnly);
             assert_eq!(strict.is_ok(), fine, "{mode:o}");
             if let Err(failure) = strict {
-                assert!(failure.text().contains(&format!("chmod 600 {}`", shell_quoted(&path.display().to_string()))), "{}", failure.text());
+                assert!(
+                    failure.text().contains(&format!("chmod 600 {}`", shell_quoted(&path.display().to_string()))),
+                    "{}",
+                    failure.text()
+                );
                 assert!(failure.text().contains("defaultMode: 0400"), "{}", failure.text());
                 assert!(failure.text().contains(r"it'\''s a key'"), "{}", failure.text());
             }
