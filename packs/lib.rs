@@ -7,6 +7,17 @@ use helmdeck_core::{Builtin, Clock};
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
 
+/// Declares a pack by its family, its verb and its handler; the manifest is `<verb>.toml` beside the caller.
+macro_rules! pack {
+    ($family:literal, $verb:literal, $handler:expr) => {
+        ::helmdeck_core::Builtin {
+            file: concat!("packs/", $family, "/", $verb, ".toml"),
+            manifest: include_str!(concat!($verb, ".toml")),
+            handler: ::std::sync::Arc::new($handler),
+        }
+    };
+}
+
 mod conversation;
 pub mod forge;
 #[cfg(feature = "github")]

@@ -10,36 +10,23 @@ mod target;
 mod tests;
 mod verbs;
 
-use std::sync::Arc;
-
 use helmdeck_conversation::Conversations;
 use helmdeck_core::Builtin;
-
-/// Declares a pack by its verb and its handler.
-macro_rules! pack {
-    ($verb:literal, $handler:expr) => {
-        Builtin {
-            file: concat!("packs/conversation/", $verb, ".toml"),
-            manifest: include_str!(concat!($verb, ".toml")),
-            handler: Arc::new($handler),
-        }
-    };
-}
 
 /// Returns the packs of this family.
 pub(crate) fn packs(conversations: &Conversations) -> Vec<Builtin> {
     let memory = || conversations.clone();
     vec![
-        pack!("add", add::Add(memory())),
-        pack!("context", verbs::ShowContext(memory())),
-        pack!("health", verbs::ShowHealth(memory())),
-        pack!("trace", verbs::ShowTrace(memory())),
-        pack!("list", list::List(memory())),
-        pack!("show", verbs::Show(memory())),
-        pack!("delete", verbs::Delete(memory())),
-        pack!("snapshot", verbs::Export(memory())),
-        pack!("restore", verbs::Restore(memory())),
-        pack!("flush", verbs::Flush(memory())),
-        pack!("forget", verbs::Forget(memory())),
+        pack!("conversation", "add", add::Add(memory())),
+        pack!("conversation", "context", verbs::ShowContext(memory())),
+        pack!("conversation", "health", verbs::ShowHealth(memory())),
+        pack!("conversation", "trace", verbs::ShowTrace(memory())),
+        pack!("conversation", "list", list::List(memory())),
+        pack!("conversation", "show", verbs::Show(memory())),
+        pack!("conversation", "delete", verbs::Delete(memory())),
+        pack!("conversation", "snapshot", verbs::Export(memory())),
+        pack!("conversation", "restore", verbs::Restore(memory())),
+        pack!("conversation", "flush", verbs::Flush(memory())),
+        pack!("conversation", "forget", verbs::Forget(memory())),
     ]
 }

@@ -6,7 +6,6 @@ use helmdeck_core::{Code, Context, Error, Result};
 
 /// A conversation of the caller.
 pub(super) struct Conversation<'a> {
-    /// The memory.
     pub(super) memory: &'a ConversationMemory,
     /// Tenant and user are the call's, never the input's. Without a conversation id every method refuses it.
     pub(super) identity: Identity,

@@ -18,7 +18,6 @@ mod skills;
 mod tests;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use helmdeck_core::Builtin;
 use helmdeck_forge::{Project, ProjectEnvironment};
@@ -47,59 +46,48 @@ impl Config {
     }
 }
 
-/// Makes a pack of a verb and what it does.
-macro_rules! pack {
-    ($verb:literal, $handler:expr) => {
-        Builtin {
-            file: concat!("packs/forge/", $verb, ".toml"),
-            manifest: include_str!(concat!($verb, ".toml")),
-            handler: Arc::new($handler),
-        }
-    };
-}
-
 /// Returns the packs of this family.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let place = &ProjectOpener::new(config.clone());
     let (add, set): (features::Adding, features::Setting) =
         if config.run { (features::add, features::set) } else { (features::add_untested, features::set_untested) };
     let mut packs = vec![
-        pack!("prime", Verb::new(place, brief::prime).in_session().or_defaults()),
-        pack!("health", Verb::new(place, brief::health).quiet().or_defaults()),
-        pack!("events_tail", Verb::new(place, brief::events_tail)),
-        pack!("knowledge_add", Verb::new(place, knowledge::add).in_session()),
-        pack!("knowledge_search", Verb::new(place, knowledge::search)),
-        pack!("knowledge_confirm", Verb::new(place, knowledge::confirm).changing()),
-        pack!("knowledge_supersede", Verb::new(place, knowledge::supersede).changing()),
-        pack!("features_list", Verb::new(place, features::list)),
-        pack!("features_next", Verb::new(place, features::next)),
-        pack!("features_add", Verb::new(place, add).changing()),
-        pack!("features_set", Verb::new(place, set).changing()),
-        pack!("focus_show", Verb::new(place, focus::show).in_session()),
-        pack!("focus_set", Verb::new(place, focus::set).in_session()),
-        pack!("session_log", Verb::new(place, sessions::log).in_session()),
-        pack!("artifact_put", Verb::new(place, artifacts::put).in_session().changing()),
-        pack!("artifact_snapshot", Verb::new(place, artifacts::snapshot).in_session().changing()),
-        pack!("artifact_get", Verb::new(place, artifacts::get)),
-        pack!("artifact_list", Verb::new(place, artifacts::list)),
-        pack!("skill_list", Verb::new(place, skills::list)),
-        pack!("skill_show", Verb::new(place, skills::show)),
-        pack!("skill_match", Verb::new(place, skills::matching).changing()),
-        pack!("skill_activate", Verb::new(place, skills::activate).in_session().changing()),
-        pack!("checkpoint_list", Verb::new(place, checkpoints::list)),
-        pack!("checkpoint_show", Verb::new(place, checkpoints::show)),
-        pack!("recover_tried", Verb::new(place, recovery::tried).changing()),
+        pack!("forge", "prime", Verb::new(place, brief::prime).in_session().or_defaults()),
+        pack!("forge", "health", Verb::new(place, brief::health).quiet().or_defaults()),
+        pack!("forge", "events_tail", Verb::new(place, brief::events_tail)),
+        pack!("forge", "knowledge_add", Verb::new(place, knowledge::add).in_session()),
+        pack!("forge", "knowledge_search", Verb::new(place, knowledge::search)),
+        pack!("forge", "knowledge_confirm", Verb::new(place, knowledge::confirm).changing()),
+        pack!("forge", "knowledge_supersede", Verb::new(place, knowledge::supersede).changing()),
+        pack!("forge", "features_list", Verb::new(place, features::list)),
+        pack!("forge", "features_next", Verb::new(place, features::next)),
+        pack!("forge", "features_add", Verb::new(place, add).changing()),
+        pack!("forge", "features_set", Verb::new(place, set).changing()),
+        pack!("forge", "focus_show", Verb::new(place, focus::show).in_session()),
+        pack!("forge", "focus_set", Verb::new(place, focus::set).in_session()),
+        pack!("forge", "session_log", Verb::new(place, sessions::log).in_session()),
+        pack!("forge", "artifact_put", Verb::new(place, artifacts::put).in_session().changing()),
+        pack!("forge", "artifact_snapshot", Verb::new(place, artifacts::snapshot).in_session().changing()),
+        pack!("forge", "artifact_get", Verb::new(place, artifacts::get)),
+        pack!("forge", "artifact_list", Verb::new(place, artifacts::list)),
+        pack!("forge", "skill_list", Verb::new(place, skills::list)),
+        pack!("forge", "skill_show", Verb::new(place, skills::show)),
+        pack!("forge", "skill_match", Verb::new(place, skills::matching).changing()),
+        pack!("forge", "skill_activate", Verb::new(place, skills::activate).in_session().changing()),
+        pack!("forge", "checkpoint_list", Verb::new(place, checkpoints::list)),
+        pack!("forge", "checkpoint_show", Verb::new(place, checkpoints::show)),
+        pack!("forge", "recover_tried", Verb::new(place, recovery::tried).changing()),
     ];
     if config.run {
         packs.extend([
-            pack!("invariants_check", Verb::new(place, knowledge::check)),
-            pack!("features_verify", Verb::new(place, features::verify).changing()),
-            pack!("session_start", Verb::new(place, sessions::start).in_session()),
-            pack!("session_end", Verb::new(place, sessions::end).in_session()),
-            pack!("commit", Verb::new(place, sessions::commit).in_session()),
-            pack!("checkpoint_create", Verb::new(place, checkpoints::create).changing()),
-            pack!("recover_assess", Verb::new(place, recovery::assess)),
-            pack!("recover_apply", Verb::new(place, recovery::apply)),
+            pack!("forge", "invariants_check", Verb::new(place, knowledge::check)),
+            pack!("forge", "features_verify", Verb::new(place, features::verify).changing()),
+            pack!("forge", "session_start", Verb::new(place, sessions::start).in_session()),
+            pack!("forge", "session_end", Verb::new(place, sessions::end).in_session()),
+            pack!("forge", "commit", Verb::new(place, sessions::commit).in_session()),
+            pack!("forge", "checkpoint_create", Verb::new(place, checkpoints::create).changing()),
+            pack!("forge", "recover_assess", Verb::new(place, recovery::assess)),
+            pack!("forge", "recover_apply", Verb::new(place, recovery::apply)),
         ]);
     }
     packs

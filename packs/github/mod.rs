@@ -59,31 +59,20 @@ impl Config {
     }
 }
 
-/// Declares a pack by its verb and its handler.
-macro_rules! pack {
-    ($verb:literal, $handler:expr) => {
-        Builtin {
-            file: concat!("packs/github/", $verb, ".toml"),
-            manifest: include_str!(concat!($verb, ".toml")),
-            handler: Arc::new($handler),
-        }
-    };
-}
-
 /// Returns the packs of this family. Connects to nothing yet.
 pub(crate) fn packs(config: &Config, egress: &Egress, clock: &Arc<dyn Clock>) -> Vec<Builtin> {
     let shared = Arc::new(Client::new(config, egress, Arc::clone(clock)));
     let client = || Arc::clone(&shared);
     vec![
-        pack!("list_issues", list_issues::ListIssues(client())),
-        pack!("get_issue", get_issue::GetIssue(client())),
-        pack!("list_prs", list_prs::ListPrs(client())),
-        pack!("get_pr", get_pr::GetPr(client())),
-        pack!("search", search::Search(client())),
-        pack!("create_issue", Create::<NewIssue>::new(client())),
-        pack!("comment", Create::<NewComment>::new(client())),
-        pack!("create_pr", Create::<NewPull>::new(client())),
-        pack!("create_release", Create::<NewRelease>::new(client())),
+        pack!("github", "list_issues", list_issues::ListIssues(client())),
+        pack!("github", "get_issue", get_issue::GetIssue(client())),
+        pack!("github", "list_prs", list_prs::ListPrs(client())),
+        pack!("github", "get_pr", get_pr::GetPr(client())),
+        pack!("github", "search", search::Search(client())),
+        pack!("github", "create_issue", Create::<NewIssue>::new(client())),
+        pack!("github", "comment", Create::<NewComment>::new(client())),
+        pack!("github", "create_pr", Create::<NewPull>::new(client())),
+        pack!("github", "create_release", Create::<NewRelease>::new(client())),
     ]
 }
 

@@ -52,9 +52,6 @@ impl<'a> Reading<'a> {
     }
 
     /// Asks whether all that the stale answer was made of is unchanged, and answers so if it is.
-    ///
-    /// # Errors
-    /// As [`Exchange::get`].
     pub(super) async fn unchanged(&mut self, first: &Target) -> Result<Option<Reply>> {
         let Some((pages, validator)) = self.stale.take() else { return Ok(None) };
         if pages.first().is_none_or(|(target, _)| target != first) {
@@ -71,9 +68,6 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads one thing.
-    ///
-    /// # Errors
-    /// As [`Exchange::get`].
     pub(super) async fn read(&mut self, target: Target) -> Result<Received> {
         let received = match self.changed.take_if(|(changed, _)| *changed == target) {
             Some((_, received)) => Some(received),
@@ -91,17 +85,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads one JSON document.
-    ///
-    /// # Errors
-    /// As [`Exchange::get`] and [`parse`].
     pub(super) async fn object<T: DeserializeOwned>(&mut self, target: Target) -> Result<T> {
         parse(&self.read(target).await?.body)
     }
 
     /// Reads pages until enough is taken, and says whether there is more.
-    ///
-    /// # Errors
-    /// As [`Exchange::get`]; what `take` says.
     pub(super) async fn pages(
         &mut self,
         first: Target,
@@ -127,9 +115,6 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads the pages of a plain list and keeps at most `max_items` of the wanted items.
-    ///
-    /// # Errors
-    /// As [`Reading::pages`] and [`parse`].
     pub(super) async fn list<T: DeserializeOwned + Send>(
         &mut self,
         first: Target,
@@ -148,9 +133,6 @@ impl<'a> Reading<'a> {
     }
 
     /// Ends the call with what was read.
-    ///
-    /// # Errors
-    /// As [`Reply::value`].
     pub(super) fn reply<T: Serialize>(self, output: &T) -> Result<Reply> {
         let reply = self.exchange.reply(output)?;
         match serde_json::to_string(&self.seen) {

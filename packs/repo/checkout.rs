@@ -85,9 +85,6 @@ fn record(session: &dyn Session, path: &str) -> PathBuf {
 
 /// Brings a repository into a session: renews the clean copy and makes the work tree anew from it, whatever stood
 /// there.
-///
-/// # Errors
-/// As [`mirror::renew`] and [`Inside::run`]; `conflict` if something else stands at `path`.
 pub(crate) async fn check_out(
     git: &Git,
     remote: &Remote,

@@ -21,9 +21,7 @@ pub(super) struct Grammar {
 
 /// A grammar that was loaded, with its query compiled. Compiling costs milliseconds and is done once per process.
 pub(super) struct Ready {
-    /// The grammar.
     pub(super) language: Language,
-    /// The query.
     pub(super) query: Query,
     /// The index of the capture `@name`.
     pub(super) name: u32,

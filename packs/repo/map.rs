@@ -73,9 +73,6 @@ impl Handler for RepoMap {
 }
 
 /// Returns the map of a folder of the context's session as text, without progress reports.
-///
-/// # Errors
-/// As the pack.
 pub(super) async fn of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
     let context = Context { progress: None, stale: None, ..context.clone() };
     let input = Json::from(serde_json::json!({"path": folder, "token_budget": token_budget}));

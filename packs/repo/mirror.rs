@@ -67,9 +67,6 @@ pub(super) fn name_of(url: &RepoUrl) -> String {
 }
 
 /// Makes or renews the copy of a repository in a folder. Calls for one copy wait for each other, in all processes.
-///
-/// # Errors
-/// As [`Remote::fetch`]; `invalid_input` for a name that no ref has; `not_found` if the repository does not have it.
 pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish) -> Result<Mirror> {
     if wish.reference.as_deref().is_some_and(|name| !is_ref(name)) {
         return Err(Error::new(Code::InvalidInput, "ref is neither a branch nor a tag nor a commit"));

@@ -30,9 +30,7 @@ mod url;
 #[cfg(feature = "repo-map")]
 mod walk;
 
-use std::sync::Arc;
-
-use helmdeck_core::{Builtin, Context, Handler, Result};
+use helmdeck_core::{Builtin, Context, Result};
 
 pub(crate) use self::url::RepoUrl;
 pub(crate) use changes::changes;
@@ -44,19 +42,15 @@ pub(crate) use publish::{Proposal, apply_and_push};
 
 /// Returns the packs of this family.
 pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
-    let pack = |file, manifest, handler: Arc<dyn Handler>| Builtin { file, manifest, handler };
     vec![
         #[cfg(feature = "repo-map")]
-        pack("packs/repo/map.toml", include_str!("map.toml"), Arc::new(map::RepoMap)),
-        pack("packs/repo/fetch.toml", include_str!("fetch.toml"), Arc::new(fetch::Fetch(git.clone()))),
-        pack("packs/repo/push.toml", include_str!("push.toml"), Arc::new(push::Push(git.clone()))),
+        pack!("repo", "map", map::RepoMap),
+        pack!("repo", "fetch", fetch::Fetch(git.clone())),
+        pack!("repo", "push", push::Push(git.clone())),
     ]
 }
 
 /// Returns the map of a folder of the context's session as text; empty in a build without `repo.map`.
-///
-/// # Errors
-/// As `repo.map`.
 pub(crate) async fn map_of_session(context: &Context, folder: &str, token_budget: usize) -> Result<String> {
     #[cfg(feature = "repo-map")]
     return map::of_session(context, folder, token_budget).await;

@@ -24,9 +24,6 @@ pub(crate) fn is_ref(name: &str) -> bool {
 const FOLDERS: &[&str] = &["refs/", "heads/", "tags/", "remotes/"];
 
 /// Checks the name of a branch that is to be created. A leading `+` would mean a forced push in a refspec.
-///
-/// # Errors
-/// `invalid_input`.
 pub(crate) fn check_branch(name: &str) -> Result<()> {
     let folder = FOLDERS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| same(start, folder)));
     if is_ref(name) && !same(name, "HEAD") && !name.starts_with('+') && !folder {
@@ -41,9 +38,6 @@ pub(crate) fn same(one: &str, other: &str) -> bool {
 }
 
 /// Checks the path of a folder below a session's own: plain names with `/` between.
-///
-/// # Errors
-/// `invalid_input`.
 pub(crate) fn check_folder(path: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let part = |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && part.bytes().all(plain);

@@ -35,7 +35,6 @@ struct MapSymbol<'a> {
 pub(super) struct Map<'a> {
     /// The files, highest rank first.
     pub(super) files: Vec<MapFile<'a>>,
-    /// The text.
     pub(super) text: String,
     /// The text's size in tokens.
     pub(super) tokens: usize,

@@ -42,7 +42,6 @@ pub(super) struct Symbols {
 /// A named thing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Definition {
-    /// Its name.
     pub(super) name: Box<str>,
     /// What it is: `function`, `struct`, ...
     pub(super) kind: &'static str,

@@ -29,26 +29,16 @@ impl Config {
     }
 }
 
-/// Declares a pack by its verb and its function.
-macro_rules! pack {
-    ($verb:literal, $config:expr, $work:expr) => {
-        Builtin {
-            file: concat!("packs/seam/", $verb, ".toml"),
-            manifest: include_str!(concat!($verb, ".toml")),
-            handler: Arc::new(Verb { config: Arc::clone($config), work: $work }),
-        }
-    };
-}
-
 /// Returns the packs of this family; none without a project.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let Some(config) = &config.seam else { return Vec::new() };
-    let config = &Arc::new(config.clone());
+    let shared = Arc::new(config.clone());
+    let config = || Arc::clone(&shared);
     vec![
-        pack!("recall_here", config, recall_here),
-        pack!("offer_save_here", config, offer_save_here),
-        pack!("state_path", config, state_path),
-        pack!("plans", config, plans),
+        pack!("seam", "recall_here", Verb { config: config(), work: recall_here }),
+        pack!("seam", "offer_save_here", Verb { config: config(), work: offer_save_here }),
+        pack!("seam", "state_path", Verb { config: config(), work: state_path }),
+        pack!("seam", "plans", Verb { config: config(), work: plans }),
     ]
 }
 

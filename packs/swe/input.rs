@@ -28,9 +28,6 @@ pub(super) struct Input {
 
 impl Input {
     /// Checks what a schema does not say.
-    ///
-    /// # Errors
-    /// `invalid_input`.
     pub(super) fn check(&self) -> Result<()> {
         let blank = |name: &str| Err(Error::new(Code::InvalidInput, format!("{name} is blank")));
         if self.task.trim().is_empty() {

@@ -42,7 +42,7 @@ pub(crate) fn packs(
     let repository = Arc::new(GitRepository(git));
     let solve =
         Solve { config: config.clone(), client: client.clone(), repository, github_host, clock: Arc::clone(clock) };
-    vec![Builtin { file: "packs/swe/solve.toml", manifest: include_str!("solve.toml"), handler: Arc::new(solve) }]
+    vec![pack!("swe", "solve", solve)]
 }
 
 #[cfg(test)]

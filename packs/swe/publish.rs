@@ -67,9 +67,6 @@ pub(super) fn branch(run: &str) -> String {
 
 /// Pushes a change as a new branch, and opens a pull request if `github` names a repository. A pull request that cannot
 /// be opened is trouble, but no failure: the branch is there.
-///
-/// # Errors
-/// Those of [`Repository::push`].
 pub(super) async fn publish(
     context: &Context,
     repository: &dyn Repository,

@@ -75,15 +75,12 @@ impl Spent {
 /// What a trajectory says about its run.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct About {
-    /// The run.
     pub(super) run: String,
-    /// The task.
     pub(super) task: String,
     /// The repository, normalised.
     pub(super) repository: String,
     /// The commit that the work began at.
     pub(super) base_commit: String,
-    /// The model.
     pub(super) model: String,
     /// Scheme, host and port of the endpoint.
     pub(super) endpoint: String,

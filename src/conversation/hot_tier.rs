@@ -28,7 +28,6 @@ const MEMBER_BYTES: usize = 96;
 /// Cached copy of a conversation: head, checkpoint and the newest turns.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedConversation {
-    /// Head and checkpoint.
     pub(crate) state: State,
     /// The newest turns that are not in the summary, oldest first.
     pub(crate) turns: VecDeque<StoredTurn>,

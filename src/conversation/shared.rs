@@ -63,9 +63,6 @@ impl Shared {
     }
 
     /// Queries the cached copy. Reads it first if it is missing, not fresh or not enough (`ask` returns `None`).
-    ///
-    /// # Errors
-    /// `Corrupt`, `Store`.
     pub(crate) async fn ask<T>(
         &self,
         namespace: &Namespace,
@@ -116,9 +113,6 @@ impl Shared {
 
     /// Reads head and checkpoint for a write to a conversation that is not cached. Turns are read when a context needs
     /// them; an empty conversation is cached at once.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Store`.
     pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<State> {
         let (now, epoch) = (self.clock.monotonic(), slot.epoch());
         let state = self.rows.state(namespace).await?;
@@ -132,9 +126,6 @@ impl Shared {
     }
 
     /// Reads a conversation and caches it.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Store`.
     pub(crate) async fn read(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<CachedConversation> {
         let epoch = slot.epoch();
         let mut limit = self.first_look();

@@ -12,7 +12,6 @@ const MAX_URL_BYTES: usize = 2048;
 pub struct Endpoint {
     /// Where requests go.
     pub(crate) url: Url,
-    /// The model.
     pub(crate) model: String,
     /// The key; `None` = asked without one.
     pub(crate) key: Option<Secret>,

@@ -25,9 +25,7 @@ pub(super) enum IfDamaged {
 
 /// The new content of a conversation.
 pub(super) struct Replacement {
-    /// The head.
     pub(super) head: Head,
-    /// The checkpoint.
     pub(super) checkpoint: Checkpoint,
     /// Other writes and deletes of the batch.
     pub(super) ops: Ops,

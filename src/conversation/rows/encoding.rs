@@ -65,11 +65,9 @@ pub(crate) fn once_key(name: &str) -> String {
 /// A turn ready to be written.
 #[derive(Clone)]
 pub(crate) struct EncodedTurn {
-    /// The turn.
     pub(crate) turn: Arc<ConversationTurn>,
     /// Its tokens, by the configured counter.
     pub(crate) tokens: u64,
-    /// Its JSON.
     pub(crate) json: Vec<u8>,
 }
 
@@ -120,9 +118,7 @@ const fn letter(counter: TokenCounter) -> &'static str {
 /// Value of an idempotency row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Once {
-    /// Its id.
     pub(crate) id: TurnId,
-    /// Its tokens.
     pub(crate) tokens: u64,
     /// Digest of the turn; empty = unknown.
     pub(crate) digest: String,

@@ -74,7 +74,6 @@ pub(crate) struct Checkpoint {
     /// The user's first request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opening: Option<String>,
-    /// The health.
     pub(crate) health: Health,
     /// Consecutive failures of the summarizer.
     #[serde(default)]
@@ -90,7 +89,6 @@ pub(crate) struct Checkpoint {
 /// A summary without stored turns behind it.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Base {
-    /// Its text.
     pub(crate) summary: String,
     /// Sequence number of its last turn.
     pub(crate) through: u64,
@@ -110,22 +108,17 @@ pub(crate) struct StoredTurn {
     pub(crate) bytes: u64,
     /// When it was stored.
     pub(crate) created_at: Timestamp,
-    /// The turn.
     pub(crate) turn: Arc<ConversationTurn>,
 }
 
 /// Head and checkpoint of one moment, with the versions to expect (0 = the row doesn't exist).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
-    /// The head.
     pub(crate) head: Head,
-    /// Its version.
     pub(crate) head_version: u64,
     /// Time of the last write of the head; `None` = there is none.
     pub(crate) touched_at: Option<Timestamp>,
-    /// The checkpoint.
     pub(crate) checkpoint: Checkpoint,
-    /// Its version.
     pub(crate) checkpoint_version: u64,
 }
 
@@ -163,7 +156,6 @@ impl State {
 /// Result of a read, of one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loaded {
-    /// Head and checkpoint.
     pub(crate) state: State,
     /// The newest stored turns, oldest first.
     pub(crate) turns: Vec<StoredTurn>,
@@ -266,9 +258,6 @@ impl Rows {
     }
 
     /// Reads up to `limit` stored turns of a range, oldest first, and counts the unreadable ones.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn turns(
         &self,
         namespace: &Namespace,
@@ -314,9 +303,6 @@ impl Rows {
     }
 
     /// Returns the sequence numbers of the stored turns of a range, readable or not, in ascending order.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn keys(&self, namespace: &Namespace, prefix: &str, from: u64, through: u64) -> Result<Vec<u64>> {
         let mut found = Vec::new();
         let mut after = None;
@@ -337,9 +323,6 @@ impl Rows {
     }
 
     /// Returns the turn that was added with an idempotency key within the last day.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn once(&self, namespace: &Namespace, name: &str) -> Result<Option<Once>> {
         let entry = self.store.get(namespace, Kind::Conversation, &encoding::once_key(name)).await?;
         Ok(entry.and_then(|entry| Once::read(&entry.value)))

@@ -22,9 +22,6 @@ pub(crate) struct Orphans {
 
 impl Rows {
     /// Returns when the checkpoint was last written; `None` if there is none.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn checkpoint_at(&self, namespace: &Namespace) -> Result<Option<Timestamp>> {
         let page = Page { limit: 2, after: None };
         let page = self.store.list(namespace, Kind::Conversation, encoding::STATE, page).await?;
@@ -33,9 +30,6 @@ impl Rows {
     }
 
     /// Returns whether there is any row.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn is_any(&self, namespace: &Namespace) -> Result<bool> {
         let page = Page { limit: 1, after: None };
         let page = self.store.list(namespace, Kind::Conversation, "", page).await?;
@@ -44,9 +38,6 @@ impl Rows {
 
     /// Finds turns below the head's range, and those above it that were written before `before`. Cheap if there are
     /// none.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn orphans(&self, namespace: &Namespace, head: &Head, before: Timestamp) -> Result<Orphans> {
         let mut orphans = Orphans::default();
         if !self.is_outside(namespace, head).await? {
@@ -86,9 +77,6 @@ impl Rows {
     }
 
     /// Deletes orphans, and returns their number.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn clean(&self, namespace: &Namespace, orphans: &Orphans) -> Result<u64> {
         let mut count = 0;
         for seqs in orphans.dead.chunks(BATCH) {
@@ -100,9 +88,6 @@ impl Rows {
     }
 
     /// Deletes a whole conversation if it is unchanged; `false` if it is not.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn end(&self, namespace: &Namespace, state: &State) -> Result<bool> {
         let mut ops = Ops::new(namespace.clone());
         ops.delete_prefix("");

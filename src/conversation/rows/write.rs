@@ -108,9 +108,6 @@ impl Ops {
 impl Rows {
     /// Replaces head and checkpoint (`None` = unchanged) if they still have the versions of `state`, with `more` in the
     /// same atomic batch. `None` if another writer was faster, or a row exists that `more` expects not to.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn replace(
         &self,
         state: &State,
@@ -145,9 +142,6 @@ impl Rows {
     /// Replaces the checkpoint if it still has the version of `state`. Returns the new version; `None` if it hasn't.
     ///
     /// A new generation replaces head and checkpoint together, so the version stands for the generation too.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn commit(
         &self,
         namespace: &Namespace,
@@ -160,9 +154,6 @@ impl Rows {
     }
 
     /// Writes or deletes rows that are not visible; returns the number of deleted rows.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn aside(&self, ops: Ops) -> Result<u64> {
         let written = self.store().write(ops.ops).await?;
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
@@ -170,9 +161,6 @@ impl Rows {
 
     /// Returns a state to replace an unreadable conversation with: the stored versions, and a head above every stored
     /// turn.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<State> {
         let kind = Kind::Conversation;
         let rows = self.store().list(namespace, kind, encoding::STATE, Page::default()).await?;
@@ -194,9 +182,6 @@ impl Rows {
     }
 
     /// Deletes every row of a conversation, and returns how many were turns.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(crate) async fn erase(&self, namespace: &Namespace) -> Result<u64> {
         let mut ops = Ops::new(namespace.clone());
         ops.delete_prefix(encoding::TURNS);

@@ -28,9 +28,6 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Reads the oldest due turns, as many as fit into one request.
-    ///
-    /// # Errors
-    /// `Store`.
     pub(super) async fn read(shared: &Shared, namespace: &Namespace, backlog: &Backlog, notes: &Notes) -> Result<Self> {
         let config = &shared.config.summarizer;
         let most = (config.batch_turns >> notes.shrink.min(63)).max(1);

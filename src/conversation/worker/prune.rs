@@ -29,9 +29,6 @@ struct Cut {
 }
 
 /// Removes the oldest turns of a conversation, one batch at a time, until it is within its limits.
-///
-/// # Errors
-/// `Corrupt`, `Store`.
 pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<Ended> {
     let slot = shared.hot.slot(namespace);
     let _write_lock = slot.write_lock.lock().await;

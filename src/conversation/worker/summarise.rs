@@ -75,25 +75,16 @@ pub(super) async fn attempt(
 }
 
 /// Returns the number of due turns.
-///
-/// # Errors
-/// `Corrupt`, `Store`.
 pub(super) async fn due(shared: &Shared, namespace: &Namespace) -> Result<u64> {
     shared.ask(namespace, |cached| Some(cached.backlog(&shared.config))).await
 }
 
 /// Returns the consecutive failures of the summarizer.
-///
-/// # Errors
-/// `Corrupt`, `Store`.
 pub(super) async fn failures(shared: &Shared, namespace: &Namespace) -> Result<u32> {
     shared.ask(namespace, |cached| Some(cached.state.checkpoint.failures)).await
 }
 
 /// Returns whether the last failure, after `before` failures, is one that another attempt can't repair.
-///
-/// # Errors
-/// `Corrupt`, `Store`.
 pub(super) async fn is_refused(shared: &Shared, namespace: &Namespace, before: u32) -> Result<bool> {
     let last = shared
         .ask(namespace, |cached| {
