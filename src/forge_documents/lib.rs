@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod branches;
 pub mod features;
 pub mod issues;
 pub mod knowledge;

@@ -26,9 +26,10 @@ mod tags;
 mod trees;
 mod worktrees;
 
-pub use caches::{BranchState, Branches, Line};
+pub use caches::Line;
 pub use changes::{BINARY_LINES, Change};
 pub use commits::{Commits, Committed, NewCommit, Origin};
+pub use helmdeck_forge_documents::branches::{BranchState, Branches};
 pub use hooks::{Hook, Installed};
 pub use lint::Linted;
 pub use log::{Commit, Person};
