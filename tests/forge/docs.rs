@@ -108,7 +108,7 @@ fn every_exit_code_reason_and_subject_is_explained() {
         assert!(explained(code.as_str()), "{}", code.as_str());
     }
     // The reasons of recovery, as the code has them.
-    let source = include_str!("../../src/forge/recovery/unknown.rs");
+    let source = include_str!("../../src/forge_documents/recovery/unknown.rs");
     let (_, source) = source.split_once("pub const fn code(").unwrap();
     let source = source.split("\n    }\n\n").next().unwrap();
     let reasons: Vec<&str> = source.split('"').skip(1).step_by(2).collect();
