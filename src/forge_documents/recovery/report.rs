@@ -172,10 +172,10 @@ impl fmt::Display for Report {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
-    pub fn report() -> Report {
+    fn report() -> Report {
         Report {
             at: Time::parse("2025-12-24T12:00:00Z").unwrap(),
             class: Class::Minor,
