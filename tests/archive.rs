@@ -40,7 +40,7 @@ fn counts(run: &Run) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn an_archive_moves_a_store_to_another_home_and_cached_answers_hit_there() {
+async fn archive_moves_cached_answers_to_another_home() {
     let (here, there) = (Home::new(), Home::new());
     fill(&here).await;
     let (status, _) = here.call(KEY, &["test.echo", "repo=x"]);
@@ -78,7 +78,7 @@ async fn an_archive_moves_a_store_to_another_home_and_cached_answers_hit_there()
 }
 
 #[tokio::test]
-async fn an_archive_goes_from_sqlite_over_postgres_to_sqlite_unchanged() {
+async fn archive_round_trip_over_postgres_changes_nothing() {
     let (here, there, back, server) = (Home::new(), Home::new(), Home::new(), Postgres::shared());
     there.keep_memory_at(&server.database());
     fill(&here).await;
@@ -96,7 +96,7 @@ async fn an_archive_goes_from_sqlite_over_postgres_to_sqlite_unchanged() {
 }
 
 #[tokio::test]
-async fn a_pipe_carries_an_archive_and_a_cut_one_says_so() {
+async fn truncated_archive_in_a_pipe_is_an_error() {
     let (here, there) = (Home::new(), Home::new());
     fill(&here).await;
     let output = here.command(KEY, &["memory", "export", "-", "--kind", "fact"]).output().unwrap();

@@ -240,7 +240,7 @@ async fn who_is_forgotten_leaves_no_file() {
 }
 
 #[test]
-fn a_place_that_does_not_answer_stops_no_server_and_shows_no_credential() {
+fn unreachable_bucket_stops_no_server_and_leaks_nothing() {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let home = Home::new();
     let file = home.packs().join("../s3-secret");

@@ -66,7 +66,7 @@ fn read(answer: &str) -> (u16, String) {
 }
 
 #[test]
-fn dns_rebinding_and_forged_hosts_are_refused_before_the_token_is_looked_at() {
+fn forged_hosts_are_refused_before_authentication() {
     let target = Target::start(&[]);
     let token = &target.token;
     for host in [
@@ -111,7 +111,7 @@ fn forged_origins_are_refused() {
 }
 
 #[test]
-fn an_oversized_body_is_refused_by_its_length_and_by_its_bytes() {
+fn oversized_body_is_refused() {
     let target = Target::start(&[("HELMDECK_SERVER__MAX_BODY_BYTES", "64KiB")]);
     let large = format!(r#"{{"repo":"{}"}}"#, "x".repeat(64 << 10));
     assert_eq!(target.send("POST /api/v1/packs/test.echo", "", large.as_bytes()).0, 413);
@@ -130,7 +130,7 @@ fn an_oversized_body_is_refused_by_its_length_and_by_its_bytes() {
 }
 
 #[test]
-fn an_oversized_token_and_an_oversized_head_are_refused() {
+fn oversized_token_and_headers_are_refused() {
     let target = Target::start(&[]);
     for (size, expected) in [(9 << 10, 401), (100 << 10, 431)] {
         let head = format!(
@@ -165,7 +165,7 @@ fn duplicate_keys_in_json_are_refused() {
 }
 
 #[test]
-fn json_that_is_not_utf_8_or_not_json_is_refused() {
+fn malformed_json_is_refused() {
     let target = Target::start(&[]);
     for body in [
         &b"{\"repo\":\"\xff\xfe\"}"[..],
@@ -184,7 +184,7 @@ fn json_that_is_not_utf_8_or_not_json_is_refused() {
 }
 
 #[test]
-fn a_slow_loris_head_is_cut_off_and_others_are_answered_meanwhile() {
+fn slow_loris_is_cut_off_and_delays_nobody() {
     let target = Target::start(&[("HELMDECK_SERVER__HEADER_TIMEOUT", "5s")]);
     let mut slow: Vec<_> = (0..20).map(|_| target.server.connect()).collect();
     let began = Instant::now();
@@ -240,7 +240,7 @@ fn a_slow_body_is_given_up() {
 }
 
 #[test]
-fn a_pack_name_with_path_characters_names_no_pack_and_no_file() {
+fn path_characters_in_pack_names_reach_no_file() {
     let target = Target::start(&[]);
     for name in [
         "..%2f..%2f..%2fetc%2fpasswd",
@@ -273,7 +273,7 @@ fn a_pack_name_with_path_characters_names_no_pack_and_no_file() {
 }
 
 #[test]
-fn two_lengths_or_two_ways_to_say_them_smuggle_no_second_request() {
+fn ambiguous_lengths_smuggle_no_request() {
     let target = Target::start(&[]);
     let smuggled = "GET /api/v1/packs HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for lengths in [

@@ -54,7 +54,7 @@ fn claims(user: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn an_api_token_is_made_used_listed_and_revoked() {
+fn api_token_is_created_used_listed_and_revoked() {
     let home = Home::new();
     assert_eq!(run(&home, &["token", "list"], &[]).code, 0);
     assert!(!home.data().exists(), "listing made the data folder");
@@ -101,7 +101,7 @@ fn an_expired_api_token_is_refused() {
 }
 
 #[test]
-fn a_token_is_in_no_file_and_no_log_however_much_is_logged() {
+fn token_is_in_no_file_or_log() {
     let home = Home::new();
     let token = create(&home, "ci", "packs:run", "never");
     let jwt = Issuer::shared(SECRET.as_bytes()).token(&claims("ci", &json!({})));
@@ -126,7 +126,7 @@ fn a_token_is_in_no_file_and_no_log_however_much_is_logged() {
 }
 
 #[test]
-fn tokens_of_an_issuer_are_taken_by_its_key_set() {
+fn issuer_tokens_are_checked_by_its_jwks() {
     let home = Home::new();
     let issuers = [Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d")];
     let path = home.packs().join("../jwks.json");
@@ -155,7 +155,7 @@ fn tokens_of_an_issuer_are_taken_by_its_key_set() {
 }
 
 #[test]
-fn a_configuration_that_would_let_in_the_wrong_ones_does_not_start() {
+fn unsafe_auth_settings_stop_the_start() {
     let home = Home::new();
     let missing = home.packs().join("no.json");
     let (missing, secret_of_32) = (missing.to_str().unwrap(), "s".repeat(32));
@@ -189,7 +189,7 @@ fn a_configuration_that_would_let_in_the_wrong_ones_does_not_start() {
 }
 
 #[test]
-fn others_are_served_with_authentication_and_under_a_name_that_is_allowed() {
+fn remote_callers_need_auth_and_an_allowed_host() {
     let home = Home::new();
     let token = create(&home, "ci", "packs:run", "1h");
     let mut command: Command = home.command(KEY, &["serve", "--listen", "0.0.0.0:0"]);

@@ -93,7 +93,7 @@ impl Run {
 }
 
 #[test]
-fn a_new_command_pack_checks_and_runs_as_it_is() {
+fn new_command_pack_checks_and_runs() {
     let home = Home::new();
     let made = home.run(&["pack", "new", "team.echo"], &[]).ends(0);
     assert!(made.stdout.contains("team.echo.toml") && made.stdout.contains("team_echo.sh"), "{}", made.stdout);
@@ -109,7 +109,7 @@ fn a_new_command_pack_checks_and_runs_as_it_is() {
 }
 
 #[test]
-fn slips_end_with_the_documented_code_and_a_suggestion() {
+fn typos_exit_with_documented_code_and_suggestion() {
     let home = Home::new();
     home.install_counter();
     let unknown = home.run(&["run", "test.cont"], &[]).ends(3);
@@ -131,7 +131,7 @@ fn slips_end_with_the_documented_code_and_a_suggestion() {
 }
 
 #[test]
-fn a_wrong_configuration_ends_with_78_and_names_its_place() {
+fn wrong_configuration_exits_78_and_names_its_place() {
     let home = Home::new();
     let variable = home.run(&["pack", "list"], &[("HELMDECK_SERVER__LISEN", "x")]).ends(78);
     assert!(variable.stderr.contains("HELMDECK_SERVER__LISTEN"), "{}", variable.stderr);
@@ -151,14 +151,14 @@ fn a_wrong_configuration_ends_with_78_and_names_its_place() {
 }
 
 #[test]
-fn a_configuration_in_the_working_folder_is_not_read() {
+fn configuration_in_working_folder_is_not_read() {
     let home = Home::new();
     std::fs::write(home.path("helmdeck.toml"), "nonsense = 1\n").unwrap();
     home.run(&["check"], &[]).ends(0);
 }
 
 #[test]
-fn every_setting_is_shown_with_its_origin_and_no_secret() {
+fn settings_are_shown_with_origin_without_secrets() {
     let home = Home::new();
     let env = [("HELMDECK_LOG", "debug"), ("HELMDECK_MEMORY_KEY", KEY)];
     let shown = home.run(&["config", "show", "--origin"], &env).ends(0);
@@ -169,7 +169,7 @@ fn every_setting_is_shown_with_its_origin_and_no_secret() {
 }
 
 #[test]
-fn without_a_key_a_cached_pack_runs_every_time_and_nothing_is_written() {
+fn without_key_nothing_is_cached_or_written() {
     let home = Home::new();
     home.install_counter();
     for runs in 1..=2 {
@@ -181,7 +181,7 @@ fn without_a_key_a_cached_pack_runs_every_time_and_nothing_is_written() {
 }
 
 #[test]
-fn with_a_key_a_second_process_hits_and_a_purge_without_the_key_makes_it_miss() {
+fn second_process_hits_until_purge_without_key() {
     let home = Home::new();
     home.install_counter();
     let key = [("HELMDECK_MEMORY_KEY", KEY)];
@@ -254,7 +254,7 @@ fn a_generated_key_is_accepted() {
 }
 
 #[test]
-fn the_map_of_a_folder_is_plain_json_on_stdout_and_progress_is_on_stderr() {
+fn output_goes_to_stdout_and_progress_to_stderr() {
     let home = Home::new();
     std::fs::write(home.path("a.rs"), "pub fn the_function() {}\n").unwrap();
     let map = home.run(&["run", "repo.map", "path=.", "--json", "-v"], &[]).ends(0);
@@ -267,7 +267,7 @@ fn the_map_of_a_folder_is_plain_json_on_stdout_and_progress_is_on_stderr() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_without_a_word() {
+fn closed_stdout_ends_the_program_silently() {
     let home = Home::new();
     for arguments in [&["completions", "bash"][..], &["config", "show"], &["pack", "list"], &["--help"]] {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -305,7 +305,7 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_call_that_is_interrupted_or_times_out_takes_its_program_with_it() {
+fn interrupted_or_late_call_kills_its_program() {
     let home = Home::new();
     let pid_file = install_sleeper(&home);
     let late = home.run(&["run", "test.sleep", "--timeout", "300ms", "--json"], &[]).ends(1);
@@ -324,7 +324,19 @@ fn a_call_that_is_interrupted_or_times_out_takes_its_program_with_it() {
 }
 
 #[test]
-fn a_call_is_answered_although_its_memory_cannot_be_reached() {
+fn killed_run_kills_its_program() {
+    let home = Home::new();
+    let pid_file = install_sleeper(&home);
+    let mut child = home.command(&["run", "test.sleep"], &[]).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the program to start", || pid_file.exists());
+    let program = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the program to end", || !is_running(&program));
+}
+
+#[test]
+fn unreachable_store_does_not_fail_a_call() {
     let home = Home::new();
     home.install_counter();
     std::fs::write(home.path("file"), "").unwrap();
@@ -382,7 +394,7 @@ impl Server {
 }
 
 #[test]
-fn a_server_shares_its_answers_with_the_shell_and_stops_in_good_order() {
+fn server_and_shell_share_cached_answers() {
     let home = Home::new();
     home.install_counter();
     let key = [("HELMDECK_MEMORY_KEY", KEY)];

@@ -29,7 +29,7 @@ fn set(home: &Home, secret: &str) {
 }
 
 #[test]
-fn a_token_that_nobody_could_read_is_good_for_nothing() {
+fn token_is_revoked_if_it_cannot_be_printed() {
     let home = Home::new();
     for json in [&[][..], &["--json"]] {
         let arguments =
@@ -44,7 +44,7 @@ fn a_token_that_nobody_could_read_is_good_for_nothing() {
 }
 
 #[test]
-fn nothing_is_forgotten_if_the_receipt_cannot_be_written() {
+fn unwritable_receipt_stops_forgetting() {
     let home = Home::new();
     home.call(KEY, &["test.echo", "repo=a"]);
     let kept = || home.run(KEY, &["memory", "list", "--json"]).stdout;
@@ -62,7 +62,7 @@ fn nothing_is_forgotten_if_the_receipt_cannot_be_written() {
 }
 
 #[test]
-fn a_data_folder_that_cannot_be_written_is_found_before_it_is_needed() {
+fn check_finds_unwritable_data_folder() {
     let home = Home::new();
     let file = home.packs().join("in-the-way");
     std::fs::write(&file, "").unwrap();
@@ -87,7 +87,7 @@ fn a_data_folder_that_cannot_be_written_is_found_before_it_is_needed() {
 }
 
 #[test]
-fn a_token_written_down_in_an_http_manifest_is_refused_and_not_repeated() {
+fn literal_token_in_manifest_is_refused_unprinted() {
     let home = Home::new();
     let token = format!("ghp_{}", "a1".repeat(18));
     let manifest = |header: &str| {
@@ -120,7 +120,7 @@ fn secret_pack(home: &Home, host: &str, credential: &str) -> std::path::PathBuf 
 }
 
 #[test]
-fn lists_and_examples_have_the_credentials_that_a_run_has() {
+fn lists_and_examples_see_the_same_credentials() {
     let home = Home::new();
     set(&home, "sparrow");
     let host = Host::start("127.0.0.1", |_| answer("200 OK", "content-type: application/json\r\n", "1"));
@@ -175,7 +175,7 @@ fn on_a_terminal(home: &Home, line: &str, typed: &str) -> String {
 }
 
 #[test]
-fn whatever_ends_a_hidden_prompt_the_terminal_echoes_again() {
+fn terminal_echo_is_restored_after_hidden_prompt() {
     let home = Home::new();
     let set = format!("{} vault set token --type api_key --host a.test", env!("CARGO_BIN_EXE_helmdeck"));
     let interrupted = on_a_terminal(&home, &format!("trap : INT; {set}; echo code $?; stty -a"), "\u{3}");
@@ -190,7 +190,7 @@ fn whatever_ends_a_hidden_prompt_the_terminal_echoes_again() {
 }
 
 #[test]
-fn a_damaged_system_database_stops_only_who_wants_a_credential() {
+fn damaged_system_database_stops_only_credential_users() {
     let home = Home::new();
     set(&home, "sparrow");
     std::fs::write(home.data().join("helmdeck.db"), "this is no database".repeat(1000)).unwrap();

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_callers_at_two_doors_run_the_handler_once() {
+async fn fifty_callers_over_two_transports_run_once() {
     let (gate, entered) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let text = manifest("t.slow", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
     let (opened, seen) = (Arc::clone(&gate), Arc::clone(&entered));

@@ -50,7 +50,7 @@ fn found(home: &Home, texts: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
+async fn forgetting_clears_every_file_of_one_person() {
     let home = Home::new();
     let other = store(&home.store(), &[KEY]).await;
     fill(&*other, SUBJECT).await;
@@ -129,7 +129,7 @@ async fn nothing_of_a_person_is_left_in_any_file_and_others_keep_everything() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_person_is_left_in_a_dump_of_postgres() {
+async fn forgetting_clears_postgres_dump() {
     let (home, server) = (Home::new(), Postgres::shared());
     let url = server.database();
     home.keep_memory_at(&url);
@@ -156,7 +156,7 @@ async fn nothing_of_a_person_is_left_in_a_dump_of_postgres() {
 }
 
 #[test]
-fn a_running_server_forgets_what_it_holds_in_memory() {
+fn forgetting_clears_a_running_server() {
     let home = Home::new();
     let server = Server::start(&home, KEY);
     let input = json!({ "repo": "x" });

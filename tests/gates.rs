@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
-use crate::deck::{self, Log, Wallet};
 use crate::stand_in::GitHub;
+use crate::support::engine::{self, Log, Wallet};
 
 /// What a request may ask of the cache; with a gate shut, none of it means anything.
 const DIRECTIVES: [Option<&str>; 4] = [None, None, Some("no-cache"), Some("only-if-cached")];
@@ -125,17 +125,17 @@ fn observe(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
 
 async fn run_all(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
     let (clock, folder) = (Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
-    let mut packs = deck::builtins(&fixture.github.url(), &clock);
+    let mut packs = engine::builtins(&fixture.github.url(), &clock);
     for pack in &mut packs {
         pack.manifest = Box::leak(author.edit(pack.manifest).into_boxed_str());
     }
     // These last, because connections that are kept open, and jobs, are tasks too.
     let has_tasks = |pack: &Builtin| pack.file.contains("/github/") || pack.file.contains("/swe/");
     packs.sort_by_key(has_tasks);
-    let memory = if gate_one { Some(deck::memory(folder.path(), &clock).await) } else { None };
+    let memory = if gate_one { Some(engine::memory(folder.path(), &clock).await) } else { None };
     let keyring = memory.as_ref().map(|memory| Arc::clone(&memory.keyring));
     let wallet = Wallet::of(&[("github-token", "a-token-of-nobody")]);
-    let engine = deck::engine(packs.clone(), &clock, &wallet, folder.path(), memory);
+    let engine = engine::engine(packs.clone(), &clock, &wallet, folder.path(), memory);
     let server = Server::new(engine.clone(), ServerConfig::default()).clock(clock);
     let router = server.remember(System::at(folder.path().join("helmdeck.db")), keyring).router();
 
@@ -214,7 +214,7 @@ fn is_cached(answer: &str) -> bool {
 }
 
 #[test]
-fn with_a_gate_shut_every_pack_answers_as_if_there_were_no_memory() {
+fn shut_gate_leaves_every_pack_unchanged() {
     let fixture = Fixture::new();
     let plain = observe(&fixture, false, Author::Unaware);
     let answered: BTreeSet<&str> = plain

@@ -183,7 +183,7 @@ async fn get(store: &dyn Store, whose: (&str, Option<&str>), kind: Kind, key: &s
 }
 
 #[tokio::test]
-async fn every_kind_of_row_becomes_what_the_table_says_and_twice_is_the_same_as_once() {
+async fn import_maps_every_row_and_is_idempotent() {
     let home = Home::new();
     let path = home.packs().join("go.db");
     let mut original = Original::at(&path);
@@ -256,7 +256,7 @@ async fn every_kind_of_row_becomes_what_the_table_says_and_twice_is_the_same_as_
 }
 
 #[tokio::test]
-async fn another_key_is_one_clear_error_and_nothing_is_written() {
+async fn wrong_key_is_one_error_and_writes_nothing() {
     let home = Home::new();
     let path = home.packs().join("go.db");
     let mut original = Original::at(&path);
@@ -273,7 +273,7 @@ async fn another_key_is_one_clear_error_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn what_only_the_log_holds_is_imported_while_the_original_runs_and_after_it_was_killed() {
+async fn import_reads_rows_of_the_log() {
     for running in [true, false] {
         let home = Home::new();
         let path = home.packs().join("go.db");
@@ -310,7 +310,7 @@ async fn what_only_the_log_holds_is_imported_while_the_original_runs_and_after_i
 }
 
 #[tokio::test]
-async fn a_dry_run_a_tenant_and_the_rule_for_sessions_are_chosen() {
+async fn import_options_choose_tenant_and_sessions() {
     let home = Home::new();
     let path = home.packs().join("go.db");
     let mut original = Original::at(&path);

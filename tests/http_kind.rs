@@ -93,7 +93,7 @@ fn install(home: &Home, name: &str, read_only: bool, http: &str, rest: &str) {
 }
 
 #[test]
-fn fifty_callers_are_one_request_and_a_write_makes_the_next_call_fresh() {
+fn fifty_callers_share_a_request_until_write() {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let held = Arc::clone(&gate);
     let host = Host::start("127.0.0.1", move |asked| {
@@ -178,7 +178,7 @@ fn an_old_answer_is_confirmed_by_its_etag() {
 }
 
 #[test]
-fn nothing_inner_is_reached_and_no_credential_leaves_its_host() {
+fn no_inner_address_is_reached_no_credential_leaks() {
     let inner = Host::start("127.0.0.2", |_| answer("200 OK", "", "inner"));
     let port = inner.address.rsplit(':').next().unwrap().to_owned();
     let target = port.clone();
@@ -248,7 +248,7 @@ fn nothing_inner_is_reached_and_no_credential_leaves_its_host() {
 }
 
 #[test]
-fn a_new_http_pack_is_sound_and_its_examples_are_sent_only_when_asked() {
+fn new_http_pack_checks_without_sending_examples() {
     let home = Home::new();
     let packs = home.packs();
     let folder = packs.join("new");

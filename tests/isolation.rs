@@ -139,7 +139,7 @@ fn nobody_is_served_what_another_was_answered() {
 }
 
 #[test]
-fn what_is_shared_is_shared_within_the_tenant_only() {
+fn sharing_stays_within_a_tenant() {
     let home = home();
     let server = start(&home);
     let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
@@ -153,7 +153,7 @@ fn what_is_shared_is_shared_within_the_tenant_only() {
 }
 
 #[test]
-fn nobody_lists_recalls_or_forgets_what_is_kept_for_another() {
+fn entries_of_others_cannot_be_read_or_forgotten() {
     let home = home();
     let server = start(&home);
     let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
@@ -240,7 +240,7 @@ fn a_pinned_session_of_another_opens_nothing() {
 }
 
 #[test]
-fn runs_are_joined_by_the_same_caller_through_any_door_and_by_nobody_else() {
+fn only_the_same_caller_joins_a_run() {
     let home = home();
     let server = start(&home);
     let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
@@ -265,7 +265,7 @@ fn runs_are_joined_by_the_same_caller_through_any_door_and_by_nobody_else() {
 }
 
 #[test]
-fn nobody_cancels_or_takes_over_what_another_has_begun() {
+fn calls_of_others_cannot_be_cancelled_or_resumed() {
     let home = home();
     let server = start(&home);
     let alice = Someone::new(&server, CALLERS[0], EVERYTHING);
@@ -301,7 +301,7 @@ fn nobody_cancels_or_takes_over_what_another_has_begun() {
 }
 
 #[test]
-fn nobody_sees_follows_cancels_or_reads_a_job_of_another() {
+fn jobs_of_others_are_not_found() {
     let home = home();
     let server = start(&home);
     let all = CALLERS.map(|name| Someone::new(&server, name, EVERYTHING));
@@ -384,7 +384,7 @@ fn a_key_for_repeats_is_its_callers_own() {
 }
 
 #[test]
-fn a_refreshed_token_of_the_same_subject_still_hits() {
+fn refreshed_token_still_hits() {
     let home = home();
     let server = start(&home);
     let alice = Someone::new(&server, CALLERS[0], EVERYTHING);
@@ -399,7 +399,7 @@ fn a_refreshed_token_of_the_same_subject_still_hits() {
 }
 
 #[test]
-fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
+fn anonymous_calls_are_cached_only_if_shared() {
     let home = home();
     let environment = [("HELMDECK_JWT_SECRET", SECRET), ("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run")];
     let server = Server::start_with(&home, KEY, &environment);
@@ -431,7 +431,7 @@ fn the_anonymous_are_never_cached_unless_all_share_the_answer() {
 }
 
 #[test]
-fn a_task_and_what_came_of_it_are_its_callers_alone() {
+fn tasks_of_others_are_not_found() {
     let home = home();
     home.install("test.long", HELD, "");
     let file = home.packs().join("test.long.toml");

@@ -3,11 +3,9 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use helmdeck_testkit::Issuer;
 use serde_json::{Value, json};
 
 use crate::support::program::{Home, Run, SERVE, Server};
-use crate::support::raw_mcp::bearer;
 use crate::support::{KEY, outside, wait_for};
 
 /// Says who it is and that it began, waits until it is let go, and answers with its input.
@@ -74,7 +72,7 @@ fn let_go(home: &Home) {
 }
 
 #[test]
-fn a_server_that_is_killed_loses_no_job_and_leaves_none_that_seems_to_run() {
+fn killed_server_loses_no_job() {
     let home = home();
     let mut server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
     let done = start(&server, "test.plain", "done");
@@ -130,7 +128,7 @@ fn a_running_server_notices_that_another_was_killed() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_ends_streams_and_jobs_and_says_so() {
+fn stopped_server_ends_streams_and_jobs() {
     let home = home();
     let mut server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
     let running = start(&server, "test.held", "running");
@@ -163,7 +161,7 @@ fn a_server_that_is_told_to_stop_ends_streams_and_jobs_and_says_so() {
 }
 
 #[test]
-fn the_shell_cancels_a_job_of_a_server_whether_it_runs_or_waits() {
+fn shell_cancels_running_and_queued_jobs() {
     let home = home();
     let server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
     let running = start(&server, "test.held", "running");
@@ -187,33 +185,7 @@ fn the_shell_cancels_a_job_of_a_server_whether_it_runs_or_waits() {
 }
 
 #[test]
-fn a_hundred_jobs_of_one_caller_do_not_starve_another() {
-    const SECRET: &str = "a shared secret of 32 bytes or so";
-    let home = home();
-    let server = Server::start_with(&home, KEY, &[ONE_AT_A_TIME, &[("HELMDECK_JWT_SECRET", SECRET)]].concat());
-    let submit = |user: &str| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        let claims = json!({"sub": user, "tenant": "t", "scope": "packs:run", "iat": now, "exp": now + 600});
-        let token = Issuer::shared(SECRET.as_bytes()).token(&claims);
-        let head = format!("POST /api/v1/packs/test.held/jobs\n{}", bearer(&token));
-        let answer = server.ask(&head, &json!({"repo": user}).to_string());
-        assert_eq!(answer.code, 202, "{}", answer.body);
-        answer.json()["id"].as_str().unwrap().to_owned()
-    };
-    for _ in 0..100 {
-        submit("many");
-    }
-    let one = submit("one");
-    let_go(&home);
-    wait_for("the one job", || state(&home, &one) == "succeeded");
-    let order = lines(&home.packs().join("began"));
-    let place = order.iter().position(|line| line.contains("\"one\"")).unwrap();
-    assert!(place <= 2, "it had to wait for {place} jobs of another");
-    wait_for("all jobs", || lines(&home.packs().join("began")).len() == 101);
-}
-
-#[test]
-fn without_a_memory_key_a_result_ends_with_its_server_which_says_so() {
+fn without_key_results_end_with_their_server() {
     let home = home();
     let keyless = |arguments: &[&str]| {
         let mut command = home.command(KEY, arguments);
@@ -237,7 +209,7 @@ fn without_a_memory_key_a_result_ends_with_its_server_which_says_so() {
 }
 
 #[test]
-fn a_forgotten_caller_has_no_result_in_the_memory_of_a_running_server() {
+fn forgetting_drops_results_held_by_a_server() {
     let home = home();
     let mut command = home.command(KEY, SERVE);
     command.env_remove("HELMDECK_MEMORY_KEY");
@@ -253,7 +225,7 @@ fn a_forgotten_caller_has_no_result_in_the_memory_of_a_running_server() {
 }
 
 #[test]
-fn the_shell_waits_for_a_job_and_ends_as_it_did() {
+fn shell_waits_and_exits_as_the_job_did() {
     let home = home();
     let server = Server::start_with(&home, KEY, ONE_AT_A_TIME);
     let broken = start(&server, "test.broken", "x");
@@ -282,7 +254,7 @@ fn the_shell_waits_for_a_job_and_ends_as_it_did() {
 }
 
 #[test]
-fn where_there_are_no_jobs_the_shell_says_so_and_makes_nothing() {
+fn job_commands_without_jobs_create_nothing() {
     let home = home();
     let list = home.run(KEY, &["job", "list"]);
     assert_eq!((list.code, list.stdout.trim()), (0, "there are no jobs"), "{}", list.stderr);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 /// Every crate, and those of ours that it may depend on. Dev-dependencies on `testkit` are always allowed.
-pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("process", &[]),
     ("events", &["core"]),
@@ -41,7 +41,7 @@ pub(crate) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may depend on all others: the one that wires them, the binary with its tests, the benchmarks.
-pub(crate) const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
+const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
 
 /// A dependency of one of our crates on another of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +199,7 @@ fn edges_of_every_kind_are_read() {
 /// `preserve_order` would make objects come out in another order than the one that digests of schemas are made over;
 /// `arbitrary_precision` changes how every number is kept. Any crate of the graph could switch them on for all.
 #[test]
-fn serde_json_has_no_feature_that_changes_what_json_means() {
+fn serde_json_features_keep_json_meaning() {
     // Build scripts and macros have a copy of their own (resolver 2 and later); it is no part of the binary.
     let tree = cargo(&[
         "tree",
@@ -239,7 +239,7 @@ fn no_test_file_is_forgotten() {
 }
 
 #[test]
-fn no_manifest_of_a_built_in_pack_is_forgotten() {
+fn every_built_in_manifest_is_registered() {
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
     let packs = helmdeck_packs::all(&helmdeck_packs::Dependencies {
         llm: helmdeck_llm::Client::new(&egress, helmdeck_llm::Config::default()).unwrap(),

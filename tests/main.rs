@@ -53,8 +53,6 @@ mod vault;
 mod vault_routes;
 mod views;
 
-#[path = "support/deck.rs"]
-mod deck;
 #[path = "support/github.rs"]
 #[expect(unreachable_pub, reason = "shared with the tests of the packs")]
 mod stand_in;

@@ -49,21 +49,21 @@ impl Client {
 }
 
 /// A home with packs and a small tree of sources, and a server in it if there has to be one.
-struct Desk {
+struct Fixture {
     home: Home,
     server: Option<Server>,
 }
 
-impl Desk {
+impl Fixture {
     fn open(transport: Transport) -> Self {
         let home = Home::new();
         home.install("test.wait", WAIT, "");
         home.install("test.fail", FAIL, "");
-        let desk = Self { server: (transport == Transport::Http).then(|| Server::start(&home, KEY)), home };
-        std::fs::create_dir(desk.sources()).unwrap();
-        std::fs::write(desk.sources().join("lib.rs"), "pub struct Anchor;\npub fn weigh(anchor: &Anchor) {}\n")
+        let fixture = Self { server: (transport == Transport::Http).then(|| Server::start(&home, KEY)), home };
+        std::fs::create_dir(fixture.sources()).unwrap();
+        std::fs::write(fixture.sources().join("lib.rs"), "pub struct Anchor;\npub fn weigh(anchor: &Anchor) {}\n")
             .unwrap();
-        desk
+        fixture
     }
 
     fn sources(&self) -> PathBuf {
@@ -103,14 +103,14 @@ fn steps(answer: &Value) -> &[Value] {
 
 /// Checks everything that a client can do with packs.
 fn a_client_sees_what_the_shell_sees(client: Client, transport: Transport) {
-    let desk = Desk::open(transport);
-    let map = format!("path={}", desk.sources().display());
-    let map = as_seen(&desk.at_the_shell(&["repo.map", &map]));
-    let pid = desk.home.packs().join("pid");
-    let answer = client.carry_out(json!({"target": desk.target(), "steps": [
+    let fixture = Fixture::open(transport);
+    let map = format!("path={}", fixture.sources().display());
+    let map = as_seen(&fixture.at_the_shell(&["repo.map", &map]));
+    let pid = fixture.home.packs().join("pid");
+    let answer = client.carry_out(json!({"target": fixture.target(), "steps": [
         {"do": "tools"},
-        {"do": "call", "name": "repo__map", "arguments": {"path": desk.sources()}},
-        {"do": "call", "name": "repo__map", "arguments": {"path": desk.sources()},
+        {"do": "call", "name": "repo__map", "arguments": {"path": fixture.sources()}},
+        {"do": "call", "name": "repo__map", "arguments": {"path": fixture.sources()},
          "meta": {"helmdeck/cache": {"directive": "bypass"}}},
         {"do": "call", "name": "test__echo", "arguments": {"repo": "ärger\n"}},
         {"do": "call", "name": "test__echo", "arguments": {"nonsense": 1}},
@@ -240,10 +240,10 @@ fn a_token_decides_what_a_client_sees() {
 }
 
 /// Runs the inspector on one method and reads what it prints.
-fn inspect(desk: &Desk, arguments: &[&str]) -> Value {
+fn inspect(fixture: &Fixture, arguments: &[&str]) -> Value {
     let mut inspector = Programs::installed().node(INSPECTOR);
-    inspector.env_clear().envs(desk.home.environment(KEY)).arg("--cli");
-    match &desk.server {
+    inspector.env_clear().envs(fixture.home.environment(KEY)).arg("--cli");
+    match &fixture.server {
         Some(server) => inspector.args([&server.url("/mcp"), "--transport", "http"]),
         None => inspector.args([env!("CARGO_BIN_EXE_helmdeck"), "mcp"]),
     };
@@ -253,22 +253,22 @@ fn inspect(desk: &Desk, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn the_inspector_lists_and_calls_and_finds_every_schema_portable() {
+fn inspector_lists_calls_and_accepts_schemas() {
     for transport in [Transport::Http, Transport::Stdio] {
-        let desk = Desk::open(transport);
-        let sources = desk.sources();
+        let fixture = Fixture::open(transport);
+        let sources = fixture.sources();
         let path = format!("path={}", sources.display());
-        let listed = inspect(&desk, &["--method", "tools/list", "--strict"]);
+        let listed = inspect(&fixture, &["--method", "tools/list", "--strict"]);
         let mut names: Vec<&str> =
             listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         let shown = names.clone();
         names.sort_unstable();
         assert_eq!(shown, names, "{transport:?}: the order of a list is the same at each time");
         assert!(names.contains(&"repo__map") && names.contains(&"test__echo"), "{transport:?}: {names:?}");
-        let called = inspect(&desk, &["--method", "tools/call", "--tool-name", "repo__map", "--tool-arg", &path]);
-        let shown = desk.at_the_shell(&["repo.map", &path]);
+        let called = inspect(&fixture, &["--method", "tools/call", "--tool-name", "repo__map", "--tool-arg", &path]);
+        let shown = fixture.at_the_shell(&["repo.map", &path]);
         assert_eq!(as_seen(&called["structuredContent"]), as_seen(&shown), "{transport:?}");
-        let guide = inspect(&desk, &["--method", "resources/read", "--uri", "helmdeck://guide"]);
+        let guide = inspect(&fixture, &["--method", "resources/read", "--uri", "helmdeck://guide"]);
         assert!(guide["contents"][0]["text"].as_str().unwrap().contains("repo__map"), "{transport:?}: {guide}");
     }
 }
@@ -285,8 +285,8 @@ const WARNED: &[(&str, &str)] = &[
 /// `jbt-mcpcheck` knows the revision 2026-07-28 and has nothing to do with the official suite.
 #[test]
 fn an_independent_checker_finds_nothing_wrong() {
-    let desk = Desk::open(Transport::Http);
-    let url = desk.server.as_ref().unwrap().url("/mcp");
+    let fixture = Fixture::open(Transport::Http);
+    let url = fixture.server.as_ref().unwrap().url("/mcp");
     let mut checker = Programs::installed().python_program("jbt-mcpcheck");
     let output = checker.args(["--json", "--legacy-probes", &url]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -18,8 +18,8 @@ use helmdeck_testkit::{ManualClock, function, manifest};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::deck;
 use crate::support::conformance::Fixtures;
+use crate::support::engine;
 use crate::support::mcp::{CONFORMANCE, Programs};
 
 /// The checks of each scenario, by its name.
@@ -134,7 +134,7 @@ async fn with_server<T>(visit: impl AsyncFnOnce(String) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let packs = folder.path().join("packs");
     fs::create_dir(&packs).unwrap();
-    let mut builtins = deck::builtins("http://127.0.0.1:1", &Arc::new(ManualClock::default()));
+    let mut builtins = engine::builtins("http://127.0.0.1:1", &Arc::new(ManualClock::default()));
     builtins.push(function(IN_A_HEADER, async |_, input| Ok(Reply::json(input))).0);
     builtins.extend(long_packs());
     let mut config = Config::default();
@@ -192,18 +192,18 @@ async fn every_counted_scenario_succeeds(revision: &str, how_many: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revision_2025_11_25_is_spoken_as_the_suite_wants_it() {
+async fn revision_2025_11_25_passes_the_suite() {
     every_counted_scenario_succeeds("2025-11-25", 30).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revision_2026_07_28_is_spoken_as_the_suite_wants_it() {
+async fn revision_2026_07_28_passes_the_suite() {
     every_counted_scenario_succeeds("2026-07-28", 37).await;
 }
 
 /// For this one the suite has no list of what counts: everything that it runs has to succeed.
 #[tokio::test(flavor = "multi_thread")]
-async fn revision_2025_06_18_is_spoken_as_the_suite_wants_it() {
+async fn revision_2025_06_18_passes_the_suite() {
     let (results, said) = with_server(async |url| run_suite(&url, ["--spec-version", "2025-06-18"]).await).await;
     let counted: Vec<String> = results.keys().cloned().collect();
     assert!(counted.len() >= 25, "{counted:?}");
@@ -212,7 +212,7 @@ async fn revision_2025_06_18_is_spoken_as_the_suite_wants_it() {
 }
 
 #[test]
-fn what_is_missing_empty_or_no_success_is_noticed() {
+fn missing_or_failed_results_are_noticed() {
     let counted = ["a", "b", "c", "d"].map(str::to_owned);
     let check = |status: &str| json!({"id": "x", "status": status});
     let results = Results::from([

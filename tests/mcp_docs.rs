@@ -81,7 +81,7 @@ fn start_as_written(server: &Value) -> usize {
 }
 
 #[test]
-fn every_file_is_as_its_client_documents_it_and_starts_the_program() {
+fn documented_client_files_start_the_program() {
     let blocks = blocks();
     for format in FORMATS {
         let files: Vec<Value> = blocks
@@ -124,7 +124,7 @@ fn as_the_shell_reads(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_line_is_one_that_the_program_takes() {
+fn documented_command_lines_are_accepted() {
     let home = Home::new();
     let mut seen = 0;
     for block in blocks().iter().filter(|block| block.language == "sh") {

@@ -111,7 +111,7 @@ fn first_call_over_stdio_waits_for_its_server() {
 }
 
 #[test]
-fn first_list_and_call_of_a_server_wait_too() {
+fn first_list_and_call_over_http_wait() {
     let fixture = mixed();
     let server = Server::start(&fixture.home, KEY);
     let accept =
@@ -126,7 +126,7 @@ fn first_list_and_call_of_a_server_wait_too() {
 }
 
 #[test]
-fn remembered_tools_are_listed_at_once_and_changes_are_announced() {
+fn remembered_tools_list_at_once_and_update() {
     let mut fixture = Fixture::new();
     fixture.add("x", "", &count(), &[]);
     let mut client = fixture.spoken();
@@ -145,7 +145,7 @@ fn remembered_tools_are_listed_at_once_and_changes_are_announced() {
 }
 
 #[test]
-fn a_hit_and_the_lists_of_packs_start_no_server() {
+fn hits_and_pack_lists_start_no_server() {
     let mut fixture = Fixture::new();
     fixture.add("x", "", &count(), &[]);
     fixture.wrap("team.read", "x", "[memory]\ncache = true\nttl = \"1h\"\n");
@@ -204,7 +204,7 @@ fn hostile_schemas_do_not_stop_a_server() {
         let calls: Vec<_> = [("count", deep.as_str(), 400), ("nested", "{}", 502)]
             .into_iter()
             .cycle()
-            .take(8)
+            .take(4)
             .map(|(name, input, code)| {
                 let server = &server;
                 scope.spawn(move || {
@@ -221,7 +221,7 @@ fn hostile_schemas_do_not_stop_a_server() {
 }
 
 #[test]
-fn a_packs_folder_made_after_the_start_is_served() {
+fn packs_folder_created_after_start_is_served() {
     let home = Home::new();
     let folder = home.packs().with_file_name("later");
     let server = Server::start_with(&home, KEY, &[("HELMDECK_PACKS_DIR", folder.to_str().unwrap())]);
@@ -238,7 +238,7 @@ fn a_packs_folder_made_after_the_start_is_served() {
 }
 
 #[test]
-fn every_manifest_of_ours_has_a_title_and_all_hints() {
+fn built_in_manifests_have_title_and_hints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packs");
     let mut seen = 0;
     for family in std::fs::read_dir(root).unwrap().flatten().filter(|entry| entry.path().is_dir()) {

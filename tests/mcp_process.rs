@@ -80,7 +80,7 @@ impl Spoken {
 }
 
 #[test]
-fn what_a_client_computed_is_kept_when_it_leaves() {
+fn answers_are_stored_when_the_client_leaves() {
     let home = Home::new();
     let mut spoken = Spoken::start(home.command(KEY, &["mcp"]));
     assert_eq!(spoken.call(1, "test__echo")["result"]["_meta"]["helmdeck/cache"]["status"], "miss");
@@ -91,7 +91,7 @@ fn what_a_client_computed_is_kept_when_it_leaves() {
 }
 
 #[test]
-fn a_signal_ends_it_as_it_ends_a_server() {
+fn signal_ends_mcp_like_serve() {
     let home = Home::new();
     for (signal, code) in [("-INT", 130), ("-TERM", 0)] {
         let spoken = Spoken::start(home.command(KEY, &["mcp"]));
@@ -102,7 +102,7 @@ fn a_signal_ends_it_as_it_ends_a_server() {
 }
 
 #[test]
-fn without_a_key_nothing_is_added_and_nothing_is_made() {
+fn without_key_no_member_and_no_file() {
     let home = Home::new();
     let mut command = home.command(KEY, &["mcp"]);
     command.env_remove("HELMDECK_MEMORY_KEY");
@@ -114,7 +114,7 @@ fn without_a_key_nothing_is_added_and_nothing_is_made() {
 }
 
 #[test]
-fn a_cancelled_program_is_ended_with_all_that_it_started() {
+fn cancelled_call_kills_its_process_group() {
     let home = Home::new();
     home.install("test.stubborn", STUBBORN, "");
     let child_file = home.packs().join("child");
@@ -147,7 +147,7 @@ fn a_signal_ends_it_in_good_order() {
 }
 
 #[test]
-fn the_log_never_holds_what_was_said_and_stdout_only_messages() {
+fn log_has_no_content_stdout_only_messages() {
     let home = Home::new();
     let mut command = home.command(KEY, &["mcp", "-vvv"]);
     command.env("HELMDECK_LOG", "trace");

@@ -91,7 +91,7 @@ fn lives(pid: &str) -> bool {
 }
 
 #[test]
-fn a_read_tool_is_cached_and_a_write_tool_never() {
+fn read_tools_are_cached_and_write_tools_never() {
     let fixture = Fixture::with("files", FILESYSTEM, &["notes"]);
     let notes = fixture.path("notes");
     let path = |name: &str| json!({"path": notes.join(name)});
@@ -166,7 +166,7 @@ fn a_read_tool_is_cached_and_a_write_tool_never() {
 }
 
 #[test]
-fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_works() {
+fn killed_server_is_typed_error_then_restarted() {
     let fixture = Fixture::with("every", EVERYTHING, &["stdio"]);
     let mut server = Server::start(&fixture.home, KEY);
     let slow = "mcp.every.trigger-long-running-operation";
@@ -193,22 +193,20 @@ fn a_server_killed_in_the_middle_of_a_call_is_a_typed_error_and_the_next_call_wo
 }
 
 #[test]
-fn fifty_callers_of_a_slow_tool_are_one_call_of_its_server() {
+fn fifty_callers_make_one_tool_call() {
     let fixture = Fixture::with("every", EVERYTHING, &["stdio"]);
     let tool = "trigger-long-running-operation";
     fixture.put("team.slow", "every", tool, "read_only = true", CACHED);
     let server = Server::start(&fixture.home, KEY);
     // Started and listed already: what takes long is the tool.
     assert_eq!(post(&server, &format!("mcp.every.{tool}"), &json!({"duration": 0.1, "steps": 1})).code, 200);
-    let input = json!({"duration": 8, "steps": 1});
+    let input = json!({"duration": 3, "steps": 1});
     let (server, input) = (&server, &input);
-    let begun = std::time::Instant::now();
     let statuses: Vec<String> = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| server.call("team.slow", input).0)).collect();
         callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
     let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
-    assert!(begun.elapsed() >= Duration::from_secs(8), "the tool took its time");
     assert_eq!(fixture.asked(tool), 2, "one before, and one for all: {statuses:?}");
     // Who is late on a busy machine finds the answer.
     assert_eq!((count("miss"), count("coalesced") + count("hit")), (1, 49), "all wait for the same call: {statuses:?}");
@@ -241,7 +239,7 @@ impl Drop for Web {
 }
 
 #[test]
-fn a_server_over_http_is_called_and_found_again_after_it_was_restarted() {
+fn http_server_is_found_again_after_restart() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let web = Web::start(port);
     let home = Home::new();

@@ -162,7 +162,7 @@ fn over_stdio() {
 }
 
 #[test]
-fn a_task_survives_its_client_and_a_killed_server_says_what_became_of_it() {
+fn task_outlives_client_and_killed_server() {
     let home = home();
     let (first, second, program) = {
         let server = Server::start(&home, KEY);
@@ -190,7 +190,7 @@ fn a_task_survives_its_client_and_a_killed_server_says_what_became_of_it() {
 
 /// The official package for tasks, on the official TypeScript client.
 #[test]
-fn the_official_client_follows_a_task_to_its_end() {
+fn official_client_follows_a_task() {
     let home = home();
     let server = Server::start(&home, KEY);
     let plan = json!({"url": server.url("/mcp"), "name": "test__long", "arguments": {"n": 1}});

@@ -42,9 +42,17 @@ fn node(script: &str) -> Command {
     command
 }
 
-/// Serves with and without authentication, and hands each document to a check, with the server and a token.
-fn each_document(check: impl Fn(&Path, &Server, &str)) {
-    for authenticates in [false, true] {
+/// A server, a token for it, and its document.
+struct Document {
+    server: Server,
+    token: String,
+    folder: tempfile::TempDir,
+    _home: Home,
+}
+
+impl Document {
+    /// Serves with or without authentication.
+    fn of(authenticates: bool) -> Self {
         let home = Home::new();
         let token =
             home.run(KEY, &["token", "create", "--tenant", "acme", "--user", "ci", "--scope", "admin packs:run"]);
@@ -55,35 +63,38 @@ fn each_document(check: impl Fn(&Path, &Server, &str)) {
         assert!(document.body.contains("/api/v1/packs/test.plain"), "{}", document.body);
         assert_eq!(document.body.contains("securitySchemes"), authenticates);
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("openapi.json");
-        std::fs::write(&file, document.body).unwrap();
-        check(&file, &server, &token);
+        std::fs::write(folder.path().join("openapi.json"), document.body).unwrap();
+        Self { server, token, folder, _home: home }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("openapi.json")
     }
 }
 
 #[test]
 fn validators_accept_the_document() {
-    each_document(|file, _, _| {
-        accepts(Command::new(tools().join("python/bin/openapi-spec-validator")).arg(file));
-        let said = accepts(node("@redocly/cli/bin/cli.js").args(["lint", "--format=summary"]).arg(file));
-        assert!(!said.contains("error"), "{said}");
-    });
+    let documents = [false, true].map(Document::of);
+    let files = [documents[0].file(), documents[1].file()];
+    accepts(Command::new(tools().join("python/bin/openapi-spec-validator")).args(&files));
+    let said = accepts(node("@redocly/cli/bin/cli.js").args(["lint", "--format=summary"]).args(&files));
+    assert!(!said.contains("error"), "{said}");
 }
 
 #[test]
 fn generated_clients_work() {
-    each_document(|file, server, token| {
-        let folder = file.parent().unwrap();
-        accepts(node("openapi-typescript/bin/cli.js").arg(file).arg("-o").arg(folder.join("types.ts")));
+    for document in [false, true].map(Document::of) {
+        let (file, folder) = (document.file(), document.folder.path());
+        accepts(node("openapi-typescript/bin/cli.js").arg(&file).arg("-o").arg(folder.join("types.ts")));
         let types = std::fs::read_to_string(folder.join("types.ts")).unwrap();
         assert!(types.contains("run_test_plain"), "{types}");
 
         let mut generate = Command::new(tools().join("python/bin/openapi-python-client"));
-        generate.args(["generate", "--meta", "none", "--path"]).arg(file);
+        generate.args(["generate", "--meta", "none", "--path"]).arg(&file);
         let said = accepts(generate.arg("--output-path").arg(folder.join("made")));
         assert!(!said.contains("cannot be resolved") && !said.contains("Invalid"), "{said}");
         let mut client = Command::new(tools().join("python/bin/python"));
-        client.arg(scripts().join("client.py")).arg(folder).arg(server.url("")).arg(token);
+        client.arg(scripts().join("client.py")).arg(folder).arg(document.server.url("")).arg(&document.token);
         assert_eq!(accepts(&mut client).trim(), "13");
-    });
+    }
 }

@@ -115,19 +115,19 @@ fn identical_misses(replicas: &Replicas) {
 }
 
 #[test]
-fn on_one_file_a_purge_on_one_server_is_seen_by_the_other() {
+fn sqlite_purge_reaches_the_other_server() {
     let latencies = purges_reach_the_other(&Replicas::patient(None));
     println!("one SQLite file: purges were seen by the other server after {latencies:?}");
     check_latencies(&latencies);
 }
 
 #[test]
-fn on_one_file_fifty_and_fifty_identical_misses_are_one_run_where_the_pack_asks_for_it() {
+fn sqlite_cluster_misses_run_once() {
     identical_misses(&Replicas::patient(None));
 }
 
 #[test]
-fn what_the_shell_forgets_is_forgotten_by_a_running_server() {
+fn shell_purge_reaches_a_running_server() {
     let replicas = Replicas::patient(None);
     let (home, server) = (&replicas.home, &replicas.servers[0]);
     let input = json!({ "repo": "a/b" });
@@ -146,7 +146,7 @@ fn what_the_shell_forgets_is_forgotten_by_a_running_server() {
 }
 
 #[test]
-fn a_server_that_is_killed_in_a_run_keeps_the_other_waiting_no_longer_than_it_may() {
+fn killed_leader_delays_waiters_within_bounds() {
     let home = Home::new();
     home.install(
         "test.hang",
@@ -166,7 +166,7 @@ fn a_server_that_is_killed_in_a_run_keeps_the_other_waiting_no_longer_than_it_ma
 }
 
 #[test]
-fn on_postgres_a_purge_on_one_server_is_seen_by_the_other() {
+fn postgres_purge_reaches_the_other_server() {
     let postgres = Postgres::shared();
     let latencies = purges_reach_the_other(&Replicas::patient(Some(&postgres.database())));
     println!("PostgreSQL: purges were seen by the other server after {latencies:?}");
@@ -174,7 +174,7 @@ fn on_postgres_a_purge_on_one_server_is_seen_by_the_other() {
 }
 
 #[test]
-fn on_postgres_fifty_and_fifty_identical_misses_are_one_run_where_the_pack_asks_for_it() {
+fn postgres_cluster_misses_run_once() {
     let postgres = Postgres::shared();
     identical_misses(&Replicas::patient(Some(&postgres.database())));
 }
@@ -263,7 +263,7 @@ fn wait_until_shared(servers: &[Server; 2], name: &str) {
 }
 
 #[test]
-fn postgres_killed_and_started_again_under_load_costs_no_answer() {
+fn postgres_restart_loses_no_answer() {
     let postgres = Postgres::start();
     // On a busy machine the usual budget would make a store that works look as if it failed.
     let replicas = Replicas::start(Some(&postgres.database()), &[("HELMDECK_CACHE__READ_BUDGET", "1s")]);

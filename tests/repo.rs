@@ -15,13 +15,13 @@ use crate::vault::{VAULT_KEY, feed};
 const PASSWORD: &str = "wren-7d21-canary";
 
 /// A git server with a login, and a home whose vault holds it.
-struct Yard {
+struct Fixture {
     server: GitServer,
     home: Home,
     seed: tempfile::TempDir,
 }
 
-impl Yard {
+impl Fixture {
     fn new() -> Self {
         let seed = tempfile::tempdir().unwrap();
         git(seed.path(), &["init", "-q", "-b", "main"]);
@@ -30,7 +30,7 @@ impl Yard {
         git(seed.path(), &["commit", "-q", "-m", "first"]);
         let server = GitServer::with_login("bot", PASSWORD);
         server.add("o/r.git", seed.path());
-        let yard = Self { server, home: Home::new(), seed };
+        let fixture = Self { server, home: Home::new(), seed };
         let set = [
             "vault",
             "set",
@@ -46,9 +46,9 @@ impl Yard {
             "--pack",
             "repo.*",
         ];
-        let run = feed(yard.home.command(KEY, &set).env("HELMDECK_VAULT_KEY", VAULT_KEY), PASSWORD);
+        let run = feed(fixture.home.command(KEY, &set).env("HELMDECK_VAULT_KEY", VAULT_KEY), PASSWORD);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        yard
+        fixture
     }
 
     fn url(&self) -> String {
@@ -118,15 +118,16 @@ fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_repository_is_fetched_mapped_changed_and_pushed_in_one_session() {
-    let yard = Yard::new();
-    let head = yard.server.head("o/r.git", "main").unwrap();
-    let fetched = yard.call("repo.fetch", &json!({"repo_url": yard.url(), "credential": "forge"}));
-    let expected = json!({"path": "repo", "commit": head, "ref": "main", "default_branch": "main", "url": yard.url()});
+fn one_session_fetches_maps_changes_and_pushes() {
+    let fixture = Fixture::new();
+    let head = fixture.server.head("o/r.git", "main").unwrap();
+    let fetched = fixture.call("repo.fetch", &json!({"repo_url": fixture.url(), "credential": "forge"}));
+    let expected =
+        json!({"path": "repo", "commit": head, "ref": "main", "default_branch": "main", "url": fixture.url()});
     assert_eq!(fetched["output"], expected);
     let session = fetched["session_id"].as_str().unwrap();
 
-    let mapped = yard.call("repo.map", &json!({"path": "repo", "_session_id": session}));
+    let mapped = fixture.call("repo.map", &json!({"path": "repo", "_session_id": session}));
     assert!(mapped["output"]["map"].as_str().unwrap().contains("def greet()"), "{mapped}");
     assert_eq!(mapped["output"]["root"], "/workspace/repo");
 
@@ -136,84 +137,84 @@ fn a_repository_is_fetched_mapped_changed_and_pushed_in_one_session() {
         git config filter.x.clean 'touch /workspace/ran; cat' && git config core.fsmonitor 'touch /workspace/ran' && \
         printf '*.py filter=x\\n' > .git/info/attributes && \
         printf 'def greet():\\n    return \"hi\"\\n' > app.py && git log --format=%H";
-    assert_eq!(yard.in_session(session, script).trim(), head, "a clean work tree with its history");
+    assert_eq!(fixture.in_session(session, script).trim(), head, "a clean work tree with its history");
 
     let push =
         |branch: &str| json!({"branch": branch, "message": "Greet", "credential": "forge", "_session_id": session});
-    let pushed = yard.call("repo.push", &push("fix"));
+    let pushed = fixture.call("repo.push", &push("fix"));
     let output = &pushed["output"];
     assert_eq!(output["files"], json!([{"path": "app.py", "added": 1, "removed": 1}]));
     assert_eq!(output["base"], head.as_str());
-    assert_eq!(yard.server.head("o/r.git", "fix").as_deref(), output["commit"].as_str());
-    assert_eq!(yard.server.head("o/r.git", "main"), Some(head));
-    assert_eq!(yard.in_session(session, "ls /workspace").trim(), "repo", "nothing ran, nothing is left");
+    assert_eq!(fixture.server.head("o/r.git", "fix").as_deref(), output["commit"].as_str());
+    assert_eq!(fixture.server.head("o/r.git", "main"), Some(head));
+    assert_eq!(fixture.in_session(session, "ls /workspace").trim(), "repo", "nothing ran, nothing is left");
 
     for branch in ["main", "fix"] {
-        assert_eq!(yard.refused("repo.push", &push(branch)), "conflict", "{branch}");
+        assert_eq!(fixture.refused("repo.push", &push(branch)), "conflict", "{branch}");
     }
-    yard.server.tell("refuse-push");
-    assert_eq!(yard.refused("repo.push", &push("other")), "credential_invalid");
+    fixture.server.tell("refuse-push");
+    assert_eq!(fixture.refused("repo.push", &push("other")), "credential_invalid");
 
-    assert_eq!(holding(&yard.home.data(), PASSWORD), Vec::<PathBuf>::new());
+    assert_eq!(holding(&fixture.home.data(), PASSWORD), Vec::<PathBuf>::new());
     let seen =
-        yard.in_session(session, "cat ../repo/.git/config; env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null");
+        fixture.in_session(session, "cat ../repo/.git/config; env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null");
     assert!(!seen.contains(PASSWORD), "{seen}");
 }
 
 #[test]
 fn what_cannot_be_fetched_says_why() {
-    let yard = Yard::new();
+    let fixture = Fixture::new();
     let fetch = |url: &str, more: Value| {
         let mut input = json!({"repo_url": url});
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        yard.refused("repo.fetch", &input)
+        fixture.refused("repo.fetch", &input)
     };
     let forge = json!({"credential": "forge"});
-    assert_eq!(fetch(&yard.url(), json!({})), "credential_invalid");
-    assert_eq!(fetch(&yard.server.url("o/none.git"), forge.clone()), "not_found");
-    assert_eq!(fetch(&yard.url(), json!({"credential": "forge", "ref": "none"})), "not_found");
+    assert_eq!(fetch(&fixture.url(), json!({})), "credential_invalid");
+    assert_eq!(fetch(&fixture.server.url("o/none.git"), forge.clone()), "not_found");
+    assert_eq!(fetch(&fixture.url(), json!({"credential": "forge", "ref": "none"})), "not_found");
     assert_eq!(fetch("http://169.254.169.254/o/r.git", json!({})), "forbidden");
     assert_eq!(fetch("http://example.com/o/r.git", forge), "forbidden", "the credential is for another host");
-    assert_eq!(fetch(&yard.url().replace("http://", "http://bot:x@"), json!({})), "invalid_input");
+    assert_eq!(fetch(&fixture.url().replace("http://", "http://bot:x@"), json!({})), "invalid_input");
     assert_eq!(fetch("ext::sh -c true", json!({})), "invalid_input");
-    let run = Run::of(yard.command(&["session", "list", "--json"]).output().unwrap());
+    let run = Run::of(fixture.command(&["session", "list", "--json"]).output().unwrap());
     assert!(!run.stdout.contains("repo.fetch"), "a failed fetch keeps no session: {}", run.stdout);
 }
 
 #[test]
-fn a_fetch_that_was_killed_with_its_server_is_made_good_by_the_next() {
-    let yard = Yard::new();
-    let fetched = yard.call("repo.fetch", &json!({"repo_url": yard.url(), "credential": "forge"}));
+fn killed_fetch_is_repaired_by_the_next() {
+    let fixture = Fixture::new();
+    let fetched = fixture.call("repo.fetch", &json!({"repo_url": fixture.url(), "credential": "forge"}));
     let session = fetched["session_id"].as_str().unwrap();
     // Something new, and a fetch of it that is stopped in the middle.
-    std::fs::write(yard.seed.path().join("app.py"), "def greet():\n    return 'new'\n").unwrap();
-    git(yard.seed.path(), &["commit", "-q", "-a", "-m", "second"]);
-    git(yard.seed.path(), &["push", "-q", yard.server.bare("o/r.git").to_str().unwrap(), "main"]);
-    let mut server = yard.start();
-    yard.server.tell("stall-fetch");
-    let body = json!({"repo_url": yard.url(), "credential": "forge", "_session_id": session}).to_string();
+    std::fs::write(fixture.seed.path().join("app.py"), "def greet():\n    return 'new'\n").unwrap();
+    git(fixture.seed.path(), &["commit", "-q", "-a", "-m", "second"]);
+    git(fixture.seed.path(), &["push", "-q", fixture.server.bare("o/r.git").to_str().unwrap(), "main"]);
+    let mut server = fixture.start();
+    fixture.server.tell("stall-fetch");
+    let body = json!({"repo_url": fixture.url(), "credential": "forge", "_session_id": session}).to_string();
     std::thread::scope(|scope| {
         let server = &server;
         scope.spawn(move || server.try_ask("POST /api/v1/packs/repo.fetch", &body));
-        yard.server.wait_until_stalled();
+        fixture.server.wait_until_stalled();
         server.signal("-KILL");
     });
     server.ended();
-    yard.server.stop("stall-fetch");
-    let input = json!({"repo_url": yard.url(), "credential": "forge", "_session_id": session});
-    let again = yard.run("repo.fetch", &input);
+    fixture.server.stop("stall-fetch");
+    let input = json!({"repo_url": fixture.url(), "credential": "forge", "_session_id": session});
+    let again = fixture.run("repo.fetch", &input);
     // The session may have ended with its server; a fresh one serves as well.
     let again: Value = if again.code == 0 {
         serde_json::from_str(&again.stdout).unwrap()
     } else {
-        yard.call("repo.fetch", &json!({"repo_url": yard.url(), "credential": "forge"}))
+        fixture.call("repo.fetch", &json!({"repo_url": fixture.url(), "credential": "forge"}))
     };
-    assert_eq!(again["output"]["commit"].as_str(), yard.server.head("o/r.git", "main").as_deref());
+    assert_eq!(again["output"]["commit"].as_str(), fixture.server.head("o/r.git", "main").as_deref());
 }
 
 #[test]
 fn ssh_goes_out_through_the_guard() {
-    let yard = Yard::new();
+    let fixture = Fixture::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ssh://git@127.0.0.1:{}/o/r.git", listener.local_addr().unwrap().port());
     listener.set_nonblocking(true).unwrap();
@@ -231,8 +232,8 @@ fn ssh_goes_out_through_the_guard() {
         String::from_utf8(line.to_vec()).unwrap()
     });
     // The other side hangs up after the first line; what counts is that ssh was there, and by which way.
-    assert_eq!(yard.refused("repo.fetch", &json!({"repo_url": url})), "handler_failed");
+    assert_eq!(fixture.refused("repo.fetch", &json!({"repo_url": url})), "handler_failed");
     assert_eq!(heard.join().unwrap(), "SSH-2.0-");
     let inner = "ssh://git@127.0.0.2:22/o/r.git";
-    assert_eq!(yard.refused("repo.fetch", &json!({"repo_url": inner})), "forbidden");
+    assert_eq!(fixture.refused("repo.fetch", &json!({"repo_url": inner})), "forbidden");
 }

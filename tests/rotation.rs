@@ -75,14 +75,14 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn a_rotation_under_load_killed_twice_loses_nothing_and_fails_no_call() {
+fn sqlite_rotation_killed_twice_loses_nothing() {
     let home = Home::new();
     let url = format!("sqlite:{}", home.store().display());
     under_load(&home, &url);
 }
 
 #[test]
-fn a_rotation_of_postgres_under_load_killed_twice_loses_nothing_and_fails_no_call() {
+fn postgres_rotation_killed_twice_loses_nothing() {
     let (home, server) = (Home::new(), Postgres::shared());
     let url = server.database();
     home.keep_memory_at(&url);
@@ -165,7 +165,7 @@ fn under_load(home: &Home, url: &str) {
 }
 
 #[test]
-fn a_rotation_says_what_is_missing_and_when_there_is_nothing_to_do() {
+fn rotation_reports_missing_keys_and_no_work() {
     let home = Home::new();
     assert_eq!(home.run(OLD, &["memory", "rotate"]).code, 3, "no store");
     home.call(OLD, &["test.echo"]);
@@ -181,7 +181,7 @@ fn a_rotation_says_what_is_missing_and_when_there_is_nothing_to_do() {
 }
 
 #[test]
-fn a_doctor_without_the_key_tells_what_is_in_the_clear_and_what_it_could_not_check() {
+fn doctor_without_key_reports_what_it_skipped() {
     let home = Home::new();
     home.call(OLD, &["test.echo"]);
     let mut command = home.command(OLD, &["memory", "doctor"]);

@@ -12,7 +12,7 @@ use helmdeck_core::context::ProgressSink;
 use helmdeck_core::error::Violation;
 use helmdeck_core::{Code, Context, Error, Identity, Json, Reply, Result};
 use helmdeck_engine::{AuditPage, Engine};
-use helmdeck_memory::store::Order;
+use helmdeck_memory::Order;
 use helmdeck_memory::{Kind, Namespace};
 use helmdeck_server::{Server, ServerConfig};
 use helmdeck_testkit::{KEY, ManualClock, OTHER_KEY, call, function, manifest};
@@ -20,8 +20,8 @@ use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::deck::{self, Log, Wallet};
 use crate::stand_in::GitHub;
+use crate::support::engine::{self, Log, Wallet};
 
 /// A credential that JSON and URLs write differently, and one that fits into a file's name.
 const ODD: &str = "sparrow w7zq\"9b/+";
@@ -198,7 +198,7 @@ async fn run_all(engine: &Engine, router: &Router, pack: &str) {
 }
 
 #[tokio::test]
-async fn a_handler_cannot_say_a_secret_in_any_way() {
+async fn no_handler_output_contains_a_secret() {
     let log = log();
     let (clock, folder) = (Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
     let schemas = "[input]\ntype = \"object\"\n[output]\ntype = \"object\"\n";
@@ -209,10 +209,10 @@ async fn a_handler_cannot_say_a_secret_in_any_way() {
     for (name, read_only, rest) in [("t.read", true, cached.as_str()), ("t.write", false, schemas)] {
         packs.push(function(&manifest(name, &format!("read_only = {read_only}\n{names}"), rest), say).0);
     }
-    let memory = deck::memory(folder.path(), &clock).await;
+    let memory = engine::memory(folder.path(), &clock).await;
     let (keyring, system) = (Arc::clone(&memory.keyring), memory.system.clone().unwrap());
     let wallet = Wallet::of(&[("odd", ODD), ("plain", PLAIN)]);
-    let engine = deck::engine(packs, &clock, &wallet, folder.path(), Some(memory));
+    let engine = engine::engine(packs, &clock, &wallet, folder.path(), Some(memory));
     let server = Server::new(engine.clone(), ServerConfig::default()).clock(Arc::clone(&clock) as _);
     let router = server.remember(system, Some(keyring)).router();
 
@@ -240,7 +240,7 @@ async fn a_handler_cannot_say_a_secret_in_any_way() {
     assert_clean_files(folder.path());
 
     // Nothing is seen in a sealed file, so the rows are opened too.
-    let store = deck::memory(folder.path(), &clock).await.store;
+    let store = engine::memory(folder.path(), &clock).await.store;
     for kind in Kind::ALL {
         let rows =
             store.scan(&Namespace::of_caller(&Identity::local()), kind, "", Order::KeyAscending, 1000).await.unwrap();
@@ -266,9 +266,9 @@ async fn a_handler_cannot_say_a_secret_in_any_way() {
 async fn a_token_for_github_stays_between_the_two() {
     let log = log();
     let (github, clock, folder) = (GitHub::start(), Arc::new(ManualClock::default()), tempfile::tempdir().unwrap());
-    let memory = deck::memory(folder.path(), &clock).await;
+    let memory = engine::memory(folder.path(), &clock).await;
     let wallet = Wallet::of(&[("github-token", PLAIN)]);
-    let engine = deck::engine(deck::builtins(&github.url(), &clock), &clock, &wallet, folder.path(), Some(memory));
+    let engine = engine::engine(engine::builtins(&github.url(), &clock), &clock, &wallet, folder.path(), Some(memory));
     let list = json!({"repo": "octokit-fixture-org/paginate-issues", "per_page": 3}).to_string();
     let mut ends = Vec::new();
     for wish in [
@@ -305,7 +305,7 @@ async fn a_token_for_github_stays_between_the_two() {
 }
 
 #[test]
-fn the_program_shows_neither_its_keys_nor_a_credential() {
+fn program_prints_no_key_and_no_credential() {
     let (github, home) = (GitHub::start(), tempfile::tempdir().unwrap());
     let config = home.path().join("helmdeck.toml");
     let text =

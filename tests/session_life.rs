@@ -69,7 +69,7 @@ async fn a_session_of_another_caller_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pinned_session_has_what_was_written_and_a_fresh_one_has_not() {
+async fn pinned_session_keeps_files_fresh_one_has_none() {
     let fixture = SessionFixture::new();
     let local = Identity::local();
     let session = fixture.kept(&local, "echo here > file").await;
@@ -105,7 +105,7 @@ async fn a_pinned_session_has_what_was_written_and_a_fresh_one_has_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_only_so_many_sessions_of_a_caller_and_in_all() {
+async fn sessions_are_limited_per_caller_and_total() {
     let fixture = SessionFixture::with(|config| (config.sessions.max_per_caller, config.sessions.max_total) = (2, 3));
     let callers = callers();
     let first = fixture.kept(&callers[0], "true").await;
@@ -132,7 +132,7 @@ async fn there_are_only_so_many_sessions_of_a_caller_and_in_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_ends_at_its_time_with_what_runs_in_it() {
+async fn expired_session_ends_with_its_commands() {
     let (data, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::default()));
     let engine = Engine::builder(Config::default())
         .builtins(vec![runs("keep", "preserve = true\ntimeout = \"10m\"")])
@@ -185,7 +185,7 @@ async fn a_shutdown_kills_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pack_that_wants_network_or_has_no_runtime_is_refused() {
+async fn network_wish_or_missing_runtime_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let call = || Call::new(PackName::new("test.net").unwrap(), "{\"sh\":\"true\"}", Arc::new(Identity::local()));
     let builder = || Engine::builder(Config::default()).builtins(vec![runs("net", "network = true")]);
@@ -239,7 +239,7 @@ fn start(home: &Home, id: &str, marker: &str) -> Child {
 }
 
 #[test]
-fn a_session_of_one_call_outlives_it_and_is_used_listed_and_ended_from_the_shell() {
+fn shell_uses_lists_and_ends_a_preserved_session() {
     let home = Home::new();
     install(&home);
     assert!(home.run(KEY, &["session", "list"]).stdout.contains("there are no sessions"));
@@ -272,7 +272,7 @@ fn a_session_of_one_call_outlives_it_and_is_used_listed_and_ended_from_the_shell
 }
 
 #[test]
-fn nothing_is_left_of_a_process_that_is_killed() {
+fn killed_process_leaves_no_session() {
     let home = Home::new();
     install(&home);
     let id = kept(&home);
@@ -309,7 +309,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
 }
 
 #[test]
-fn over_rest_a_caller_sees_and_ends_its_own_and_an_administrator_anybodys() {
+fn rest_callers_manage_own_sessions_admins_all() {
     let home = Home::new();
     install(&home);
     let tokens = [("HELMDECK_AUTH__API_TOKENS", "true")];
@@ -395,7 +395,7 @@ impl Plain {
 }
 
 #[test]
-fn a_plain_user_has_the_same_sandbox_and_may_go_without() {
+fn plain_user_has_sandbox_or_may_disable_it() {
     let plain = Plain::new();
     let run = plain.run(&["run", "test.box", "--json"], &[]);
     let outcome: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr));

@@ -12,7 +12,7 @@ use crate::support::sessions::{SessionFixture, folders, is_running};
 use crate::support::wait_for;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_has_its_folder_its_environment_and_nobody_elses() {
+async fn command_sees_only_its_folder_and_environment() {
     let fixture = SessionFixture::new();
     let came = fixture.sh("pwd; echo $HOME; id -u; cat; touch here && ls; test -w /tmp; echo out >&2; exit 3").await;
     assert_eq!((came.ended.as_str(), came.stderr.as_str()), ("3", "out\n"));
@@ -159,7 +159,7 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hog_of_memory_is_killed_wherever_it_puts_it() {
+async fn memory_hog_is_killed() {
     let fixture = SessionFixture::with(|config| config.sessions.memory = 200 << 20);
     let hogs = [
         "a = []\nwhile True: a.append(bytearray(8 << 20))",
@@ -225,7 +225,7 @@ async fn nothing_outlives_its_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_command_is_killed_and_its_session_removed() {
+async fn dropped_command_is_killed_with_its_session() {
     let fixture = SessionFixture::new();
     {
         let call = fixture.sh("sleep 765432");

@@ -64,7 +64,7 @@ fn serves_and_recovers(home: &Home, word: &str, end: impl FnOnce()) {
 }
 
 #[test]
-fn locked_store_is_read_and_answers_are_not_stored() {
+fn locked_store_is_read_but_not_written() {
     let home = home();
     home.call(KEY, &["test.echo", "repo=stored"]);
     let other = outside(&home.store());

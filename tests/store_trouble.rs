@@ -137,7 +137,7 @@ async fn a_database_that_another_program_holds_locked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_stored_is_still_served_while_the_database_is_locked() {
+async fn locked_database_still_serves_hits() {
     let fixture = Fixture::new(patient()).await;
     fixture.fill(&["stored"]).await;
     let other = outside(&fixture.path);
@@ -148,7 +148,7 @@ async fn what_was_stored_is_still_served_while_the_database_is_locked() {
 
 /// A file of the data folder's name where the folder was: nothing can be opened, whoever one is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_data_folder_that_is_gone_and_comes_back() {
+async fn data_folder_disappears_and_returns() {
     let away = |fixture: &Fixture| -> Ending {
         let folder = fixture.path.parent().unwrap().to_owned();
         // Again, if the store made the folder anew in between.
@@ -212,7 +212,7 @@ async fn a_database_of_another_program_in_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_of_another_key_in_its_place_is_left_alone() {
+async fn store_of_another_key_is_left_alone() {
     let fixture = Fixture::new(hasty(0)).await;
     fixture.fill(&["before"]).await;
     let other = beside(&fixture.path, ".other");

@@ -49,7 +49,7 @@ async fn missed(fixture: &Fixture, what: &str, repos: &[&str], unreadable: u64) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_trade_ciphertexts_or_places_do_not_open() {
+async fn swapped_rows_do_not_open() {
     let trade = |columns: &str| {
         let set = |from: &str| {
             let sources: Vec<String> = columns.split(", ").map(|name| format!("{name} = s.{name}")).collect();
@@ -89,7 +89,7 @@ async fn rows_that_trade_ciphertexts_or_places_do_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_under_the_name_of_another_does_not_open() {
+async fn renamed_row_does_not_open() {
     let fixture = fixture().await;
     let take = format!("UPDATE memory_entries SET key = (SELECT key FROM gone) WHERE {OTHER}");
     let connection = outside(&fixture.path);
@@ -101,7 +101,7 @@ async fn a_row_under_the_name_of_another_does_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_moved_to_another_caller_does_not_open() {
+async fn row_moved_to_another_caller_does_not_open() {
     let fixture = fixture().await;
     let bob = || Identity::new("local", "bob").unwrap();
     let input = json!({ "repo": "victim" });
@@ -146,7 +146,7 @@ async fn a_row_moved_to_another_caller_does_not_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_row_does_not_open_and_is_mended_by_the_next_answer() {
+async fn changed_row_is_replaced_by_next_answer() {
     for change in [
         "expires_at = expires_at + 31536000000000",
         "expires_at = NULL",
@@ -175,7 +175,7 @@ async fn a_changed_row_does_not_open_and_is_mended_by_the_next_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_whose_life_was_extended_in_the_file_ends_when_it_was_to_end() {
+async fn extended_expiry_in_the_file_is_ignored() {
     let fixture = fixture().await;
     tamper(&fixture, &["UPDATE memory_entries SET expires_at = expires_at + 31536000000000".to_owned()]);
     fixture.clock.advance(Duration::from_secs(3601));
@@ -233,7 +233,7 @@ fn flip(value: &Value, at: usize) -> Option<(&'static str, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_byte_of_each_column_flipped_in_turn_is_a_miss() {
+async fn any_flipped_byte_is_a_miss() {
     let fixture = fixture().await;
     let connection = outside(&fixture.path);
     connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
@@ -276,7 +276,7 @@ async fn each_byte_of_each_column_flipped_in_turn_is_a_miss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_cut_short_is_a_clear_error_at_open_or_a_miss() {
+async fn truncated_file_is_an_error_or_a_miss() {
     let fixture = fixture().await;
     fixture.engine.shutdown().await;
     let whole = std::fs::read(&fixture.path).unwrap();
@@ -308,7 +308,7 @@ async fn a_file_cut_short_is_a_clear_error_at_open_or_a_miss() {
 }
 
 #[test]
-fn the_wrong_key_is_one_clear_error_at_the_start_that_names_both() {
+fn wrong_key_is_one_error_naming_both_ids() {
     let home = Home::new();
     home.call(KEY, &["test.echo", "repo=a/b"]);
     let id = |key: &str| MemoryKey::parse("KEY", key).unwrap().id().to_owned();
@@ -325,7 +325,7 @@ fn the_wrong_key_is_one_clear_error_at_the_start_that_names_both() {
 }
 
 #[test]
-fn the_marker_is_in_no_file_and_a_second_process_reads_it_back() {
+fn stored_text_is_in_no_file_but_readable() {
     const MARKER: &str = "MARKER-7f3a9c-plaintext";
     let home = Home::new();
     let (status, output) = home.call(KEY, &["test.plain", &format!("repo={MARKER}")]);

@@ -101,7 +101,7 @@ fn bare(shown: &str) -> String {
 }
 
 #[test]
-fn steps_stay_on_the_terminal_and_the_diff_is_coloured() {
+fn terminal_keeps_steps_and_colours_the_diff() {
     let home = home();
     let shown = on_a_terminal(&home, &run("solve"), &[], &[]);
     let text = bare(&shown);
@@ -125,7 +125,7 @@ fn steps_stay_on_the_terminal_and_the_diff_is_coloured() {
 }
 
 #[test]
-fn who_wants_no_colour_and_who_has_a_dumb_terminal_gets_plain_lines() {
+fn no_color_and_dumb_terminals_get_plain_lines() {
     let home = home();
     for environment in [("NO_COLOR", "1"), ("TERM", "dumb")] {
         let shown = on_a_terminal(&home, &run("solve"), &[environment], &[]);
@@ -138,7 +138,7 @@ fn who_wants_no_colour_and_who_has_a_dumb_terminal_gets_plain_lines() {
 }
 
 #[test]
-fn away_from_a_terminal_stdout_has_the_outcome_and_nothing_else() {
+fn piped_stdout_has_only_the_outcome() {
     let home = home();
     let plain = home.run(KEY, &["run", "test.solve"]);
     let expected = "success: false\nsummary: tried \\u{1b}[5mhard\npatch:\ndiff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n\
@@ -160,7 +160,7 @@ fn away_from_a_terminal_stdout_has_the_outcome_and_nothing_else() {
 }
 
 #[test]
-fn ctrl_c_cancels_the_call_and_another_one_ends_the_program_at_once() {
+fn ctrl_c_cancels_and_second_ends_at_once() {
     let home = home();
     let shown = bare(&on_a_terminal(&home, &run("hang"), &[], &["thinking for ever"]));
     assert!(shown.contains("stopping the call") && shown.contains("interrupted"), "{shown}");

@@ -25,7 +25,7 @@ fn tree(home: &Home, name: &str) -> (String, Value) {
 }
 
 #[test]
-fn two_runs_in_two_processes_say_miss_then_revalidated() {
+fn second_process_revalidates() {
     let home = Home::new();
     let (argument, _) = tree(&home, "tree");
     let (first, output) = home.call(KEY, &["repo.map", &argument]);
@@ -37,7 +37,7 @@ fn two_runs_in_two_processes_say_miss_then_revalidated() {
 }
 
 #[test]
-fn runs_sweep_what_has_ended_also_without_a_server() {
+fn runs_sweep_expired_rows_without_server() {
     let home = Home::new();
     let manifest = home.packs().join("test.echo.toml");
     let brief = std::fs::read_to_string(&manifest).unwrap().replace("ttl = \"1h\"", "ttl = \"1ms\"");
@@ -53,7 +53,7 @@ fn runs_sweep_what_has_ended_also_without_a_server() {
 }
 
 #[test]
-fn answer_of_one_process_serves_the_other_in_both_directions() {
+fn processes_share_answers_in_both_directions() {
     let home = Home::new();
     let (one, one_input) = tree(&home, "one");
     let (two, two_input) = tree(&home, "two");
@@ -101,7 +101,7 @@ fn latency(home: &Home, server: &Server, input: &Value) -> Duration {
 
 /// Not a measurement: how long it took is printed, and compared only with what a stuck watch would take.
 #[test]
-fn a_purge_by_another_process_is_seen_by_a_server() {
+fn purge_of_another_process_reaches_a_server() {
     let home = Home::new();
     let servers = [Server::start(&home, KEY), Server::start(&home, KEY)];
     let input = json!({ "repo": "A/b" });
@@ -127,7 +127,7 @@ fn a_purge_by_another_process_is_seen_by_a_server() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_finishes_its_calls_and_leaves_everything_in_the_file() {
+fn stopped_server_finishes_calls_and_stores_all() {
     let home = Home::new();
     let mut server = Server::start(&home, KEY);
     std::thread::scope(|scope| {
@@ -150,7 +150,7 @@ fn a_server_that_is_told_to_stop_finishes_its_calls_and_leaves_everything_in_the
 }
 
 #[test]
-fn a_server_killed_under_load_starts_again_without_repair() {
+fn server_killed_under_load_restarts_without_repair() {
     let home = Home::new();
     let answered = Mutex::new(HashSet::new());
     for round in 0..5 {

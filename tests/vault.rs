@@ -89,7 +89,7 @@ async fn reveal(home: &Home, key: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process() {
+fn rotation_and_removal_purge_answers_in_every_process() {
     let (homes, _server) = homes();
     for home in homes {
         let server = start(&home, &[]);
@@ -144,7 +144,7 @@ fn rotating_and_removing_purge_what_was_made_with_a_credential_in_every_process(
 }
 
 #[test]
-fn removing_a_credential_says_how_many_answers_went_with_it() {
+fn removal_counts_the_purged_answers() {
     let (homes, _server) = homes();
     for home in homes {
         for (repo, credential) in [("a", "token"), ("a", "other"), ("b", "other")] {
@@ -177,7 +177,7 @@ fn made_with(home: &Home, credential: &str) -> usize {
 }
 
 #[test]
-fn without_a_memory_key_the_vault_works_and_no_store_is_made() {
+fn vault_works_without_memory_key() {
     let home = Home::new();
     install(&home, "test.count", COUNT, "[\"{credential|token}\"]");
     let run = |stdin: &str, arguments: &[&str]| {
@@ -254,7 +254,7 @@ fn the_exit_codes_and_messages_of_the_vault() {
 }
 
 #[tokio::test]
-async fn eight_processes_set_at_once_and_each_is_kept_whole() {
+async fn eight_concurrent_sets_are_all_kept() {
     let home = Home::new();
     std::thread::scope(|scope| {
         for n in 0..8 {
@@ -273,7 +273,7 @@ async fn eight_processes_set_at_once_and_each_is_kept_whole() {
 }
 
 #[tokio::test]
-async fn a_killed_rotation_leaves_the_old_secret_or_the_new() {
+async fn killed_rotation_leaves_old_or_new_secret() {
     let home = Home::new();
     set(&home, "token", "sparrow-0");
     let (mut last, mut kept, mut taken) = ("sparrow-0".to_owned(), 0, 0);
@@ -511,7 +511,7 @@ fn no_secret_of_any_type_is_seen_anywhere() {
 }
 
 #[test]
-fn two_servers_with_another_memory_key_share_no_vault_key() {
+fn different_memory_keys_share_no_vault_key() {
     // The key of the one must not be the other's by mistake, whichever variable it is in.
     let home = Home::new();
     let run = feed(home.command(OTHER_KEY, &["check"]).env("HELMDECK_VAULT_KEY", OTHER_KEY), "");

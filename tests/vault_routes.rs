@@ -102,7 +102,7 @@ fn write_files(home: &Home, address: &str) {
 }
 
 #[test]
-fn a_credential_in_a_header_or_an_environment_is_seen_nowhere_else() {
+fn credential_appears_only_where_it_is_used() {
     let (home, canaries) = (Home::new(), Canaries::new());
     let host = Host::start("127.0.0.1", upstream);
     set(&home, "api", Canaries::API_KEY);
@@ -195,7 +195,7 @@ fn look_into(canaries: &Canaries, home: &Home) {
 }
 
 #[test]
-fn a_secret_that_is_being_set_is_in_no_argument_and_no_environment() {
+fn secret_being_set_is_in_no_process_list() {
     let (home, canaries) = (Home::new(), Canaries::new());
     let mut command = home.command(KEY, &["vault", "set", "api", "--type", "api_key", "--host", "127.0.0.1"]);
     command.env("HELMDECK_VAULT_KEY", VAULT_KEY).env("HELMDECK_LOG", "trace");

@@ -9,7 +9,7 @@ use helmdeck_engine::Engine;
 use helmdeck_testkit::ManualClock;
 use serde_json::{Value, json};
 
-use crate::deck::{self, Wallet};
+use crate::support::engine::{self, Wallet};
 use crate::support::program::{Home, Server};
 use crate::support::{KEY, OTHER_KEY, outside, wait_for};
 
@@ -42,7 +42,7 @@ fn stands_in(folder: &std::path::Path, text: &str) -> bool {
 }
 
 #[test]
-fn a_fact_of_one_process_is_recalled_listed_and_forgotten_by_others() {
+fn processes_share_and_forget_facts() {
     let home = Home::new();
     let value = format!("value={MARKER}");
     let kept = run(&home, &["memory.store", "key=g", &value, "category=work", "tags=a,b", "ttl_seconds=3600"]);
@@ -81,7 +81,7 @@ fn a_fact_of_one_process_is_recalled_listed_and_forgotten_by_others() {
 }
 
 #[test]
-fn the_shell_and_a_server_share_facts_and_habits() {
+fn shell_and_server_share_facts_and_habits() {
     let home = Home::new();
     let server = Server::start(&home, KEY);
     let kept = server.ask("POST /api/v1/memory/store", r#"{"key":"lang","value":"German"}"#);
@@ -114,7 +114,7 @@ fn the_shell_and_a_server_share_facts_and_habits() {
 }
 
 #[test]
-fn without_a_key_or_with_another_one_nothing_is_opened() {
+fn missing_or_wrong_key_opens_nothing() {
     let home = Home::new();
     let commands: [&[&str]; 6] = [
         &["run", "memory.recall"],
@@ -146,9 +146,9 @@ fn without_a_key_or_with_another_one_nothing_is_opened() {
 /// An engine with every pack, over a real file.
 async fn engine(folder: &std::path::Path) -> (Engine, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
-    let packs = deck::builtins("http://127.0.0.1:1", &clock);
-    let memory = deck::memory(folder, &clock).await;
-    (deck::engine(packs, &clock, &Wallet::of(&[]), folder, Some(memory)), clock)
+    let packs = engine::builtins("http://127.0.0.1:1", &clock);
+    let memory = engine::memory(folder, &clock).await;
+    (engine::engine(packs, &clock, &Wallet::of(&[]), folder, Some(memory)), clock)
 }
 
 async fn call(engine: &Engine, identity: &Identity, pack: &str, input: Value) -> Result<Value, Code> {
@@ -157,7 +157,7 @@ async fn call(engine: &Engine, identity: &Identity, pack: &str, input: Value) ->
 }
 
 #[tokio::test]
-async fn each_caller_has_its_own_facts_through_the_packs_and_an_anonymous_one_none() {
+async fn facts_are_isolated_per_caller() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, clock) = engine(folder.path()).await;
     let callers =
@@ -190,7 +190,7 @@ async fn each_caller_has_its_own_facts_through_the_packs_and_an_anonymous_one_no
 }
 
 #[tokio::test]
-async fn the_packs_refuse_what_their_schemas_refuse_and_what_only_the_store_knows() {
+async fn fact_packs_refuse_invalid_input() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, _) = engine(folder.path()).await;
     let me = Identity::local();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_names_bucket_prefix_server_and_region() {
+    fn address_has_bucket_prefix_server_and_region() {
         let all = S3Location::parse("s3://files/team/a?endpoint=http://127.0.0.1:9000&region=eu-west-1").unwrap();
         assert_eq!((all.bucket.as_str(), all.prefix.as_str(), all.region.as_str()), ("files", "team/a", "eu-west-1"));
         assert_eq!(all.shown(), "s3://files/team/a at http://127.0.0.1:9000");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_and_not_repeated() {
+    fn bad_address_is_refused_and_not_repeated() {
         for wrong in [
             "",
             "canary",

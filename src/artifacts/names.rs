@@ -135,7 +135,7 @@ mod tests {
     const RUN: &str = "0192f0c0a1b27def8123456789abcdef";
 
     #[test]
-    fn an_entry_reads_back_and_a_newer_run_comes_first() {
+    fn entries_round_trip_and_sort_newest_first() {
         let entry = |run: &str, name: &str| NameEntry {
             owner: owner("t", "u"),
             key: format!("a.b/{run}/{name}"),

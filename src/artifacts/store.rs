@@ -276,7 +276,7 @@ impl ArtifactStore {
         Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
     }
 
-    /// Says whether all of these files are still there.
+    /// Returns whether all of these files are still there.
     pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
         let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
         for artifact in artifacts {

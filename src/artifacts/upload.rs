@@ -17,7 +17,7 @@ use crate::store::{About, ArtifactStore};
 
 /// The size of a part. S3 takes at least 5 MiB.
 const PART_BYTES: u64 = 8 << 20;
-/// The most parts that S3 takes.
+/// Limit of parts in S3.
 const MAX_PARTS: u64 = 10_000;
 
 /// The last time that can be written in RFC 3339: the end of the year 9999.
@@ -192,7 +192,7 @@ impl Upload<'_> {
     }
 }
 
-/// The parts of an upload. Dropped before it is complete, it tells the store to throw them away.
+/// Parts of an upload. If it is dropped before it is complete, the store discards them.
 struct Parts(Option<Box<dyn MultipartUpload>>);
 
 impl Parts {

@@ -9,6 +9,7 @@
 
 mod calls;
 mod conversation;
+mod forge;
 mod mcp;
 mod measure;
 mod process;
@@ -56,6 +57,9 @@ fn main() {
     }
     if does("seam") {
         seam::doors(&mut table);
+    }
+    if does("forge") {
+        forge::large_project(&mut table);
     }
     // Minutes: only for those who ask for it.
     let wants = |part: &str| {

@@ -28,6 +28,10 @@ pub fn main() -> ExitCode {
     if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
         return stage();
     }
+    if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_process::REAPER) {
+        helmdeck_process::reap();
+        return ExitCode::SUCCESS;
+    }
     logging::hide_panics();
     if Environment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
         return commands::connect::run(Environment::arguments().skip(2), &Environment::of_process());

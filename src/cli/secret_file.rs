@@ -37,7 +37,11 @@ pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zero
     let mode = metadata.permissions().mode();
     if readers == Readers::OwnerOnly && metadata.is_file() && mode & 0o077 != 0 {
         return Err(fail(&format!("others than its owner can use the key file (its mode is {:04o})", mode & 0o7777))
-            .with_hint(format!("chmod 600 {}", shell_word(path))));
+            .with_hint(format!(
+                "run `chmod 600 {}`; for a secret volume of Kubernetes, set its `defaultMode: 0400` and no `fsGroup`, and run \
+                 as the file's owner",
+                shell_word(path)
+            )));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
     let file = File::open(path).map_err(|error| fail(&error.to_string()))?;
@@ -83,7 +87,8 @@ mod tests {
             let strict = read("V", &path, Readers::OwnerOnly);
             assert_eq!(strict.is_ok(), fine, "{mode:o}");
             if let Err(failure) = strict {
-                assert!(failure.text().contains(&format!("chmod 600 {}", shell_word(&path))), "{}", failure.text());
+                assert!(failure.text().contains(&format!("chmod 600 {}`", shell_word(&path))), "{}", failure.text());
+                assert!(failure.text().contains("defaultMode: 0400"), "{}", failure.text());
                 assert!(failure.text().contains(r"it'\''s a key'"), "{}", failure.text());
             }
             assert_eq!(read("V", &path, Readers::Anybody).unwrap().as_str(), "text");

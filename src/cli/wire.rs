@@ -156,6 +156,7 @@ impl Setup {
                 .keeps_from(data)
                 .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
+                helmdeck_process::reap_when_killed(program.clone());
                 // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }

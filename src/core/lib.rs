@@ -11,6 +11,7 @@ pub mod handler;
 mod hex;
 pub mod identity;
 pub mod ids;
+pub mod jitter;
 pub mod json;
 pub mod leaks;
 pub mod manifest;

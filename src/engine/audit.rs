@@ -1,7 +1,7 @@
-//! The audit: one row per call while gate 1 is open, written behind the response and by its own deadline.
+//! The audit: one row per call while gate 1 is open, written behind the response within a deadline.
 //!
-//! A call only puts a record into a bounded queue; what is learnable is picked out by the writer, off the caller's
-//! thread. A full queue or a failing store costs rows, which are counted, and never a call.
+//! A call only puts a record into a bounded queue. The writer extracts learnable inputs, off the caller's thread. A
+//! full queue or a failing store costs rows, which are counted, and never a call.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,9 +29,9 @@ pub struct AuditConfig {
     /// How long a row is kept. Default 30 d.
     #[serde(with = "text")]
     pub retention: Duration,
-    /// How many rows may wait to be written; more are dropped and counted. Default 4096.
+    /// Limit of queued rows. More are dropped and counted. Default 4096.
     pub queue: usize,
-    /// The longest that a row waits for others to be written with. Default 100 ms.
+    /// Longest wait of a row for a fuller batch. Default 100 ms.
     #[serde(with = "text")]
     pub linger: Duration,
 }
@@ -42,24 +42,24 @@ impl Default for AuditConfig {
     }
 }
 
-/// The most rows of one write.
+/// Limit of rows per write.
 const BATCH: usize = 1024;
-/// A page of rows is full from this size on; one row is far smaller.
+/// Size at which a page of rows is full. One row is far smaller.
 const MAX_PAGE_BYTES: usize = 64 << 10;
-/// After how many rows the writer lets calls on its thread go first.
+/// Number of rows after which the writer yields to calls on its thread.
 const YIELD_AFTER: usize = 32;
-/// How often a lingering writer looks whether a batch is full.
+/// Interval at which a lingering writer checks whether a batch is full.
 const SLICE: Duration = Duration::from_millis(10);
-/// Inputs that may be learnt from; everything else of an input is dropped.
+/// Names of learnable inputs. All other parts of an input are dropped.
 const LEARNABLE: &[&str] =
     &["persona", "audience", "angle", "model", "theme", "voice", "persona_used", "kind", "format", "title", "author"];
-/// The most findings of one row.
+/// Limit of findings per row.
 const MAX_FINDINGS: usize = 50;
-/// A learnable input longer than this is a document, not a choice.
+/// Limit of a learnable input: longer ones are documents, not choices.
 const MAX_LEARNABLE_BYTES: usize = 256;
-/// Inputs over this size are not looked into.
+/// Larger inputs are not examined.
 const MAX_LOOK_INPUT_BYTES: usize = 64 << 10;
-/// Outputs over this size are not looked into.
+/// Larger outputs are not examined.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
 /// One call, as it is queued.
@@ -85,7 +85,7 @@ impl Record {
         at: Timestamp,
     ) -> Self {
         let (outcome, cache, output) = match result {
-            // What a cached output holds was found when its handler ran.
+            // The findings of a cached output were recorded when its handler ran.
             Ok(outcome) => {
                 let status = outcome.cache.map(|cache| cache.status);
                 let ran = matches!(status, None | Some(CacheStatus::Miss | CacheStatus::Bypass));
@@ -109,9 +109,9 @@ impl Record {
     }
 }
 
-/// Rows of the audit as they are stored: one entry holds rows of one caller and one version of one pack, as JSON.
+/// Stored rows of the audit: one entry contains rows of one caller and one version of one pack, as JSON.
 ///
-/// A page of many rows costs hardly more to seal and to store than one row, and what its rows share is written once.
+/// A page of many rows costs hardly more to seal and to store than one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditPage {
     /// The pack.
@@ -120,14 +120,14 @@ pub struct AuditPage {
     pub version: Version,
     /// When the first of the calls ended.
     pub start: Timestamp,
-    /// One row a call, oldest first.
+    /// One row per call, oldest first.
     pub rows: Vec<AuditRow>,
 }
 
 /// One row of the audit: one call. The names are short because there are many.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRow {
-    /// How long after the start of the page the call ended, in microseconds.
+    /// End of the call relative to the start of the page, in microseconds.
     #[serde(rename = "t")]
     pub after_us: i64,
     /// How long the call took, in microseconds.
@@ -142,7 +142,7 @@ pub struct AuditRow {
     /// Inputs from a closed list of names, text only.
     #[serde(rename = "in", default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub inputs: serde_json::Map<String, Value>,
-    /// What the pack found fault with, at most 50.
+    /// Findings of the pack, at most 50.
     #[serde(rename = "f", default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -155,15 +155,15 @@ fn is_ok(outcome: &str) -> bool {
     outcome == "ok"
 }
 
-/// Something that a pack found fault with.
+/// Finding of a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of fault.
+    /// Kind.
     pub code: String,
-    /// How bad.
+    /// Severity.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub severity: String,
-    /// Where.
+    /// Location.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
 }
@@ -173,12 +173,12 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// The way into the audit. Cheap to clone.
+/// Handle on the audit. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Audit {
     queue: mpsc::Sender<Message>,
     metrics: Arc<Metrics>,
-    /// Notified when somebody waits for the rows.
+    /// Notified when a reader waits for the rows.
     hurry: Arc<Notify>,
 }
 
@@ -367,8 +367,8 @@ impl Page {
     }
 }
 
-/// Says whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is not
-/// even copied for the audit.
+/// Returns whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is
+/// not even copied for the audit.
 pub(crate) fn is_learnable(schema: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_taken_from_their_known_places_and_capped() {
+    fn findings_are_read_from_known_fields_and_capped() {
         let output = Json::from(serde_json::json!({
             "findings": [{"code": "a", "severity": "high", "file": "x.rs"}, {"message": "no code"}],
             "lint": {"issues": [{"code": "b", "level": "low"}]},

@@ -1,4 +1,4 @@
-//! Puts an engine together: what is not given is not there.
+//! Builder of an engine. A part that is not set does not exist.
 
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use helmdeck_artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Cred
 use helmdeck_mcp_client::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
 use helmdeck_sandbox::{SessionPlace, Sessions};
 
-/// How many events are kept for listeners who come late.
+/// Number of events kept for late subscribers.
 const EVENTS: usize = 1024;
 
 /// Gate 1, open: a store and the keys it is sealed with.
@@ -48,13 +48,13 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// Where files of packs go.
+/// Location of artifacts.
 enum Files {
     Folder(PathBuf),
     S3(Box<(S3Location, S3Credentials)>),
 }
 
-/// Puts an engine together.
+/// Builder of an [`Engine`].
 pub struct Builder {
     config: Config,
     builtins: Vec<Builtin>,
@@ -112,7 +112,7 @@ impl Builder {
         self
     }
 
-    /// Adds the packs of a folder. It need not be there.
+    /// Adds the packs of a folder. It need not exist.
     #[must_use]
     pub fn packs_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.packs_dir = Some(folder.into());
@@ -133,80 +133,78 @@ impl Builder {
         self
     }
 
-    /// Says that gate 1 is open and the store could not be opened: what needs memory fails with this reason, the rest
-    /// runs. Of no effect with [`Builder::memory`].
+    /// Sets that gate 1 is open, but the store could not be opened. What needs memory fails with this reason; the rest
+    /// runs. Has no effect with [`Builder::memory`].
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
         self
     }
 
-    /// Says in one word why nothing can be written to the store at the start
-    /// ([`helmdeck_memory::StoreError::trouble`]); replies say so until a write works. Of no effect without
-    /// [`Builder::memory`].
+    /// Sets in one word why the store cannot be written at the start ([`helmdeck_memory::StoreError::trouble`]).
+    /// Replies report it until a write works. Has no effect without [`Builder::memory`].
     #[must_use]
     pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
         self.store_trouble = Some(trouble);
         self
     }
 
-    /// Says where news comes from of what other processes delete from the store: a message bus that carries it. Without
-    /// this, the store is listened to if it tells ([`helmdeck_memory::ReadStore::changes`]), else asked. Of no effect
-    /// without [`Builder::memory`].
+    /// Sets the source of invalidations by other processes, such as a message bus. Default: the store's notifications
+    /// ([`helmdeck_memory::ReadStore::changes`]), else polling. Has no effect without [`Builder::memory`].
     ///
-    /// Each piece of news drops what it names from this process. When the source ends, the store is asked from then on.
+    /// Each notification drops what it names from this process. When the source ends, the store is polled.
     #[must_use]
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = Some(changes);
         self
     }
 
-    /// Says where credentials come from.
+    /// Sets the source of credentials.
     #[must_use]
     pub fn secrets(mut self, secrets: Arc<dyn Secrets>) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Says in which folder files of packs are kept. The first file creates it.
+    /// Keeps artifacts in a folder. The first artifact creates it.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
         self.artifacts = Some(Files::Folder(folder.into()));
         self
     }
 
-    /// Says in which bucket files of packs are kept, instead of a folder. It is asked nothing before it is needed; it
-    /// is reached through the guard of [`Builder::egress`], and no call can reach it by that.
+    /// Keeps artifacts in a bucket instead of a folder. No request is sent before it is needed. It is reached through
+    /// [`Builder::egress`], and no call can reach it that way.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
         self.artifacts = Some(Files::S3(Box::new((bucket, credentials))));
         self
     }
 
-    /// Says where sessions are. Without this, packs that need one are refused. The first session makes the folder.
+    /// Sets the location of sessions. Without it, packs that need one are refused. The first session creates the
+    /// folder.
     #[must_use]
     pub fn sessions(mut self, place: SessionPlace) -> Self {
         self.sessions = Some(place);
         self
     }
 
-    /// Says where jobs are written down, so that they outlive the process; their results too, sealed, if there are keys
-    /// to seal with. Without this, jobs end with the process.
+    /// Stores jobs, so that they outlive the process, and their results, sealed, if there is a keyring. Without this,
+    /// jobs end with the process.
     #[must_use]
     pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.jobs = Some((system, keyring));
         self
     }
 
-    /// Says through which guard handlers of kind `http` and MCP servers over HTTP are reached. Without this, nothing
-    /// but public addresses is.
+    /// Sets the egress of `http` handlers and of MCP servers over HTTP. Default: public addresses only.
     #[must_use]
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self
     }
 
-    /// Says what time it is.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -221,9 +219,9 @@ impl Builder {
         self
     }
 
-    /// Says in which folder the tools of MCP servers are remembered between starts, so that their packs are there at
-    /// once and a cached answer needs no server. Sealed if there are keys; without, what looks like a token is not
-    /// written. `makes` says whether the folder above it is made if it is not there.
+    /// Stores the tools of MCP servers between starts in a folder, so that their packs exist at once and a cached
+    /// answer needs no server. Sealed with a keyring; without one, lists with something like a token are not written.
+    /// `makes` says whether a missing parent folder is made.
     #[must_use]
     pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
         self.remembered = Some(Remembered::new(folder.into(), keyring, makes));

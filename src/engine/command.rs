@@ -26,11 +26,10 @@ use helmdeck_redact::quote::{self, Part};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandConfig {
-    /// The most that a program may write to stdout. Default 16 MiB.
+    /// Limit of stdout. Default 16 MiB.
     #[serde(with = "size")]
     pub max_output_bytes: u64,
-    /// The search path that programs get, and that names without a `/` are looked up in. Default the usual system
-    /// folders.
+    /// Search path of programs, and for names without a `/`. Default the usual system folders.
     pub path: String,
 }
 
@@ -48,7 +47,7 @@ const STDERR_BYTES: usize = 4 << 10;
 /// How much of it is searched for secrets: more by the size of the longest secret in its longest form (JSON in base64).
 const STDERR_READ: usize = STDERR_BYTES + (512 << 10);
 
-/// The longest wait that a program can ask for.
+/// Limit of a retry time that a program can request.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A program behind a pack.
@@ -182,7 +181,7 @@ fn missing(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// What a program that failed says about it.
+/// Error report of a failed program.
 enum Explanation {
     /// Explained by an [`Envelope`] on stdout: the caller gets its code and message.
     Error(Code, String, Option<Duration>),
@@ -192,7 +191,7 @@ enum Explanation {
     Silent,
 }
 
-/// What a program may write to stdout before it exits with another status than 0.
+/// Format of stdout of a failed program.
 #[derive(Deserialize)]
 struct Envelope {
     error: EnvelopeError,

@@ -12,15 +12,15 @@ use helmdeck_core::manifest::{HandlerSpec, ManifestError};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
-/// The largest manifest or schema file.
+/// Size limit of a manifest or schema file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// The most manifests in a folder.
+/// Limit of manifests in a folder.
 const MAX_MANIFESTS: usize = 2000;
 const MAX_DEPTH: usize = 4;
 /// Editors write a file in several steps; a reload waits until they are done.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether the folder is there, and still the same.
+/// Interval of checks whether the folder still exists and is the same.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One manifest of the folder.
@@ -29,7 +29,7 @@ pub(crate) struct Read {
     pub(crate) file: String,
     /// The name that it gives its pack, as far as that can be seen in a file that is refused.
     pub(crate) name: Option<String>,
-    /// What was read, with its folder.
+    /// The manifest, with its folder.
     pub(crate) manifest: Result<(Manifest, PathBuf), ManifestError>,
 }
 
@@ -84,8 +84,8 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
     Ok((manifest, folder))
 }
 
-/// Returns the line of a manifest that holds a token of a well-known form, counted from 1. Comments count: whoever
-/// reads the file reads them.
+/// Returns the line, counted from 1, of a manifest that contains a token of a well-known form. Comments count, because
+/// readers of the file see them.
 fn token_line(text: &str) -> Option<usize> {
     text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }
@@ -170,7 +170,7 @@ struct Following<F> {
 }
 
 impl<F: Fn() + Send + Sync + 'static> Following<F> {
-    /// Looks whether the folder is there, and watches it. Says whether it is another one than before, or gone.
+    /// Watches the folder if it exists. Returns whether it was replaced, or removed.
     fn look(&mut self) -> bool {
         let about = std::fs::metadata(&self.folder).ok().filter(std::fs::Metadata::is_dir);
         let now = about.map(|about| (about.dev(), about.ino()));

@@ -23,7 +23,7 @@ use tower::Service;
 
 use helmdeck_redact as redact;
 
-/// What the handler of one pack runs with. Shared as one, because each call clones the stack.
+/// Dependencies of one pack's handler. Shared, because each call clones the stack.
 pub(crate) struct Runner {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) handler: Arc<dyn Handler>,
@@ -64,7 +64,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let limit = Instant::now() + manifest.timeout;
     let deadline = call.deadline.map_or(limit, |deadline| deadline.min(limit));
     let stale = call.stage.stale.clone();
-    // Gate 1 is shut: nothing is stored, so nobody asks what was used.
+    // Gate 1 is shut: nothing is stored, so used grants are not needed.
     let noting = (!matches!(memory, Err(NoMemory::Off | NoMemory::Unavailable(_))))
         .then(|| Arc::new(Noting::new(Arc::clone(packs))));
     let context = Context {
@@ -170,7 +170,7 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
     }
 }
 
-/// The other packs, and what they used for the answers that they gave this handler.
+/// The other packs, and the grants that they used for their answers.
 struct Noting {
     packs: Arc<dyn Packs>,
     used: Mutex<Vec<UsedGrant>>,

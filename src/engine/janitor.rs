@@ -1,6 +1,6 @@
 //! The sweeps of a server: of the store and of the files that packs wrote. It shows its work in the metrics.
 //!
-//! It asks the store what it holds once a run, never when somebody reads the metrics.
+//! The store is measured once per run, never when somebody reads the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 use helmdeck_artifacts::ArtifactStore;
 
-/// How soon the place of files is asked again that did not answer.
+/// Retry time after a failure of the artifact store.
 const AFTER_TROUBLE: Duration = Duration::from_secs(30);
 
 type PerKind = Family<[(&'static str, &'static str); 1], Gauge>;
 
-/// What the janitor did, and what it found.
+/// Metrics of the sweeps.
 #[derive(Default)]
 struct Shown {
     runs: Counter,
@@ -87,7 +87,7 @@ impl Shown {
         self.last_run.set(clock.now().micros() as f64 / 1e6);
     }
 
-    /// Looks what the store holds. If it does not say, the last numbers stay.
+    /// Measures the store. If that fails, the last numbers stay.
     async fn look(&self, store: &dyn Store) {
         if let Ok(namespaces) = store.namespaces().await {
             let mut kinds: BTreeMap<Kind, (u64, u64)> = Kind::ALL.map(|kind| (kind, (0, 0))).into();
@@ -165,7 +165,7 @@ impl Sweep for Files {
             }
             Err(error) => {
                 tracing::warn!(%error, cause = %error.cause(), "files that have ended cannot be swept");
-                // It is asked again soon, so that it is known when the place answers again.
+                // Retried soon, to notice when it works again.
                 self.interval.min(AFTER_TROUBLE)
             }
         }
@@ -226,7 +226,7 @@ pub(crate) async fn sweep_artifacts_once(store: &ArtifactStore, metrics: &Metric
     }
 }
 
-/// Sweeps until it is told to stop.
+/// Sweeps until `stop` is cancelled.
 async fn run<S: Sweep>(sweep: S, stop: CancellationToken) {
     loop {
         let wait = if S::FINISHES {

@@ -14,7 +14,7 @@ use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
 use crate::views::{Defaults, EngineViews};
 
-/// What stands behind gate 1.
+/// Handle on the memory of an engine: all that exists with gate 1 open.
 #[derive(Clone)]
 pub struct MemoryControl {
     pub(crate) hub: Arc<Hub>,
@@ -34,7 +34,7 @@ impl MemoryControl {
         Self { hub, views, store }
     }
 
-    /// Returns the store. What is deleted through it is forgotten by this process's cache, before the delete returns.
+    /// Returns the store. A delete through it is dropped from the cache of this process before it returns.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -46,7 +46,7 @@ impl MemoryControl {
         self.hub.purge(selector).await
     }
 
-    /// Returns the facts about a caller who speaks for itself, at a transport.
+    /// Returns the facts of a caller at a transport.
     ///
     /// # Errors
     /// `unauthenticated` for an anonymous caller.
@@ -56,7 +56,7 @@ impl MemoryControl {
         Ok(memory.facts())
     }
 
-    /// Returns what the audit shows of a caller's habits, its last calls included.
+    /// Returns a caller's habits by the audit, its latest calls included.
     ///
     /// # Errors
     /// `overloaded` if the store is not available.
@@ -64,8 +64,8 @@ impl MemoryControl {
         self.views.defaults(caller).await
     }
 
-    /// Says who else in this process holds what was said in conversations. It is told of each caller whose
-    /// conversations were forgotten, before the forgetting returns; it must drop what it holds of them, and not block.
+    /// Adds a callback for callers whose conversations were forgotten. It runs before the deletion returns, must drop
+    /// cached conversations of that caller, and must not block.
     pub fn on_forgotten_conversations(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
         self.views.holders.add(holder);
     }
@@ -81,7 +81,7 @@ impl MemoryControl {
         self.hub.flights.renewed().await;
     }
 
-    /// Says whether the store fails and is left alone.
+    /// Returns whether the breaker is open: the store fails and is not used.
     #[must_use]
     pub fn breaker_is_open(&self) -> bool {
         self.hub.breaker_is_open()

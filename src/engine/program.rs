@@ -14,11 +14,11 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-/// The most files that are looked at.
+/// Limit of examined files.
 const MAX_FILES: usize = 256;
-/// The most names of folders that are looked at for them.
+/// Limit of folder entries read for them.
 const MAX_NAMES: usize = 2048;
-/// How many folders below that of a script its imports may be.
+/// Limit of nesting of imports below a script's folder.
 const MAX_DEPTH: usize = 2;
 /// A file that changed this short a time ago may change again without another time of change: its bytes are compared.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub(crate) struct Program {
     state: Mutex<Arc<ProgramVersion>>,
 }
 
-/// What the files were at a moment. Two moments with the same files share one value.
+/// State of the files at one moment. Equal states share one value.
 #[derive(Debug)]
 pub(crate) struct ProgramVersion {
     stamps: Vec<(PathBuf, Option<Stamp>)>,
@@ -41,7 +41,7 @@ pub(crate) struct ProgramVersion {
     settled: bool,
 }
 
-/// What changes with a file: device, inode, size, and the times of the last change of its content and of its entry.
+/// Identity of a file: device, inode, size, and times of the last changes.
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl Program {
@@ -51,12 +51,12 @@ impl Program {
         Self { roots, folder, state }
     }
 
-    /// Returns what the files were when they were read first.
+    /// Returns the state of the files at their first read.
     pub(crate) fn at_start(&self) -> Arc<ProgramVersion> {
         Arc::clone(&self.state.lock())
     }
 
-    /// Returns what the files are now; `None` if that cannot be found out because the runtime ends.
+    /// Returns the current state of the files; `None` if the runtime ends.
     ///
     /// Cost: a few stats on a thread that may block; the files are read again only if one of them changed.
     pub(crate) async fn now(self: &Arc<Self>) -> Option<Arc<ProgramVersion>> {
@@ -103,7 +103,7 @@ impl ProgramVersion {
         Self { stamps: before, digest: hash.finalize().to_vec(), settled }
     }
 
-    /// Says whether these are the same files with the same bytes.
+    /// Returns whether these are the same files with the same bytes.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.stamps == other.stamps && self.digest == other.digest
     }

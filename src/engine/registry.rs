@@ -42,31 +42,31 @@ pub(crate) struct Registered {
     pub(crate) credentials: Option<CredentialsLayer>,
 }
 
-/// What there is at one moment.
+/// Snapshot of the registry.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
     pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
     pub(crate) refused: Vec<ManifestError>,
-    /// Packs over a tool of a server that was not asked yet, with the server's name.
+    /// Packs over a tool of a server that was not queried yet, with the server's name.
     pub(crate) pending: BTreeMap<PackName, String>,
-    /// What each MCP server had listed when this was made.
+    /// The list of each MCP server that this snapshot was made of.
     pub(crate) listings: BTreeMap<String, Arc<Listing>>,
-    /// Why there is no pack of this name, though there is a manifest or a tool for it.
+    /// Names whose manifest or tool was refused, with the reason.
     pub(crate) refused_names: BTreeMap<String, ManifestError>,
-    /// Packs whose manifest is refused now: the last good one goes on serving.
+    /// Packs whose manifest is refused now; their last good version stays.
     pub(crate) outdated: BTreeMap<(PackName, Version), ManifestError>,
-    /// How many snapshots there were before this one.
+    /// Number of earlier snapshots.
     pub(crate) revision: u64,
 }
 
 impl Snapshot {
-    /// Says whether this was made of what a server has listed by now.
+    /// Returns whether this was made of this list of a server.
     pub(crate) fn follows(&self, server: &str, listing: &Arc<Listing>) -> bool {
         self.listings.get(server).is_some_and(|known| Arc::ptr_eq(known, listing))
     }
 
-    /// Says whether another snapshot was made of the same list of a server.
+    /// Returns whether another snapshot was made of the same list of a server.
     pub(crate) fn same_listing(&self, other: &Self, server: &str) -> bool {
         match (self.listings.get(server), other.listings.get(server)) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -74,12 +74,12 @@ impl Snapshot {
         }
     }
 
-    /// Takes note of a name whose manifest is refused.
+    /// Records a name whose manifest is refused.
     pub(crate) fn note_refused(&mut self, name: Option<String>, error: &ManifestError) {
         self.refused_names.extend(name.map(|name| (name, error.clone())));
     }
 
-    /// Keeps what the file made before it became wrong.
+    /// Keeps the last good version of a manifest that is refused now.
     pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
         let from_file = |pack: &&Arc<Registered>| pack.source == Source::Folder && pack.manifest.file == file;
         for pack in previous.packs.values().flatten().filter(from_file) {
@@ -95,7 +95,7 @@ impl Snapshot {
         }
     }
 
-    /// Says whether a pack goes on serving although this refuses its manifest.
+    /// Returns whether an older version stays although this manifest is refused.
     pub(crate) fn is_kept(&self, error: &ManifestError) -> bool {
         self.outdated.values().any(|kept| kept == error)
     }
@@ -144,19 +144,19 @@ impl Registry {
 fn unknown(name: &str, snapshot: &Snapshot) -> String {
     let shown = text::escaped(name, 80);
     if let Some(error) = snapshot.refused_names.get(name) {
-        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", told(error));
+        return format!("pack \"{shown}\" is not registered: its manifest was refused: {}", public_reason(error));
     }
     let hint = did_you_mean(&shown, snapshot.packs.keys().map(|known| known.as_str()));
     format!("pack \"{shown}\" is not registered{hint}")
 }
 
-/// Writes why a manifest is refused, without the folder that it is in.
-fn told(error: &ManifestError) -> String {
+/// Returns why a manifest is refused, without the path of its folder.
+fn public_reason(error: &ManifestError) -> String {
     let file = std::path::Path::new(&error.file).file_name().map(|name| name.to_string_lossy().into_owned());
     ManifestError { file: file.unwrap_or_else(|| error.file.clone()), ..error.clone() }.to_string()
 }
 
-/// What is told about a pack.
+/// Public description of a pack.
 #[derive(Debug, Clone, Serialize)]
 pub struct PackInfo {
     /// Its name.
@@ -180,15 +180,15 @@ pub struct PackInfo {
     pub open_world: bool,
     /// Hints for routing.
     pub metadata: Metadata,
-    /// What kind of handler it has.
+    /// Kind of its handler.
     pub handler: &'static str,
-    /// How long the handler may take, in seconds.
+    /// Timeout of the handler, in seconds.
     pub timeout_s: f64,
     /// The schema of its input.
     pub input: Value,
     /// The schema of its output.
     pub output: Value,
-    /// What its author says about caching; absent if nothing.
+    /// Cache settings of its manifest; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSummary>,
     /// Whether both gates are open, so that it is really cached.
@@ -216,7 +216,7 @@ pub struct PackInfo {
     pub examples: Vec<Example>,
 }
 
-/// What a pack's author says about caching.
+/// Cache settings of a manifest.
 #[derive(Debug, Clone, Serialize)]
 pub struct CacheSummary {
     /// How long an answer is fresh, in seconds.
@@ -229,7 +229,7 @@ pub struct CacheSummary {
     pub stale_while_revalidate_s: f64,
     /// How long past its freshness an answer may be served when the handler fails, in seconds.
     pub stale_if_error_s: f64,
-    /// The largest output that is stored, in bytes.
+    /// Size limit of a stored output, in bytes.
     pub max_bytes: u64,
     /// Labels of an entry, as templates.
     pub tags: Vec<String>,
@@ -272,7 +272,7 @@ impl Registered {
             needs_session: manifest.session.is_some(),
             source: self.source,
             file: manifest.file.clone(),
-            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(told),
+            outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(public_reason),
             examples: manifest.examples.clone(),
         }
     }

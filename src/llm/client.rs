@@ -2,10 +2,10 @@
 //!
 //! Asking a model changes nothing at the endpoint, so a request whose answer got lost is sent again, but only once: it costs twice.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use helmdeck_core::jitter::jittered;
 use helmdeck_core::{Code, Error, Result};
 use helmdeck_egress::{Egress, refusal};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -173,8 +173,7 @@ impl Client {
     /// failed together do not come back together.
     fn wait(&self, repeats: u32, asked: Option<Duration>) -> Duration {
         let step = self.config.retry_wait.saturating_mul(1 << repeats.min(16));
-        let random = u32::try_from(RandomState::new().hash_one(repeats) % 1000).unwrap_or(0);
-        let jittered = step / 2 + step / 2000 * random;
+        let jittered = jittered(step, 0.5..=1.0);
         asked.map_or(jittered.min(self.config.max_retry_wait), |asked| asked.max(jittered))
     }
 }

@@ -1,12 +1,16 @@
 //! Backoff between starts of a server that failed.
 
-use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use helmdeck_core::jitter::jittered;
 
 /// First wait.
 const FIRST: Duration = Duration::from_secs(1);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Factor of a wait, so that servers that fail together do not start together.
+const JITTER: RangeInclusive<f64> = 0.75..=1.25;
 /// A connection that lived this long resets the count of failures.
 const GOOD: Duration = Duration::from_secs(60);
 
@@ -20,7 +24,7 @@ impl Failures {
     /// Counts a start that failed, and returns how long to wait: 1 s, 2 s, 4 s, ... 60 s, each give or take a quarter.
     pub(crate) fn start_failed(&mut self) -> Duration {
         self.in_a_row = self.in_a_row.saturating_add(1);
-        jittered(wait(self.in_a_row), random())
+        jittered(wait(self.in_a_row), JITTER)
     }
 
     /// Counts the unexpected end of a connection, and returns how long to wait. The first one permits a new start at
@@ -32,25 +36,13 @@ impl Failures {
         self.in_a_row = self.in_a_row.saturating_add(1);
         match self.in_a_row {
             1 => Duration::ZERO,
-            more => jittered(wait(more - 1), random()),
+            more => jittered(wait(more - 1), JITTER),
         }
     }
 }
 
 fn wait(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST)
-}
-
-/// Adds jitter of up to a quarter either way, so that servers that fail together do not start together.
-fn jittered(wait: Duration, random: u64) -> Duration {
-    let quarter = wait / 4;
-    let span = u64::try_from(quarter.as_micros()).unwrap_or(u64::MAX).saturating_mul(2).max(1);
-    wait - quarter + Duration::from_micros(random % span)
-}
-
-/// Returns a random number for jitter: every hasher of the standard library starts with other keys.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u8)
 }
 
 #[cfg(test)]
@@ -63,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_that_fail_wait_twice_as_long_each_time_up_to_a_minute() {
+    fn failed_starts_double_the_wait_to_a_minute() {
         let mut failures = Failures::default();
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let wait = failures.start_failed();
@@ -75,19 +67,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_crash_is_free_and_a_long_life_forgets() {
+    fn first_crash_and_long_life_reset_the_wait() {
         let mut failures = Failures::default();
         assert_eq!(failures.ended(Duration::from_secs(1)), Duration::ZERO);
         assert!(about(failures.ended(Duration::from_secs(1)), 1));
         assert!(about(failures.ended(Duration::from_secs(1)), 2));
         assert_eq!(failures.ended(GOOD), Duration::ZERO);
-    }
-
-    #[test]
-    fn jitter_spreads_over_the_whole_range() {
-        let wait = Duration::from_secs(4);
-        assert_eq!(jittered(wait, 0), Duration::from_secs(3));
-        assert!(jittered(wait, u64::MAX) < Duration::from_secs(5));
-        assert_ne!(random(), random());
     }
 }

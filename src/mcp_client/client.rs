@@ -64,7 +64,7 @@ impl Client {
 
 /// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`]: half of a secret would not be
 /// found.
-pub(crate) fn told(text: &str, secrets: &[Secret]) -> String {
+pub(crate) fn redacted(text: &str, secrets: &[Secret]) -> String {
     let mut clean = helmdeck_redact::text(text, secrets).into_owned();
     clean.truncate(clean.floor_char_boundary(MAX_MESSAGE_BYTES));
     clean
@@ -85,7 +85,7 @@ impl ClientHandler for Client {
                 let percent = (progress.progress / total * 100.0).clamp(0.0, 100.0) as f32;
                 percent
             });
-            sink.report(percent, &told(progress.message.as_deref().unwrap_or_default(), &self.secrets));
+            sink.report(percent, &redacted(progress.message.as_deref().unwrap_or_default(), &self.secrets));
         }
     }
 

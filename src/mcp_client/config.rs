@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_own_variables_and_bad_references_are_refused_without_repeating_them() {
+    fn tokens_and_bad_references_are_refused_unrepeated() {
         let token = format!("Bearer ghp_{}", "a1".repeat(18));
         let message = parse(&token).unwrap_err();
         assert!(message.contains("looks like a token") && !message.contains("ghp_"), "{message}");

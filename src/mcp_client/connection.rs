@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::client::{Client, told};
+use super::client::{Client, redacted};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
@@ -299,7 +299,7 @@ impl Connection {
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(Listing {
             server: server
-                .map(|server| told(&format!("{} {}", server.name, server.version), &self.secrets))
+                .map(|server| redacted(&format!("{} {}", server.name, server.version), &self.secrets))
                 .unwrap_or_default(),
             protocol: info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default(),
             tools,

@@ -7,7 +7,7 @@ use rmcp::model::ErrorCode;
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::client::told;
+use super::client::redacted;
 use super::connection::{Connection, Ended};
 use super::process::how;
 use super::sieve::{NOT_READABLE, WHY};
@@ -28,7 +28,7 @@ pub(crate) fn cause(error: &Cause, secrets: &[Secret]) -> String {
     if let Some(at) = text.find(BEFORE_A_CUT_BODY) {
         text.truncate(at + BEFORE_A_CUT_BODY.len());
     }
-    told(&text, secrets)
+    redacted(&text, secrets)
 }
 
 /// Classifies an error of the transport: refused by egress, missing login, HTTP status.
@@ -74,7 +74,7 @@ pub(crate) fn not_started(
         let message = match (error, too_long, status) {
             (_, Some(limit), _) => format!("wrote a message of more than {limit} bytes"),
             (ClientInitializeError::JsonRpcError(data), ..) => {
-                format!("refuses the handshake: {}", told(&data.message, secrets))
+                format!("refuses the handshake: {}", redacted(&data.message, secrets))
             }
             (_, _, Some(_)) => format!("ended before it answered: {}", how(status)),
             _ => "did not answer the handshake".to_owned(),
@@ -103,7 +103,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
         ServiceError::McpError(data) => {
             // -32602 is the only code that blames the caller (JSON-RPC 2.0, section 5.1).
             let code = if data.code == ErrorCode::INVALID_PARAMS { Code::InvalidInput } else { Code::HandlerFailed };
-            let message = format!("the MCP server \"{name}\" refused {doing}: {}", told(&data.message, secrets));
+            let message = format!("the MCP server \"{name}\" refused {doing}: {}", redacted(&data.message, secrets));
             Error::new(code, message)
         }
         ServiceError::TransportClosed => match connection.why_ended().await {

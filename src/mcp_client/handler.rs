@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions};
 use serde_json::{Map, Value};
 
-use super::client::told;
+use super::client::redacted;
 use super::connection::{Connection, InUse};
 use super::failure;
 use super::server::Server;
@@ -123,7 +123,7 @@ impl McpHandler {
             let text: Vec<&str> =
                 result.content.iter().filter_map(|block| Some(block.as_text()?.text.as_str())).collect();
             let text = text.join("\n");
-            let message = format!("tool \"{}\" failed: {}", self.tool, told(text.trim(), secrets));
+            let message = format!("tool \"{}\" failed: {}", self.tool, redacted(text.trim(), secrets));
             return Err(Error::new(Code::HandlerFailed, message));
         }
         let written = match &result.structured_content {

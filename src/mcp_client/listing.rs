@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_tool_is_refused_with_its_reason_and_takes_no_other_down() {
+    fn bad_tool_is_refused_and_harms_no_other() {
         let object = json!({"type": "object"});
         let listing = listing(&[
             json!({"name": "get-Sum", "inputSchema": object}),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_picks_tools_and_trust_is_not_given() {
+    fn operator_selects_tools_without_trust() {
         let read = json!({"name": "read", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
         let listing = listing(&[read, json!({"name": "write", "inputSchema": {"type": "object"}})]);
         let mut server = server();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_description_schema_or_server_is_another_contract() {
+    fn changed_description_schema_or_server_changes_contract() {
         let base = json!({"name": "a", "description": "d", "inputSchema": {"type": "object"}});
         let digest = |server: &McpServer, tool: &Value| {
             let listing = listing(std::slice::from_ref(tool));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_cannot_call_a_writing_tool_a_reading_one() {
+    fn manifest_cannot_mark_writing_tool_read_only() {
         let text = "name = \"a.b\"\nversion = \"v1\"\ndescription = \"x\"\nread_only = true\n[handler]\nmcp = { server = \"x\", tool = \"t\" }\n[memory]\ncache = true\nttl = \"5m\"\n";
         let manifest = || Manifest::parse("m.toml", text, &|_| Err(String::new())).unwrap();
         let tool = |hint: Value| {

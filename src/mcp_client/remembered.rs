@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_found_again_for_the_same_configuration_only() {
+    fn stored_list_needs_the_same_configuration() {
         let folder = tempfile::tempdir().unwrap();
         for ring in [None, Some(ring("a1"))] {
             let kept = Remembered::new(folder.path().join("data/mcp"), ring, true);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_seals_the_file_and_another_key_cannot_open_it() {
+    fn list_is_sealed_for_one_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp");
         Remembered::new(path.clone(), Some(ring("a1")), true).keep(&server("p"), &listing("canary"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_nothing_like_a_token_is_written() {
+    fn unsealed_list_with_token_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Remembered::new(folder.path().join("mcp"), None, true);
         kept.keep(&server("p"), &listing("d"));

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::driver::Quota;
-use crate::entry::Kind;
+use crate::entry::{Fingerprint, Kind, Quota};
 use crate::error::{Result, StoreError};
-use crate::store::{Op, Put};
+use crate::ops::{Op, Put};
 
 /// How a store behaves.
 #[derive(Debug, Clone)]
@@ -48,18 +47,6 @@ impl Default for Config {
             postgres: PostgresConfig::default(),
         }
     }
-}
-
-/// How fingerprints are made of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fingerprint {
-    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that anybody can compare. Whoever holds
-    /// the file can confirm a guessed value.
-    #[default]
-    Plain,
-    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed. Without a
-    /// key (a plain store) the same as `Plain`.
-    Keyed,
 }
 
 /// What is too large. A write over a limit is refused whole.

@@ -1,296 +1,26 @@
-//! What a driver must do: keep raw rows, decide versions and times inside its own transaction, find and delete.
+//! The trait of a driver, and the store that callers hold: any driver under any seal.
 //!
-//! A driver never sees a key: it is handed a [`Seal`] with each call. The time comes from the caller, so a driver has no clock.
+//! A driver keeps raw rows, and decides versions and times inside its own transaction. It never sees a key: each call gets a
+//! [`Seal`]. The store checks limits, reads the clock, makes fingerprints and proves the key at the start.
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use aes_gcm::aead::Generate;
 use async_trait::async_trait;
-use helmdeck_core::Timestamp;
+use helmdeck_core::{Clock, Timestamp};
 
-use crate::entry::{Entry, EntryMeta, Kind, Namespace};
+use crate::config::{Config, Limits};
+use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::sealed::{Seal, SealedValue};
-use crate::store::{
-    Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Order, Put, Resealed, Restore, Scan, Stats, Walk, Written,
-};
-
-/// A row that proves which key a store was written with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Canary {
-    /// The id of the key.
-    pub key_id: String,
-    /// A known text, sealed with it.
-    pub sealed: Vec<u8>,
-}
-
-/// A write, checked against the limits and with everything settled but what depends on the stored row.
-#[derive(Debug, Clone)]
-pub struct PendingWrite {
-    /// What to write.
-    pub put: Put,
-    /// The fingerprint of its plaintext.
-    pub fingerprint: String,
-    /// When it ends.
-    pub expires_at: Option<Timestamp>,
-    /// The value sealed as that of a new entry: made before the driver's turn, and good only if no live row is there.
-    pub fresh: Option<SealedValue>,
-}
-
-/// What a driver needs to know of the row that a pending write replaces.
-#[derive(Debug, Clone, Copy)]
-pub struct Existing {
-    /// Its version.
-    pub version: u64,
-    /// When it came to be.
-    pub created_at: Timestamp,
-    /// When it was last replaced.
-    pub updated_at: Timestamp,
-}
-
-impl PendingWrite {
-    /// Settles what depends on the live row that is there (`None` = absent or ended).
-    ///
-    /// # Errors
-    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is there is not
-    /// older.
-    pub fn resolve(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
-        let found = existing.map_or(0, |row| row.version);
-        if let Some(expected) = self.put.expect_version
-            && expected != found
-        {
-            return Err(StoreError::VersionMismatch { expected, found });
-        }
-        let made = Restore {
-            version: found.saturating_add(1),
-            created_at: existing.map_or(now, |row| row.created_at),
-            updated_at: now,
-            expires_at: self.expires_at,
-        };
-        let times = match self.put.restore {
-            Some(restore) if existing.is_some_and(|row| row.updated_at >= restore.updated_at) => {
-                return Err(StoreError::NotNewer);
-            }
-            Some(restore) => Restore { expires_at: self.expires_at, ..restore },
-            None => made,
-        };
-        Ok(EntryMeta {
-            namespace: self.put.namespace.clone(),
-            kind: self.put.kind,
-            key: self.put.key.clone(),
-            category: self.put.category.clone(),
-            tags: self.put.tags.clone(),
-            attributes: self.put.attributes.clone(),
-            fingerprint: self.fingerprint.clone(),
-            // Drivers keep it as a signed number, and the seal binds what they give back.
-            version: times.version.clamp(1, i64::MAX.unsigned_abs()),
-            created_at: times.created_at,
-            updated_at: times.updated_at,
-            expires_at: times.expires_at,
-            size: self.put.value.len() as u64 + overhead,
-        })
-    }
-
-    /// Returns the sealed value of what [`PendingWrite::resolve`] settled.
-    ///
-    /// # Errors
-    /// As [`Seal::seal`].
-    pub fn seal(&self, meta: &EntryMeta, is_new: bool, seal: &dyn Seal) -> Result<Cow<'_, SealedValue>> {
-        match &self.fresh {
-            // The version and the times of a new entry are known beforehand: nothing else was left open.
-            Some(sealed) if is_new => Ok(Cow::Borrowed(sealed)),
-            _ => seal.seal(meta, &self.put.value).map(Cow::Owned),
-        }
-    }
-}
-
-/// One operation of a batch as a driver gets it.
-#[derive(Debug, Clone)]
-pub enum PendingOp {
-    /// Write.
-    Put(Box<PendingWrite>),
-    /// Delete, and count it in the generation.
-    Delete(Delete),
-    /// Delete rows that have ended, at most so many. Not counted in the generation: they were invisible before.
-    Sweep(usize),
-    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most `limit`: each
-    /// time of the namespace whose rows of the kind take most. Not counted in the generation: what went was true.
-    Evict {
-        /// Of which kind.
-        kind: Kind,
-        /// What its rows may take, ended or not.
-        bytes: u64,
-        /// The most rows to delete.
-        limit: usize,
-    },
-}
-
-impl PendingOp {
-    /// Says whether the operation touches a kind that must survive a power cut.
-    #[must_use]
-    pub fn is_durable(&self) -> bool {
-        match self {
-            Self::Put(pending) => pending.put.kind.is_durable(),
-            Self::Delete(Delete::Key { kind, .. } | Delete::Tagged { kind, .. }) => kind.is_durable(),
-            Self::Delete(Delete::Prefix { kind, .. }) => kind.is_none_or(Kind::is_durable),
-            Self::Sweep(_) | Self::Evict { .. } => false,
-        }
-    }
-
-    /// Returns about how many bytes the operation holds while it waits.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        match self {
-            Self::Put(pending) => 512 + pending.put.key.len() + pending.put.value.len(),
-            Self::Delete(_) | Self::Sweep(_) | Self::Evict { .. } => 512,
-        }
-    }
-}
-
-/// A batch as a driver gets it: all of it or nothing.
-#[derive(Clone)]
-pub struct Batch {
-    /// The operations, in order.
-    pub ops: Vec<PendingOp>,
-    /// The time of the write; what was sealed before the driver's turn was sealed for this time.
-    pub now: Timestamp,
-    /// How values are sealed.
-    pub seal: Arc<dyn Seal>,
-    /// The most rows and bytes of a namespace, for each kind.
-    pub quotas: Quotas,
-}
-
-/// The quota of each kind.
-#[derive(Debug, Clone, Copy)]
-pub struct Quotas([Quota; Kind::ALL.len()]);
-
-impl Quotas {
-    /// Asks for the quota of each kind.
-    #[must_use]
-    pub fn new(of: impl Fn(Kind) -> Quota) -> Self {
-        Self(Kind::ALL.map(of))
-    }
-
-    /// Returns the quota of a kind.
-    #[must_use]
-    pub const fn of(&self, kind: Kind) -> Quota {
-        self.0[kind as usize]
-    }
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("ops", &self.ops.len()).field("now", &self.now).finish_non_exhaustive()
-    }
-}
-
-/// The most rows, and the most bytes ([`EntryMeta::cost`]), that one kind may have in one namespace.
-///
-/// When a put would exceed it, rows of the namespace and kind that have ended go first; then, if the kind makes room
-/// ([`Kind::makes_room`]), its oldest; then the put is refused.
-#[derive(Debug, Clone, Copy)]
-pub struct Quota {
-    /// Rows.
-    pub rows: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl Quota {
-    /// Checks what a namespace would hold after a write.
-    ///
-    /// # Errors
-    /// `QuotaExceeded`.
-    pub const fn check(&self, rows: u64, bytes: u64) -> Result<()> {
-        if rows > self.rows {
-            return Err(StoreError::QuotaExceeded { what: "rows", limit: self.rows });
-        }
-        if bytes > self.bytes {
-            return Err(StoreError::QuotaExceeded { what: "bytes", limit: self.bytes });
-        }
-        Ok(())
-    }
-}
-
-/// Which keys of which key space are wanted, at a time.
-#[derive(Debug, Clone)]
-pub struct Range {
-    /// Whose.
-    pub namespace: Namespace,
-    /// Of which kind.
-    pub kind: Kind,
-    /// What the keys start with.
-    pub prefix: String,
-    /// The time: what has ended is invisible.
-    pub now: Timestamp,
-}
-
-/// Where a page of a list starts: after this time and key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Position {
-    /// The `updated_at` of the last entry of the page before.
-    pub updated_at: Timestamp,
-    /// Its key.
-    pub key: String,
-}
-
-impl Position {
-    /// Returns the cursor that stands for the position.
-    #[must_use]
-    pub fn to_cursor(&self) -> Cursor {
-        Cursor(format!("{}:{}", self.updated_at.micros(), self.key))
-    }
-
-    /// Reads a cursor.
-    ///
-    /// # Errors
-    /// `Invalid` if no store made it.
-    pub fn parse(cursor: &Cursor) -> Result<Self> {
-        let parts = cursor.0.split_once(':').and_then(|(micros, key)| Some((micros.parse().ok()?, key)));
-        let (micros, key) = parts.ok_or(StoreError::Invalid("the cursor was not made by a store"))?;
-        Ok(Self { updated_at: Timestamp(micros), key: key.to_owned() })
-    }
-}
-
-/// Makes a page of `limit + 1` found entries at most: the surplus one says that there is a next page.
-#[must_use]
-pub fn page_of(mut entries: Vec<EntryMeta>, limit: usize) -> ListPage {
-    let more = entries.len() > limit;
-    entries.truncate(limit);
-    let next = entries
-        .last()
-        .filter(|_| more)
-        .map(|last| Position { updated_at: last.updated_at, key: last.key.clone() }.to_cursor());
-    ListPage { entries, next }
-}
-
-/// Returns the smallest text that is greater than every text with this prefix, `None` if there is none.
-///
-/// UTF-8 sorts by code point, so the last character that can be raised is raised and the rest cut off.
-#[must_use]
-pub fn prefix_end(prefix: &str) -> Option<String> {
-    let mut text = prefix.to_owned();
-    while let Some(last) = text.pop() {
-        // A range steps over the surrogates, which are no characters.
-        if let Some(next) = (last..=char::MAX).nth(1) {
-            text.push(next);
-            return Some(text);
-        }
-    }
-    None
-}
-
-/// Returns when an entry ends, `None` for one that lives for ever or beyond the year 9999.
-#[must_use]
-pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
-    // 9999-12-31T23:59:59.999999Z
-    const LAST: Timestamp = Timestamp(253_402_300_799_999_999);
-    ttl.map(|ttl| now.saturating_add(ttl)).filter(|end| *end <= LAST)
-}
-
-/// The bytes of values after which a part of a walk ends.
-pub const WALK_BYTES: usize = 8 << 20;
+use crate::key::hex;
+use crate::keyring::KeyRing;
+use crate::lock::{Keeper, Lock};
+use crate::ops::{Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, Resealed, Scan, Stats, Walk, Written};
+use crate::requests::{Batch, Canary, PendingOp, PendingWrite, Position, Quotas, Range, end_of};
+use crate::sealed::{NoSeal, RowSeal, Seal};
+use crate::store::{Maintenance, ReadStore, Store};
 
 /// A place to keep rows.
 #[async_trait]
@@ -329,7 +59,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Does a batch in one transaction.
     async fn write(&self, batch: Batch) -> Result<Vec<Written>>;
 
-    /// Returns rows of everybody after a mark, opened, at most `limit` and at most about [`WALK_BYTES`] of values.
+    /// Returns rows of everybody after a mark, opened, at most `limit` and at most about [`crate::requests::WALK_BYTES`] of values.
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
 
     /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at `limit`
@@ -358,35 +88,269 @@ pub trait Driver: Send + Sync + 'static {
     async fn close(&self) -> Result<()>;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A driver under a seal.
+pub struct DriverStore<D> {
+    driver: Arc<D>,
+    seal: Arc<dyn Seal>,
+    ring: Option<KeyRing>,
+    /// Shared with the threads that prepare large writes.
+    limits: Arc<Limits>,
+    /// What follows from the limits for each kind.
+    quotas: Quotas,
+    clock: Arc<dyn Clock>,
+    /// What was written of kind `cache` since its total was looked at.
+    written: AtomicU64,
+}
 
-    #[test]
-    fn the_end_of_a_prefix_is_the_next_text_of_that_length() {
-        assert_eq!(prefix_end("ab").as_deref(), Some("ac"));
-        assert_eq!(prefix_end("a%").as_deref(), Some("a&"));
-        assert_eq!(prefix_end("a\u{d7ff}").as_deref(), Some("a\u{e000}"));
-        assert_eq!(prefix_end("a\u{10ffff}").as_deref(), Some("b"));
-        assert_eq!(prefix_end("\u{10ffff}"), None);
-        assert_eq!(prefix_end(""), None);
+/// The most entries of a page.
+const MAX_PAGE: usize = 1000;
+
+/// Values up to so many bytes are hashed and sealed on the caller's thread, in about 0.1 ms; more go to a blocking thread.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// The rows that go at most with one write, when entries of kind `cache` take more than they may.
+const EVICT_ROWS: usize = 4096;
+
+/// What the canary says once it is opened.
+const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
+
+impl<D: Driver> DriverStore<D> {
+    /// Makes a store that keeps values as they are.
+    #[must_use]
+    pub fn plain(driver: D, config: &Config, clock: Arc<dyn Clock>) -> Self {
+        Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
-    #[test]
-    fn a_life_beyond_the_year_9999_is_for_ever() {
-        assert_eq!(end_of(Timestamp(5), Some(Duration::from_micros(7))), Some(Timestamp(12)));
-        assert_eq!(end_of(Timestamp(5), None), None);
-        assert_eq!(end_of(Timestamp(5), Some(Duration::MAX)), None);
-        assert_eq!(end_of(Timestamp(0), Some(Duration::from_secs(253_402_300_800))), None);
+    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store gets its
+    /// canary row now. A store without live rows takes the current key.
+    ///
+    /// # Errors
+    /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
+    pub async fn sealed(driver: D, ring: KeyRing, config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        prove_key(&driver, &ring, clock.now()).await?;
+        let seal = RowSeal::new(ring.clone(), config.fingerprint);
+        Ok(Self::new(driver, seal, Some(ring), config, clock))
     }
 
-    #[test]
-    fn a_cursor_gives_back_its_position() {
-        for key in ["k", "a:b", "", "\0", "😀"] {
-            let position = Position { updated_at: Timestamp(-7), key: key.into() };
-            assert_eq!(Position::parse(&position.to_cursor()).unwrap(), position);
+    fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
+        let limits = Arc::new(config.limits.clone());
+        let quotas = Quotas::new(|kind| limits.quota(kind));
+        // The first write looks, whatever was written before this process began.
+        let written = AtomicU64::new(step(limits.cache_bytes));
+        Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written }
+    }
+
+    fn ring(&self) -> Result<&KeyRing> {
+        self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
+    }
+
+    /// Returns the eviction that must come with a batch, if any: the total is looked at once in a while, not at every write.
+    fn eviction(&self, ops: &[PendingOp]) -> Option<PendingOp> {
+        let added: u64 = ops.iter().map(cached_bytes).sum();
+        if added == 0 {
+            return None;
         }
-        assert!(Position::parse(&Cursor("nonsense".into())).is_err());
-        assert!(Position::parse(&Cursor("x:y".into())).is_err());
+        let step = step(self.limits.cache_bytes);
+        if self.written.fetch_add(added, Ordering::Relaxed) + added < step {
+            return None;
+        }
+        self.written.store(0, Ordering::Relaxed);
+        Some(self.evict(EVICT_ROWS))
+    }
+
+    fn evict(&self, limit: usize) -> PendingOp {
+        let cap = self.limits.cache_bytes;
+        // Room for what is written until the next look, here and in a few other processes.
+        PendingOp::Evict { kind: Kind::Cache, bytes: cap.saturating_sub(2 * step(cap)), limit }
+    }
+
+    fn batch(&self, ops: Vec<PendingOp>, now: Timestamp) -> Batch {
+        Batch { ops, now, seal: Arc::clone(&self.seal), quotas: self.quotas }
+    }
+
+    async fn remove(&self, op: PendingOp) -> Result<u64> {
+        let written = self.driver.write(self.batch(vec![op], self.clock.now())).await?;
+        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+    }
+
+    fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {
+        Range { namespace: namespace.clone(), kind, prefix: prefix.to_owned(), now: self.clock.now() }
+    }
+}
+
+/// Returns after how many bytes the total of kind `cache` is looked at.
+fn step(cap: u64) -> u64 {
+    (cap / 64).clamp(1, 4 << 20)
+}
+
+/// Returns about what an operation adds to kind `cache`.
+fn cached_bytes(op: &PendingOp) -> u64 {
+    match op {
+        PendingOp::Put(pending) if pending.put.kind == Kind::Cache => op.weight() as u64,
+        _ => 0,
+    }
+}
+
+/// Does what does not depend on the stored row: the fingerprint, the end, and the seal of what will mostly be a new entry.
+/// That keeps it off the driver's one writing thread.
+fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<PendingOp> {
+    let put = match op {
+        Op::Delete(delete) => return Ok(PendingOp::Delete(delete)),
+        Op::Put(put) => put,
+    };
+    let fingerprint = seal.fingerprint(&put.namespace, &put.value);
+    let asked = match put.restore {
+        Some(restore) => restore.expires_at,
+        None => end_of(now, put.ttl),
+    };
+    let latest = end_of(now, limits.retention(put.kind));
+    let expires_at = asked.into_iter().chain(latest).min();
+    let may_be_new = put.expect_version.is_none_or(|version| version == 0);
+    let mut pending = PendingWrite { put, fingerprint, expires_at, fresh: None };
+    if may_be_new {
+        let meta = pending.resolve(None, now, seal.overhead())?;
+        pending.fresh = Some(seal.seal(&meta, &pending.put.value)?);
+    }
+    Ok(PendingOp::Put(Box::new(pending)))
+}
+
+/// One clear error at the start instead of a thousand rows that do not open.
+async fn prove_key<D: Driver>(driver: &D, ring: &KeyRing, now: Timestamp) -> Result<()> {
+    let stored = driver.canary(canary(ring)?).await?;
+    if !ring.ids().any(|id| id == stored.key_id) {
+        if driver.adopt_if_empty(canary(ring)?, now).await? {
+            return Ok(());
+        }
+        let given = ring.ids().collect::<Vec<_>>().join(", ");
+        return Err(StoreError::WrongKey { store: stored.key_id, given });
+    }
+    match ring.open_blob(&system_namespace(), "canary", b"", &stored.sealed) {
+        Ok(text) if text == CANARY_TEXT => Ok(()),
+        _ => Err(StoreError::Corrupt(format!("the row that proves key {} does not open", stored.key_id))),
+    }
+}
+
+/// Makes the canary of the current key.
+fn canary(ring: &KeyRing) -> Result<Canary> {
+    let sealed = ring.seal_blob(&system_namespace(), "canary", b"", CANARY_TEXT)?;
+    Ok(Canary { key_id: ring.current_id().to_owned(), sealed })
+}
+
+fn system_namespace() -> Namespace {
+    Namespace::new("", "", None)
+}
+
+/// Keeps locks in a driver.
+struct DriverLocks<D> {
+    driver: Arc<D>,
+    clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl<D: Driver> Keeper for DriverLocks<D> {
+    async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool> {
+        let now = self.clock.now();
+        self.driver.try_lock(name, owner, now, now.saturating_add(hold)).await
+    }
+
+    async fn free(&self, name: &str, owner: &str) -> Result<()> {
+        self.driver.unlock(name, owner).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> ReadStore for DriverStore<D> {
+    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
+        self.driver.get(namespace, kind, key, self.clock.now(), &self.seal).await
+    }
+
+    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
+        let after = page.after.as_ref().map(Position::parse).transpose()?;
+        self.driver.list(self.range(namespace, kind, prefix), after, page.limit.clamp(1, MAX_PAGE)).await
+    }
+
+    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
+        self.driver.scan(self.range(namespace, kind, prefix), order, limit, &self.seal).await
+    }
+
+    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
+        let mut all = self.driver.namespaces(self.clock.now()).await?;
+        all.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| (&a.namespace, a.kind).cmp(&(&b.namespace, b.kind))));
+        Ok(all)
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        self.driver.stats(self.clock.now()).await
+    }
+
+    async fn generation(&self) -> Result<u64> {
+        self.driver.generation().await
+    }
+
+    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
+        self.driver.walk(after, limit.clamp(1, MAX_PAGE), &self.seal).await
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        self.driver.changes()
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Maintenance for DriverStore<D> {
+    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
+        self.remove(PendingOp::Sweep(limit)).await
+    }
+
+    async fn trim(&self, limit: usize) -> Result<u64> {
+        self.remove(self.evict(limit)).await
+    }
+
+    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
+        let current = self.ring()?.current_id().to_owned();
+        self.driver.reseal(after, limit.clamp(1, MAX_PAGE), &current, &self.seal).await
+    }
+
+    async fn adopt_key(&self) -> Result<()> {
+        self.driver.replace_canary(canary(self.ring()?)?).await
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Store for DriverStore<D> {
+    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+        self.limits.check(&batch)?;
+        let now = self.clock.now();
+        let bytes: usize = batch.iter().map(|op| if let Op::Put(put) = op { put.value.len() } else { 0 }).sum();
+        let (seal, limits) = (Arc::clone(&self.seal), Arc::clone(&self.limits));
+        let count = batch.len();
+        let pending = move || batch.into_iter().map(|op| pending(op, now, &limits, &*seal)).collect::<Result<Vec<_>>>();
+        let mut ops = if bytes > INLINE_BYTES {
+            tokio::task::spawn_blocking(pending).await.map_err(StoreError::unavailable)??
+        } else {
+            pending()?
+        };
+        ops.extend(self.eviction(&ops));
+        let mut written = self.driver.write(self.batch(ops, now)).await?;
+        // What the eviction did is no answer to what was asked.
+        written.truncate(count);
+        Ok(written)
+    }
+
+    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
+        let owner = hex(&<[u8; 8]>::try_generate().map_err(StoreError::unavailable)?);
+        let keeper = Arc::new(DriverLocks { driver: Arc::clone(&self.driver), clock: Arc::clone(&self.clock) });
+        let taken = keeper.hold(name, &owner, hold).await?;
+        Ok(taken.then(|| Lock::new(keeper, name.to_owned(), owner)))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.driver.close().await
+    }
+}
+
+impl<D: Driver> std::fmt::Debug for DriverStore<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DriverStore").field("driver", &self.driver.name()).finish_non_exhaustive()
     }
 }

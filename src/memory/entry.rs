@@ -8,6 +8,8 @@ use bytes::Bytes;
 use helmdeck_core::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, StoreError};
+
 /// What an entry is for. Kinds are separate key spaces with separate retention, so no fact can plant a cached answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -184,4 +186,44 @@ impl EntryMeta {
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| now >= end)
     }
+}
+
+/// The most rows, and the most bytes ([`EntryMeta::cost`]), that one kind may have in one namespace.
+///
+/// When a put would exceed it, rows of the namespace and kind that have ended go first; then, if the kind makes room
+/// ([`Kind::makes_room`]), its oldest; then the put is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Quota {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Quota {
+    /// Checks what a namespace would hold after a write.
+    ///
+    /// # Errors
+    /// `QuotaExceeded`.
+    pub const fn check(&self, rows: u64, bytes: u64) -> Result<()> {
+        if rows > self.rows {
+            return Err(StoreError::QuotaExceeded { what: "rows", limit: self.rows });
+        }
+        if bytes > self.bytes {
+            return Err(StoreError::QuotaExceeded { what: "bytes", limit: self.bytes });
+        }
+        Ok(())
+    }
+}
+
+/// How fingerprints are made of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fingerprint {
+    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that anybody can compare. Whoever holds
+    /// the file can confirm a guessed value.
+    #[default]
+    Plain,
+    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed. Without a
+    /// key (a plain store) the same as `Plain`.
+    Keyed,
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::Result;
-use crate::store::Store;
+use crate::store::Maintenance;
 
 /// How the janitor works.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl Work {
     }
 
     /// Runs once: deletes what has ended, then what is over the limit of the cache, batch by batch.
-    pub async fn run(&self, store: &dyn Store, config: JanitorConfig) {
+    pub async fn run(&self, store: &dyn Maintenance, config: JanitorConfig) {
         let started = Instant::now();
         let outcome = self.clean(store, config).await;
         let failure = outcome.err().map(|error| error.to_string());
@@ -76,7 +76,7 @@ impl Work {
         work.1 = Some(Instant::now());
     }
 
-    async fn clean(&self, store: &dyn Store, config: JanitorConfig) -> Result<()> {
+    async fn clean(&self, store: &dyn Maintenance, config: JanitorConfig) -> Result<()> {
         let batch = config.batch.max(1);
         let mut gone = 0;
         while gone < config.most {
@@ -119,7 +119,7 @@ impl Janitor {
     ///
     /// Must be called within a tokio runtime that has time.
     #[must_use]
-    pub fn spawn(store: Arc<dyn Store>, config: JanitorConfig) -> Self {
+    pub fn spawn(store: Arc<dyn Maintenance>, config: JanitorConfig) -> Self {
         let work = Arc::new(Work::default());
         let stop = CancellationToken::new();
         let (stopped, counters) = (stop.clone(), Arc::clone(&work));

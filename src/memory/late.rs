@@ -11,13 +11,9 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
-use crate::lock::Lock;
-use crate::store::{
-    Change, Changes, ListPage, Mark, NamespaceStats, Op, Order, Page, ReadStore, Resealed, Scan, Stats, Store, Walk,
-    Written,
-};
+use crate::ops::{Change, Changes};
+use crate::store::{Store, StoreWrapper};
 
 /// How many changes are kept for a subscriber that is slow.
 const CHANGES: usize = 256;
@@ -56,17 +52,6 @@ impl LateStore {
 
     fn trouble(&self) -> StoreError {
         self.trouble.lock().clone()
-    }
-
-    fn get(&self) -> Result<&Arc<dyn Store>> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        self.opened.get().ok_or_else(|| match self.trouble() {
-            // To a caller it is a store that may come back, whatever keeps it away.
-            error @ StoreError::Unavailable { .. } => error,
-            error => StoreError::unavailable(error),
-        })
     }
 }
 
@@ -126,74 +111,19 @@ impl fmt::Debug for LateStore {
 }
 
 #[async_trait]
-impl ReadStore for LateStore {
-    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.get()?.get(namespace, kind, key).await
-    }
-
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
-        self.get()?.list(namespace, kind, prefix, page).await
-    }
-
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.get()?.scan(namespace, kind, prefix, order, limit).await
-    }
-
-    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        self.get()?.namespaces().await
-    }
-
-    async fn stats(&self) -> Result<Stats> {
-        self.get()?.stats().await
-    }
-
-    async fn generation(&self) -> Result<u64> {
-        self.get()?.generation().await
-    }
-
-    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
-        self.get()?.walk(after, limit).await
-    }
-
-    fn changes(&self) -> Option<Changes> {
-        match (self.opened.get(), &self.changes) {
-            (Some(store), _) => store.changes(),
-            (None, changes) => changes.as_ref().map(broadcast::Sender::subscribe),
+impl StoreWrapper for LateStore {
+    fn inner(&self) -> Result<&dyn Store> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Closed);
         }
+        self.opened.get().map(|store| &**store).ok_or_else(|| match self.trouble() {
+            // To a caller it is a store that may come back, whatever keeps it away.
+            error @ StoreError::Unavailable { .. } => error,
+            error => StoreError::unavailable(error),
+        })
     }
 
-    fn not_open(&self) -> Option<StoreError> {
-        self.opened.get().is_none().then(|| self.trouble())
-    }
-}
-
-#[async_trait]
-impl Store for LateStore {
-    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
-        self.get()?.write(batch).await
-    }
-
-    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        self.get()?.sweep_expired(limit).await
-    }
-
-    async fn trim(&self, limit: usize) -> Result<u64> {
-        self.get()?.trim(limit).await
-    }
-
-    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
-        self.get()?.reseal(after, limit).await
-    }
-
-    async fn adopt_key(&self) -> Result<()> {
-        self.get()?.adopt_key().await
-    }
-
-    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
-        self.get()?.try_lock(name, hold).await
-    }
-
-    async fn close(&self) -> Result<()> {
+    async fn pass_close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -201,5 +131,16 @@ impl Store for LateStore {
             Some(store) => store.close().await,
             None => Ok(()),
         }
+    }
+
+    fn pass_changes(&self) -> Option<Changes> {
+        match (self.opened.get(), &self.changes) {
+            (Some(store), _) => store.changes(),
+            (None, changes) => changes.as_ref().map(broadcast::Sender::subscribe),
+        }
+    }
+
+    fn pass_not_open(&self) -> Option<StoreError> {
+        self.opened.get().is_none().then(|| self.trouble())
     }
 }

@@ -6,7 +6,6 @@ pub mod config;
 pub mod conformance;
 pub mod doctor;
 pub mod driver;
-pub mod driver_store;
 pub mod drivers;
 pub mod entry;
 pub mod error;
@@ -18,6 +17,8 @@ pub mod keyring;
 pub mod late;
 pub mod lock;
 pub mod open;
+pub mod ops;
+pub mod requests;
 pub mod restore;
 pub mod rotate;
 pub mod sealed;
@@ -25,16 +26,17 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
-pub use driver_store::DriverStore;
-pub use entry::{Entry, EntryMeta, Kind, Namespace, Reach};
+pub use config::{Config, KindLimits, Limits, PostgresConfig};
+pub use driver::DriverStore;
+pub use entry::{Entry, EntryMeta, Fingerprint, Kind, Namespace, Quota, Reach};
 pub use error::{Result, StoreError};
 pub use janitor::{Janitor, JanitorConfig};
 pub use key::MemoryKey;
 pub use keyring::KeyRing;
 pub use lock::Lock;
 pub use open::open;
-pub use store::{
-    Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, ReadStore, Resealed,
-    Restore, Scan, Stats, Store, Walk, Walked, Written,
+pub use ops::{
+    Change, Changes, Cursor, Delete, ListPage, Mark, NamespaceStats, Op, Order, Page, Put, Resealed, Restore, Scan,
+    Stats, Walk, Walked, Written,
 };
+pub use store::{Access, Maintenance, ReadStore, Store, StoreWrapper};

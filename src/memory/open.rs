@@ -8,7 +8,7 @@ use std::time::Duration;
 use helmdeck_core::Clock;
 
 use crate::config::Config;
-use crate::driver_store::DriverStore;
+use crate::driver::DriverStore;
 use crate::drivers::memory::Memory;
 use crate::drivers::sqlite::Sqlite;
 use crate::error::{Result, StoreError};

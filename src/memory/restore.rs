@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 
 use crate::entry::Kind;
 use crate::error::{Result, StoreError};
-use crate::store::{Put, Store};
+use crate::ops::Put;
+use crate::store::Store;
 
 /// Writes that are under way at once: a driver that commits in groups takes them in one.
 const IN_FLIGHT: usize = 64;

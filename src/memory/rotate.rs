@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
 use crate::lock::Lock;
-use crate::store::{Mark, Resealed, Store};
+use crate::ops::{Mark, Resealed};
+use crate::store::Store;
 
 /// The lock that a rotation holds.
 const LOCK: &str = "rotate";

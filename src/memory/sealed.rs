@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::config::Fingerprint;
-use crate::entry::{Entry, EntryMeta, Namespace};
+use crate::entry::{Entry, EntryMeta, Fingerprint, Namespace};
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 use crate::key::hex;
 use crate::keyring::{KeyRing, TAG_BYTES};
+use crate::ops::Walked;
 
 /// The version of the layout that the seal binds.
 const FORMAT: u64 = 1;
@@ -36,6 +36,18 @@ pub struct RawRow {
     pub meta: EntryMeta,
     /// The stored value.
     pub sealed: SealedValue,
+}
+
+impl RawRow {
+    /// Opens the row for a walk, which reports rows that do not open.
+    pub(crate) fn walk(self, seal: &dyn Seal) -> Walked {
+        let (meta, key_id) = (self.meta.clone(), self.sealed.key_id.clone());
+        let value = seal.open(self).map(|entry| entry.value).map_err(|error| match error {
+            StoreError::Unreadable { reason } => reason,
+            _ => "the seal could not be asked",
+        });
+        Walked { meta, key_id, value }
+    }
 }
 
 /// Turns a value into what is stored, and back.

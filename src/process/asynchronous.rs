@@ -13,12 +13,15 @@ use crate::capture::{Capture, Captured};
 use crate::descriptors::close_descriptors_on_exec;
 use crate::failure::{Failure, Finished};
 use crate::group::GroupId;
+use crate::reaper::Reaped;
 
 /// A running program and everything it started. Dropping it kills them all.
 #[derive(Debug)]
 pub struct Group {
     child: Child,
     id: Option<GroupId>,
+    /// Dropped after the group was killed.
+    reaped: Option<Reaped>,
 }
 
 /// The pipes of a running program.
@@ -45,7 +48,7 @@ impl Group {
         let mut child = command.spawn()?;
         let id = child.id().and_then(GroupId::of_leader);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let group = Self { child, id };
+        let group = Self { child, id, reaped: id.and_then(Reaped::new) };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("the program has no pipes"));
         };
@@ -79,6 +82,7 @@ impl Group {
         if let Some(id) = self.id.take() {
             // Only now: its number may soon belong to another process.
             id.kill();
+            self.reaped = None;
         }
         status
     }

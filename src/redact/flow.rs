@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_overlap_all_the_way_end_the_file_instead_of_leaking() {
+    fn overlapping_secrets_end_the_stream_without_leak() {
         let mut flow = Flow {
             secrets: Arc::new(Told(vec!["abcdefabc", "defabcdef"])),
             known: 0,

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_of_base64_is_what_the_part_alone_decides() {
+    fn base64_core_depends_on_the_part_alone() {
         // "xuser:password" and "user:password": RFC 4648 of each, computed by coreutils.
         for (text, offset) in [("eHVzZXI6cGFzc3dvcmQ=", 6), ("dXNlcjpwYXNzd29yZA==", 5), ("cGFzc3dvcmQ=", 0)] {
             let (core, before, after) = base64_core(b"password", offset % 3);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_urls_and_json_go_however_they_mix() {
+    fn url_and_json_spellings_are_redacted() {
         for written in [
             "a/b+c d\"e\\f",
             "a%2Fb%2Bc%20d%22e%5Cf",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_and_base64_go_also_inside_of_something_longer() {
+    fn hex_and_base64_are_redacted_inside_longer_text() {
         // Computed by coreutils (xxd, base64) from "user:s3cr3t?pass~word" and its parts.
         for (written, clean) in [
             ("x 733363723374 y", "x [secret] y"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_of_a_key_go_and_its_frame_stays() {
+    fn key_parts_are_redacted_frame_stays() {
         let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE\nAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----\n";
         let secrets = [Secret::new(key.to_owned()).with_passphrase("open sesame".to_owned())];
         let body = serde_json::json!({"key": key, "line": "b3BlbnNzaC1rZXktdjE", "one": "b3BlbnNzaC1rZXktdjEAAAABG5vbmUAAAAE", "p": "open%20sesame"});
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn short_parts_are_left_alone_and_long_forms_go_before_their_parts() {
+    fn short_parts_stay_and_long_forms_go_first() {
         assert_eq!(cleaned("12345 x", "54321"), "12345 x");
         let two = [Secret::new("abcdef".to_owned()), Secret::new("abcdefghij".to_owned())];
         assert_eq!(text("abcdefghij abcdef", &two), "[secret] [secret]");

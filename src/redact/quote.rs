@@ -1,6 +1,6 @@
 //! Text of a server or a program, quoted in an error: bounded, without secrets, on one line, and marked as theirs.
 
-use helmdeck_core::text::collapse_whitespace;
+use helmdeck_core::text::{collapse_whitespace, one_line};
 use helmdeck_core::{Secret, leaks};
 
 /// Limit of a quotation, in bytes.
@@ -36,21 +36,12 @@ pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
         (true, Part::Head) => (true, &line[..line.floor_char_boundary(MAX_BYTES)]),
         (true, Part::Tail) => (true, &line[line.ceil_char_boundary(line.len() - MAX_BYTES)..]),
     };
-    let shown: String = shown.chars().flat_map(visible).collect();
+    let shown = one_line(shown);
     Some(match (cut, part) {
         (false, _) => format!("\"{shown}\""),
         (true, Part::Head) => format!("\"{shown}...\""),
         (true, Part::Tail) => format!("\"...{shown}\""),
     })
-}
-
-/// Writes control characters, and those that turn the direction of text (UAX #9), as escapes. Quotes stay: JSON has
-/// many.
-fn visible(character: char) -> impl Iterator<Item = char> {
-    let hidden = character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    let escaped = hidden.then(|| character.escape_unicode());
-    escaped.into_iter().flatten().chain((!hidden).then_some(character))
 }
 
 #[cfg(test)]
@@ -72,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_at_the_side_that_matters() {
+    fn long_text_is_cut_at_the_right_end() {
         let long = format!("first {} last", "é".repeat(MAX_BYTES));
         let head = quoted(&long, Part::Head).unwrap();
         assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");

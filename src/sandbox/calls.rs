@@ -54,6 +54,9 @@ pub(super) fn refuse() -> Result<(), String> {
     let other_family = other_family().map_err(|error| failed(&error))?;
     let numbers = OPENS_SOCKET.iter().flat_map(|number| [*number, number | X32]);
     rules.extend(numbers.map(|number| (number, vec![other_family.clone()])));
+    let first_process = first_process().map_err(|error| failed(&error))?;
+    let numbers = [libc::SYS_ptrace, libc::SYS_ptrace | X32];
+    rules.extend(numbers.map(|number| (number, vec![first_process.clone()])));
     let architecture = TargetArch::try_from(ARCH).map_err(|error| failed(&error))?;
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
@@ -68,4 +71,10 @@ fn other_family() -> Result<SeccompRule, seccompiler::BackendError> {
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
     };
     SeccompRule::new(FAMILIES.iter().map(differs).collect::<Result<_, _>>()?)
+}
+
+/// Matches `ptrace(2)` of process 1, which waits for the command and ends the sandbox: a command that stops it would end only by
+/// its timeout. Debuggers may trace every other process in there.
+fn first_process() -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)?])
 }

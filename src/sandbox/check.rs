@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_outside_its_folder_or_without_words_is_refused() {
+    fn command_outside_folder_or_empty_is_refused() {
         let with = |change: &dyn Fn(&mut Exec)| {
             let mut exec = Exec::new(["true"]);
             change(&mut exec);

@@ -11,27 +11,25 @@ use super::sandbox;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionConfig {
-    /// The most memory that the processes of one command may use together, unless its pack says otherwise. Default 2
-    /// GiB.
+    /// Memory limit of all processes of one command, unless its pack sets another. Default 2 GiB.
     #[serde(with = "size")]
     pub memory: u64,
-    /// The most address space that one process may reserve (`RLIMIT_AS`). Programs reserve far more than they use.
-    /// Default 64 GiB.
+    /// Address space limit of one process (`RLIMIT_AS`). Programs reserve far more than they use. Default 64 GiB.
     #[serde(with = "size")]
     pub address_space: u64,
-    /// The most processes and threads of one command. Default 256.
+    /// Limit of processes and threads of one command. Default 256.
     pub processes: u64,
-    /// The most files that one process may have open. Default 1024.
+    /// Limit of open files of one process. Default 1024.
     pub open_files: u64,
-    /// The most that a session's folder may hold. Default 4 GiB.
+    /// Size limit of a session's folder. Default 4 GiB.
     #[serde(with = "size")]
     pub disk: u64,
     /// The size of a command's `/tmp`, which is memory and ends with it. Default 256 MiB.
     #[serde(with = "size")]
     pub tmp: u64,
-    /// The most sessions of one caller. Default 8.
+    /// Limit of sessions per caller. Default 8.
     pub max_per_caller: usize,
-    /// The most sessions in all. Default 64.
+    /// Limit of all sessions. Default 64.
     pub max_total: usize,
     /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
     pub user: u32,
@@ -139,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_shown_to_commands_holds_the_data_or_lies_in_it() {
+    fn readable_paths_never_overlap_the_data() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         std::fs::create_dir_all(at("state/data")).unwrap();

@@ -303,7 +303,7 @@ mod tests {
     static GO_ON: AtomicBool = AtomicBool::new(false);
 
     #[test]
-    fn what_is_removed_is_removed_whatever_its_depth_and_mode_and_no_link_is_followed() {
+    fn removal_handles_any_depth_and_mode_without_links() {
         let top = tempfile::tempdir().unwrap();
         let (kept, folder) = (top.path().join("kept"), top.path().join("folder"));
         fs::create_dir_all(&kept).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_counts_what_is_on_the_disk_and_follows_no_link() {
+    fn usage_counts_disk_blocks_and_follows_no_link() {
         let top = tempfile::tempdir().unwrap();
         let (outside, folder) = (top.path().join("outside"), top.path().join("folder"));
         fs::create_dir_all(folder.join("a/b")).unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_a_link_is_neither_counted_nor_removed() {
+    fn linked_folder_is_neither_counted_nor_removed() {
         let top = tempfile::tempdir().unwrap();
         let (kept, link) = (top.path().join("kept"), top.path().join("link"));
         fs::create_dir(&kept).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_files_count_as_much_as_they_cost_and_are_removed_while_they_are_read() {
+    fn many_small_files_count_overhead_and_are_removed() {
         let top = tempfile::tempdir().unwrap();
         let folder = top.path().join("folder");
         for part in 0..4 {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_owner_shut_is_counted_and_stays_shut() {
+    fn closed_folder_is_counted_and_stays_closed() {
         let top = tempfile::tempdir().unwrap();
         let folder = top.path().join("folder");
         let at = |name: &str| folder.join(name);

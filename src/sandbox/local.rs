@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_whose_record_cannot_be_read_for_a_moment_lives_on() {
+    async fn session_survives_a_temporary_read_error() {
         let data = tempfile::tempdir().unwrap();
         let (runtime, live) = runtime(data.path());
         let kept = live.folder.path().join("kept");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_ends_also_if_nobody_waits_for_its_end_any_more() {
+    async fn session_ends_without_a_waiter() {
         let data = tempfile::tempdir().unwrap();
         let (runtime, live) = runtime(data.path());
         let record = live.record();

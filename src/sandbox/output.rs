@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_the_start_and_the_end_are_kept_however_it_is_cut() {
+    fn long_output_keeps_head_and_tail() {
         let cut = Captured { head: b"abc".to_vec(), tail: b"xyz".to_vec(), left_out: 3 };
         assert_eq!(kept(6, &[b"abc123xyz"]), cut);
         assert_eq!(kept(6, &[b"a", b"bc1", b"23x", b"y", b"z"]), cut);

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_removed_while_a_command_of_any_process_runs_in_it() {
+    fn running_command_prevents_removal() {
         let (_top, place) = place();
         let (folder, lock) = made(&place);
         drop(lock);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_end_at_the_same_time_all_end() {
+    fn concurrent_ends_of_sessions_all_succeed() {
         let (_top, place) = place();
         for _ in 0..5 {
             let sessions: Vec<_> = (0..8).map(|_| made(&place)).collect();

@@ -93,7 +93,7 @@ pub(super) async fn probe(
 
 /// Runs a command that does nothing, over folders that are there anyway.
 async fn attempt(spawner: &Spawner, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
-    // Folders that every machine has, so that nothing is made; files of ours in /etc are left out where they are not.
+    // Folders that every machine has, so that none is made. Missing files of `/etc` are left out.
     let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };
     let exec = Exec { timeout: LIMIT, ..Exec::new(["true"]) };
     let line = sandbox.line(&folders, config, config.memory, &exec);

@@ -36,6 +36,7 @@
 //! A [`Vault`] is a folder of notes in agentm's layout. [`LongTerm`] is the long-term memory in a project's own `.forge/`.
 
 mod long_term;
+#[expect(clippy::disallowed_methods, reason = "the one place that opens files, for reading")]
 mod look;
 mod name;
 mod vault;

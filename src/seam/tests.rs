@@ -24,9 +24,9 @@ mod hints;
 
 mod fixture;
 mod ports;
+mod reads;
 mod recalled;
 mod related;
 mod room;
 
-mod speed;
 mod traced;

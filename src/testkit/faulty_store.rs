@@ -5,10 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_memory::{
-    Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Resealed,
-    Result, Scan, Stats, Store, StoreError, Walk, Written,
-};
+use helmdeck_memory::{Access, Op, Result, Store, StoreError, StoreWrapper, Written};
 
 /// What a store does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,88 +93,35 @@ impl FaultyStore {
 }
 
 #[async_trait]
-impl ReadStore for FaultyStore {
-    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.act(Fault::Reads).await?;
-        self.inner.get(namespace, kind, key).await
+impl StoreWrapper for FaultyStore {
+    fn inner(&self) -> Result<&dyn Store> {
+        Ok(&*self.inner)
     }
 
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
-        self.act(Fault::Reads).await?;
-        self.inner.list(namespace, kind, prefix, page).await
+    async fn target(&self, access: Access) -> Result<&dyn Store> {
+        let counter = match access {
+            Access::Get => Some(&self.reads),
+            Access::Scan => Some(&self.scans),
+            Access::Write => Some(&self.writes),
+            Access::Read | Access::Lock | Access::Maintain => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+        self.act(match access {
+            Access::Get | Access::Scan | Access::Read => Fault::Reads,
+            Access::Write | Access::Lock | Access::Maintain => Fault::Writes,
+        })
+        .await?;
+        Ok(&*self.inner)
     }
 
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.scans.fetch_add(1, Ordering::SeqCst);
-        self.act(Fault::Reads).await?;
-        self.inner.scan(namespace, kind, prefix, order, limit).await
-    }
-
-    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        self.act(Fault::Reads).await?;
-        self.inner.namespaces().await
-    }
-
-    async fn stats(&self) -> Result<Stats> {
-        self.act(Fault::Reads).await?;
-        self.inner.stats().await
-    }
-
-    async fn generation(&self) -> Result<u64> {
-        self.act(Fault::Reads).await?;
-        self.inner.generation().await
-    }
-
-    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
-        self.act(Fault::Reads).await?;
-        self.inner.walk(after, limit).await
-    }
-
-    fn changes(&self) -> Option<Changes> {
-        self.inner.changes()
-    }
-}
-
-#[async_trait]
-impl Store for FaultyStore {
-    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        self.act(Fault::Writes).await?;
-        let written = self.inner.write(batch).await;
+    async fn pass_write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+        let written = self.target(Access::Write).await?.write(batch).await;
         let left = self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left == Ok(1) {
             return Err(StoreError::Unavailable { message: "told to lose the answer".to_owned(), source: None });
         }
         written
-    }
-
-    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        self.act(Fault::Writes).await?;
-        self.inner.sweep_expired(limit).await
-    }
-
-    async fn trim(&self, limit: usize) -> Result<u64> {
-        self.act(Fault::Writes).await?;
-        self.inner.trim(limit).await
-    }
-
-    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
-        self.act(Fault::Writes).await?;
-        self.inner.reseal(after, limit).await
-    }
-
-    async fn adopt_key(&self) -> Result<()> {
-        self.act(Fault::Writes).await?;
-        self.inner.adopt_key().await
-    }
-
-    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
-        self.act(Fault::Writes).await?;
-        self.inner.try_lock(name, hold).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }

@@ -3,13 +3,9 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_memory::{
-    Change, Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore,
-    Resealed, Result, Scan, Stats, Store, Walk, Written,
-};
+use helmdeck_memory::{Access, Change, Changes, Op, Result, Store, StoreWrapper, Written};
 use tokio::sync::{broadcast, watch};
 
 /// A place where writes stop while it is shut.
@@ -122,72 +118,31 @@ impl ReplicaStore {
 }
 
 #[async_trait]
-impl ReadStore for ReplicaStore {
-    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.inner.get(namespace, kind, key).await
+impl StoreWrapper for ReplicaStore {
+    fn inner(&self) -> Result<&dyn Store> {
+        Ok(&*self.inner)
     }
 
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
-        self.inner.list(namespace, kind, prefix, page).await
+    async fn target(&self, access: Access) -> Result<&dyn Store> {
+        let counter = match access {
+            Access::Get => Some(&self.reads),
+            Access::Lock => Some(&self.locks),
+            Access::Read | Access::Scan | Access::Write | Access::Maintain => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(&*self.inner)
     }
 
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.inner.scan(namespace, kind, prefix, order, limit).await
-    }
-
-    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        self.inner.namespaces().await
-    }
-
-    async fn stats(&self) -> Result<Stats> {
-        self.inner.stats().await
-    }
-
-    async fn generation(&self) -> Result<u64> {
-        self.inner.generation().await
-    }
-
-    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn changes(&self) -> Option<Changes> {
-        self.news().as_ref().map(broadcast::Sender::subscribe)
-    }
-}
-
-#[async_trait]
-impl Store for ReplicaStore {
-    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+    async fn pass_write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         self.before_write.pass().await;
         let written = self.inner.write(batch).await;
         self.after_write.pass().await;
         written
     }
 
-    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        self.inner.sweep_expired(limit).await
-    }
-
-    async fn trim(&self, limit: usize) -> Result<u64> {
-        self.inner.trim(limit).await
-    }
-
-    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
-        self.inner.reseal(after, limit).await
-    }
-
-    async fn adopt_key(&self) -> Result<()> {
-        self.inner.adopt_key().await
-    }
-
-    async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>> {
-        self.locks.fetch_add(1, Ordering::SeqCst);
-        self.inner.try_lock(name, hold).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+    fn pass_changes(&self) -> Option<Changes> {
+        self.news().as_ref().map(broadcast::Sender::subscribe)
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn users(context: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_conversation_is_written_and_read_by_people_and_by_programs() {
+fn conversation_reads_as_text_and_json() {
     let home = Home::new();
     let text = ok(&home, &["add", "trip", "--user", "A week in Lisbon", "--at", "2026-01-02T03:04:05.678901234Z"]);
     assert!(text.starts_with("added mem_") && text.contains("tokens"), "{text}");
@@ -121,7 +121,7 @@ fn conversations_of_others_are_apart() {
 }
 
 #[test]
-fn texts_come_from_stdin_too_and_stay_out_of_every_log() {
+fn texts_come_from_stdin_and_stay_unlogged() {
     let home = Home::new();
     let run = fed(&home, &["add", "s", "--user", "-", "-vv"], "canary line\nand another\r\n".as_bytes());
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -156,7 +156,7 @@ fn texts_come_from_stdin_too_and_stay_out_of_every_log() {
 }
 
 #[test]
-fn what_a_text_does_to_a_terminal_is_made_visible() {
+fn terminal_control_codes_are_made_visible() {
     let home = Home::new();
     let key = add(&home, "s", "\u{1b}]0;title\u{7}\u{202e}x", "mem_0  2026-01-01T00:00:00Z\n  user:\n  forged");
     for arguments in [&["context", "s"][..], &["context", "s", "--prompt"], &["show", "s", &key], &["list", "s"]] {
@@ -168,7 +168,7 @@ fn what_a_text_does_to_a_terminal_is_made_visible() {
 }
 
 #[test]
-fn a_file_is_added_in_order_up_to_the_first_bad_line() {
+fn file_import_stops_at_first_bad_line() {
     let home = Home::new();
     let file = home.packs().join("turns.jsonl");
     let path = file.to_str().unwrap();
@@ -199,7 +199,7 @@ fn a_file_is_added_in_order_up_to_the_first_bad_line() {
 }
 
 #[test]
-fn a_snapshot_leaves_and_comes_back_byte_for_byte() {
+fn snapshot_round_trip_is_byte_identical() {
     let home = Home::new();
     add(&home, "s", "first <&>", "one");
     let key = add(&home, "s", "second \u{2028}", "two");
@@ -266,7 +266,7 @@ fn a_snapshot_leaves_and_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn looking_makes_no_store_and_without_a_key_there_is_one_answer() {
+fn reading_without_key_creates_no_store() {
     let home = Home::new();
     for arguments in [
         &["context", "s"][..],
@@ -318,7 +318,7 @@ fn looking_makes_no_store_and_without_a_key_there_is_one_answer() {
 }
 
 #[test]
-fn two_processes_add_to_one_conversation_and_every_turn_is_there_once() {
+fn two_processes_add_each_turn_exactly_once() {
     let home = Home::new();
     let file = |who: &str| {
         let path = home.packs().join(format!("{who}.jsonl"));
@@ -348,7 +348,7 @@ fn two_processes_add_to_one_conversation_and_every_turn_is_there_once() {
 }
 
 #[test]
-fn forgetting_a_person_takes_all_conversations_and_no_file_keeps_a_word() {
+fn forgetting_leaves_no_text_in_any_file() {
     let home = Home::new();
     for session in ["s", "t"] {
         for n in 0..20 {

@@ -14,7 +14,7 @@ use crate::support::{KEY, OTHER_KEY, wait_for};
 const SUMMARY: &str = "- The user asked for a trip to Lisbon in May, and the assistant found two flights.";
 
 #[test]
-fn under_none_nothing_is_kept_and_everybody_is_told() {
+fn strategy_none_keeps_nothing_and_warns() {
     let home = Home::new();
     home.configure("[conversation]\nstrategy = \"\"\n");
     let run = run(&home, &["add", "s", "--user", "x"]);
@@ -39,7 +39,7 @@ fn under_none_nothing_is_kept_and_everybody_is_told() {
 }
 
 #[test]
-fn rolling_summary_without_somebody_to_sum_up_refuses_to_start() {
+fn rolling_summary_without_summarizer_refuses_to_start() {
     let home = Home::new();
     home.configure("[conversation]\nstrategy = \"rolling_summary\"\n[conversation.summarizer]\nmodel = \"m\"\n");
     for arguments in [&["add", "s", "--user", "x"][..], &["context", "s"]] {
@@ -126,7 +126,7 @@ fn summed_up_by(home: &Home, model: &ChatServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_fold_nothing_behind_the_back_and_fold_does_when_it_is_told() {
+async fn commands_summarise_only_on_request() {
     let (home, model) = (Home::new(), ChatServer::start(|_, _| ChatReply::text(SUMMARY)).await);
     summed_up_by(&home, &model);
     let conversation = |arguments: &[&str]| {
@@ -161,7 +161,7 @@ async fn commands_fold_nothing_behind_the_back_and_fold_does_when_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_that_fails_is_told_and_loses_nothing() {
+async fn failed_summary_is_reported_and_loses_nothing() {
     let (home, model) = (Home::new(), ChatServer::start(|_, _| ChatReply::error(500, "server_error")).await);
     summed_up_by(&home, &model);
     for n in 1..=3 {
@@ -184,7 +184,7 @@ async fn a_summary_that_fails_is_told_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_folds_what_a_command_left_and_shows_what_a_command_adds() {
+async fn server_summarises_and_shows_turns_of_commands() {
     let (home, model) = (Home::new(), ChatServer::start(|_, _| ChatReply::text(SUMMARY)).await);
     summed_up_by(&home, &model);
     for n in 1..=3 {

@@ -51,7 +51,7 @@ fn said(context: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn two_agents_keep_their_own_conversations_and_take_them_out_and_in_again() {
+fn agents_export_and_restore_their_own_conversations() {
     let home = Home::new();
     let server = server(&home);
     let programs = Programs::installed();
@@ -130,7 +130,7 @@ fn a_snapshot_passes_both_doors_byte_for_byte() {
 }
 
 #[test]
-fn the_session_of_the_connection_is_the_conversation_unless_one_is_named() {
+fn connection_session_is_the_default_conversation() {
     let home = Home::new();
     let server = server(&home);
     let clients = [McpClient::open(&server, &token("alice")), McpClient::open(&server, &token("alice"))];
@@ -156,7 +156,7 @@ fn the_session_of_the_connection_is_the_conversation_unless_one_is_named() {
 }
 
 #[test]
-fn stdio_process_has_a_conversation_and_with_the_gate_shut_there_is_one_answer() {
+fn stdio_process_has_its_own_conversation() {
     let home = Home::new();
     let mut environment = json!(home.environment(KEY));
     let mut target = json!({"command": [env!("CARGO_BIN_EXE_helmdeck"), "mcp"], "env": environment});

@@ -10,7 +10,7 @@ use helmdeck_engine::Engine;
 use helmdeck_testkit::{ManualClock, function, manifest};
 use serde_json::{Value, json};
 
-use crate::deck::{self, Wallet};
+use crate::support::engine::{self, Wallet};
 
 const TOKEN: &str = "s3cr3t/t0ken+of the d\"eck";
 
@@ -44,10 +44,10 @@ impl Fixture {
 async fn open(folder: &Path, more: Vec<Builtin>) -> (Engine, Conversations) {
     let clock = Arc::new(ManualClock::default());
     let conversations = Conversations::default();
-    let mut packs = deck::builtins_with("http://127.0.0.1:1", &clock, &conversations);
+    let mut packs = engine::builtins_with("http://127.0.0.1:1", &clock, &conversations);
     packs.extend(more);
-    let memory = deck::memory(folder, &clock).await;
-    let engine = deck::engine(packs, &clock, &Wallet::of(&[("deck", TOKEN)]), folder, Some(memory));
+    let memory = engine::memory(folder, &clock).await;
+    let engine = engine::engine(packs, &clock, &Wallet::of(&[("deck", TOKEN)]), folder, Some(memory));
     let control = engine.memory().unwrap();
     let place = conversations.clone();
     control.on_forgotten_conversations(move |caller| place.forgotten(caller));
@@ -76,7 +76,7 @@ fn leaky(scope: &str) -> Builtin {
 }
 
 #[tokio::test]
-async fn a_credential_of_the_pack_that_calls_is_taken_out_of_every_text() {
+async fn credentials_of_calling_packs_are_redacted() {
     let fixture = Fixture::new(vec![leaky("")]).await;
     let me = Identity::local().with_session("s").unwrap();
     let url = "https://x/?t=s3cr3t%2Ft0ken%2Bof%20the%20d%22eck";
@@ -104,7 +104,7 @@ async fn a_credential_of_the_pack_that_calls_is_taken_out_of_every_text() {
 }
 
 #[tokio::test]
-async fn who_is_anonymous_or_answers_for_all_has_no_conversations() {
+async fn anonymous_and_shared_callers_have_no_conversations() {
     let shared = leaky("[memory]\ncache = true\nttl = \"1h\"\nscope = \"shared\"");
     let fixture = Fixture::new(vec![shared]).await;
     let add = json!({"session": "s", "user_message": "u"});
@@ -117,7 +117,7 @@ async fn who_is_anonymous_or_answers_for_all_has_no_conversations() {
 }
 
 #[tokio::test]
-async fn after_forgetting_nothing_is_served_of_what_was_held_and_others_keep_theirs() {
+async fn forgetting_empties_caches_of_that_caller_only() {
     let fixture = Fixture::new(Vec::new()).await;
     let callers =
         [("t", "alice"), ("t", "bob"), ("u", "alice")].map(|(tenant, user)| Identity::new(tenant, user).unwrap());

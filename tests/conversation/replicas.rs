@@ -110,7 +110,7 @@ fn two(home: &Home, settings: &str) -> (std::sync::Arc<Postgres>, [Server; 2]) {
 }
 
 #[test]
-fn two_servers_add_a_thousand_turns_each_and_all_are_there_once_in_one_order() {
+fn two_servers_keep_each_turn_once_in_order() {
     let home = Home::new();
     let (_postgres, servers) = two(&home, "");
     let (ids, refused) = add_all(&servers, "s");
@@ -129,7 +129,7 @@ fn two_servers_add_a_thousand_turns_each_and_all_are_there_once_in_one_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_servers_that_fold_while_they_add_lose_nothing_of_each_other() {
+async fn concurrent_summaries_of_two_servers_lose_nothing() {
     let model = ChatServer::start(|_, request| super::answer(request)).await;
     let home = Home::new();
     let settings = format!(

@@ -20,12 +20,12 @@ use helmdeck_llm::Client;
 use crate::support::small_model::SmallModel;
 use crate::support::{KEY, store};
 
-const TURNS: u64 = 200;
+const TURNS: u64 = 100;
 const RECENT: usize = 4;
 const BUDGET: u64 = 600;
 
 /// How long the model may work in all. On a busy machine it does not come to the end of the conversation.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What people and their assistant say to each other; `{day}` and the like are different each time.
 const TALK: [(&str, &str); 25] = [
@@ -117,7 +117,7 @@ async fn open(path: &Path, settings: &SummarizerConfig) -> ConversationMemory {
 
 /// Returns every turn that is kept, oldest first, and whether it is in the summary.
 async fn items(memory: &ConversationMemory, identity: &Identity) -> BTreeMap<ItemId, bool> {
-    let mut filter = ItemFilter { limit: Some(150), ..ItemFilter::default() };
+    let mut filter = ItemFilter { limit: Some(60), ..ItemFilter::default() };
     let mut items = BTreeMap::new();
     loop {
         let page = memory.list_items(identity, &filter).await.unwrap();
@@ -130,7 +130,7 @@ async fn items(memory: &ConversationMemory, identity: &Identity) -> BTreeMap<Ite
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_conversation_is_folded_by_a_real_small_model_and_loses_nothing() {
+async fn real_small_model_summaries_lose_no_turn() {
     let model = tokio::task::spawn_blocking(SmallModel::start).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");

@@ -171,7 +171,7 @@ fn every_command_prints_exactly_one_object() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
+fn wrong_command_line_prints_one_object() {
     let fixture = Fixture::light("");
     for wrong in [
         &["session", "log"][..],
@@ -194,7 +194,7 @@ fn a_command_line_that_makes_no_sense_is_answered_in_one_object_too() {
 }
 
 #[test]
-fn without_a_memory_reads_answer_nothing_and_writes_say_what_to_do() {
+fn without_project_reads_are_empty_writes_explain() {
     let fixture = Fixture::without_memory();
     for read in [
         &["health"][..],
@@ -291,7 +291,7 @@ fn every_exit_code_is_met() {
 }
 
 #[test]
-fn a_command_that_is_run_ends_as_it_does_and_keeps_its_words_apart() {
+fn run_keeps_exit_code_and_output_of_command() {
     let fixture = Fixture::light("");
     fixture.forge(&["session", "start"]);
     for (script, code) in [("exit 0", 0), ("exit 5", 5), ("exit 200", 200), ("kill -9 $$", 137)] {
@@ -309,7 +309,7 @@ fn a_command_that_is_run_ends_as_it_does_and_keeps_its_words_apart() {
 }
 
 #[test]
-fn a_new_project_and_a_fresh_clone_are_well() {
+fn new_project_and_fresh_clone_are_healthy() {
     let fixture = Fixture::light("");
     let health = fixture.forge(&["health"]);
     let colours = ["long_term", "short_term", "features", "git", "linear"].map(|part| health[part]["colour"].clone());
@@ -336,7 +336,7 @@ fn succeeds(fixture: &Fixture, folder: &Path, arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn with_the_hooks_git_still_merges_reverts_and_fixes_up() {
+fn hooks_allow_merge_revert_and_fixup() {
     let fixture = Fixture::light("");
     let root = fixture.root();
     fixture.forge(&["session", "start"]);

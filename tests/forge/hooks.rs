@@ -3,7 +3,7 @@
 use super::fixture::Fixture;
 
 #[test]
-fn a_message_that_is_too_long_or_no_text_is_left_as_it_is() {
+fn oversized_or_binary_message_stays_unchanged() {
     let fixture = Fixture::light("");
     fixture.forge(&["session", "start"]);
     let message = fixture.root().join(".git/MESSAGE");

@@ -39,7 +39,7 @@ fn insides(git: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn links_of_a_clone_are_never_followed_into_git() {
+fn links_into_git_folder_are_never_followed() {
     for (target, at) in [
         ("../../.git/hooks/post-commit", ".forge/.local/journal.jsonl"),
         ("../../../.git/HEAD", ".forge/memory/short-term/progress.txt"),
@@ -83,7 +83,7 @@ fn links_of_a_clone_are_never_followed_into_git() {
 }
 
 #[test]
-fn a_local_folder_that_came_with_the_repository_is_refused() {
+fn committed_local_folder_is_refused() {
     let fixture = Fixture::light("");
     fixture.write(".forge/.local/journal.jsonl", "{\"somebody\": \"else's\"}\n");
     fixture.git(&["add", "--force", ".forge/.local/journal.jsonl"]);
@@ -124,7 +124,7 @@ fn planted(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn nothing_of_a_clone_runs_before_it_is_trusted() {
+fn untrusted_clone_runs_nothing() {
     let fixture = Fixture::light("");
     let victim = gift(&fixture);
     let started = fixture.run_in(&victim, &["session", "start", "--bootstrap"]);
@@ -169,7 +169,7 @@ fn nothing_of_a_clone_runs_before_it_is_trusted() {
 }
 
 #[test]
-fn own_changes_keep_trust_and_other_clones_have_none() {
+fn trust_survives_own_changes_not_other_clones() {
     let fixture = Fixture::light("");
     fixture.forge(&["knowledge", "add", "--invariant", "It holds", "--check", "true"]);
     assert_eq!(fixture.forge(&["trust", "--show"])["trusted"], true);

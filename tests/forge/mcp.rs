@@ -37,7 +37,7 @@ fn call(verb: &str, input: Value) -> Value {
 }
 
 #[test]
-fn an_agent_without_a_shell_works_a_session_over_stdio() {
+fn agent_works_a_session_over_stdio() {
     let (home, project) = (Home::new(), project());
     std::fs::write(project.path().join("answer"), "42\n").unwrap();
     // Before a person agreed to the commands of the project, an agent has no pack that runs them.
@@ -88,7 +88,7 @@ fn an_agent_without_a_shell_works_a_session_over_stdio() {
 }
 
 #[test]
-fn at_a_shell_the_project_of_the_working_folder_is_meant() {
+fn shell_uses_the_project_of_working_folder() {
     let (home, project) = (Home::new(), project());
     std::fs::create_dir(project.path().join("below")).unwrap();
     let run = |folder: &Path, pack: &str| {
@@ -106,7 +106,7 @@ fn at_a_shell_the_project_of_the_working_folder_is_meant() {
 }
 
 #[test]
-fn a_server_works_on_the_project_it_is_told_and_runs_nothing_unless_it_is_told() {
+fn server_uses_configured_project_and_runs_nothing() {
     let (home, project) = (Home::new(), project());
     let server = Server::start(&home, KEY);
     let answer = server.ask("POST /api/v1/packs/forge.prime", "{}");

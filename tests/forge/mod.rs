@@ -2,7 +2,6 @@
 
 mod answers;
 mod docs;
-mod doors;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod fixture;
 mod hooks;
@@ -15,5 +14,6 @@ mod nats_link;
 mod nexts;
 mod paused;
 mod proof;
+mod transports;
 mod watch;
 mod words;

@@ -39,7 +39,7 @@ fn settle(project: &Project, nats: &Nats) -> Replayed {
 }
 
 #[test]
-fn every_event_arrives_in_order_though_the_server_is_killed_frozen_and_stopped() {
+fn events_arrive_in_order_despite_nats_outages() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::stopped();
     let nats = link(&server.url());
@@ -62,7 +62,7 @@ fn every_event_arrives_in_order_though_the_server_is_killed_frozen_and_stopped()
 }
 
 #[test]
-fn each_command_may_have_a_link_of_its_own() {
+fn commands_connect_independently() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start();
     for _ in 0..5 {
@@ -74,7 +74,7 @@ fn each_command_may_have_a_link_of_its_own() {
 }
 
 #[test]
-fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
+fn killed_command_loses_no_written_event() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start();
     let nats = link(&server.url());
@@ -105,7 +105,7 @@ fn a_command_that_is_killed_anywhere_loses_no_event_it_wrote() {
 }
 
 #[test]
-#[ignore = "what a_command_that_is_killed_anywhere_loses_no_event_it_wrote runs"]
+#[ignore = "what killed_command_loses_no_written_event runs"]
 #[allow(clippy::disallowed_methods, reason = "a test that is run by another is told so what to do")]
 fn says_without_end() {
     let (Ok(root), Ok(url)) = (std::env::var(ROOT), std::env::var(URL)) else { return };

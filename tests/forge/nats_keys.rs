@@ -92,7 +92,7 @@ fn credentials(folder: &Path, account: &Key<'_>, user: &Key<'_>) -> std::path::P
 }
 
 #[test]
-fn who_has_the_credentials_is_let_in_and_nobody_else() {
+fn only_valid_credentials_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let key = |name, whose| Key::new(folder, name, whose);

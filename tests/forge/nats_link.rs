@@ -40,7 +40,7 @@ fn insist(nats: &Nats, message: &Message) -> Receipt {
 }
 
 #[test]
-fn a_message_is_stored_once_however_often_it_is_sent() {
+fn repeated_message_is_stored_once() {
     let server = Server::start();
     let nats = open(&server);
     assert_eq!(nats.publish(&message(1), PATIENCE), Ok(Receipt { sequence: 1, duplicate: false }));
@@ -57,7 +57,7 @@ fn a_message_is_stored_once_however_often_it_is_sent() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_kill_9_and_the_link_comes_back_by_itself() {
+fn acknowledged_messages_survive_kill_and_reconnect() {
     let server = Server::start();
     let nats = open(&server);
     let mut acknowledged = Vec::new();
@@ -81,7 +81,7 @@ fn what_was_acknowledged_is_there_after_kill_9_and_the_link_comes_back_by_itself
 }
 
 #[test]
-fn a_server_that_is_away_is_said_to_be_away_and_used_once_it_comes() {
+fn absent_server_is_reported_then_used() {
     let server = Server::stopped();
     let nats = open(&server);
     assert!(matches!(nats.publish(&message(1), PATIENCE), Err(SinkError::Unreachable(_))));
@@ -95,7 +95,7 @@ fn a_server_that_is_away_is_said_to_be_away_and_used_once_it_comes() {
 }
 
 #[test]
-fn a_server_that_says_nothing_costs_the_deadline_and_no_more() {
+fn silent_server_costs_only_the_deadline() {
     let server = Server::start();
     let nats = open(&server);
     insist(&nats, &message(1));
@@ -112,7 +112,7 @@ fn a_server_that_says_nothing_costs_the_deadline_and_no_more() {
 }
 
 #[test]
-fn a_named_reader_goes_on_where_it_stopped_also_after_a_restart() {
+fn durable_reader_resumes_after_restart() {
     let server = Server::start();
     let nats = open(&server);
     for count in 1..=5 {
@@ -148,7 +148,7 @@ fn a_named_reader_goes_on_where_it_stopped_also_after_a_restart() {
 }
 
 #[test]
-fn the_stream_is_made_as_specified_and_again_if_it_is_lost() {
+fn stream_is_created_and_recreated_as_specified() {
     let server = Server::start();
     let nats = open(&server);
     insist(&nats, &message(1));
@@ -184,7 +184,7 @@ fn what_the_stream_does_not_take_is_refused() {
 }
 
 #[test]
-fn a_stream_that_was_made_for_one_prefix_takes_those_of_another_too() {
+fn stream_accepts_a_second_prefix() {
     let server = Server::start();
     insist(&open(&server), &message(1));
     let acme = Nats::open(NatsOptions::new(server.url(), "acme.forge.memory.>")).unwrap();

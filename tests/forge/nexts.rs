@@ -30,7 +30,7 @@ fn every_next_command_is_one_the_program_takes() {
 }
 
 #[test]
-fn next_commands_of_a_troubled_project_run_and_help() {
+fn next_commands_run_and_help() {
     let fixture = Fixture::light("");
     fixture.write(
         ".forge/config.toml",
@@ -81,7 +81,7 @@ fn next_commands_of_a_troubled_project_run_and_help() {
 }
 
 #[test]
-fn verify_takes_the_feature_of_the_focus_and_several_at_once() {
+fn verify_takes_focus_feature_or_several() {
     let fixture = Fixture::light("");
     let alone = fixture.run(&["features", "verify"]);
     assert_eq!(alone.code, 2, "{}", alone.stderr);

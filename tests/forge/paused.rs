@@ -17,7 +17,7 @@ fn typed(fixture: &Fixture, answer: &str) -> String {
 }
 
 #[test]
-fn whoever_ends_a_pause_is_asked_and_no_is_no() {
+fn ending_a_pause_asks_and_respects_no() {
     let fixture = Fixture::light("");
     let root = fixture.root();
     fixture.forge(&["session", "start"]);

@@ -159,7 +159,7 @@ fn kept(server: &Server, ids: &[String]) -> Vec<Envelope> {
 }
 
 #[test]
-fn a_session_dies_the_next_goes_astray_and_comes_back_and_everything_was_told() {
+fn dead_session_and_rollback_are_published() {
     let server = Server::start();
     let fixture = Fixture::new(&format!("[events]\nurl = \"{}\"\n", server.url()));
     let root = fixture.root();
@@ -216,7 +216,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_everything_was_told() 
 }
 
 #[test]
-fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
+fn two_agents_merge_what_they_learned() {
     let fixture = Fixture::new("");
     let other = fixture.beside("other");
     fixture.git(&["worktree", "add", "--quiet", "-b", "other", other.to_str().unwrap()]);

@@ -22,7 +22,7 @@ fn ring(fixture: &Fixture) -> Vec<Value> {
 }
 
 #[test]
-fn who_watches_sees_and_keeps_each_change_of_a_colour_and_who_only_looks_keeps_nothing() {
+fn watch_records_colour_changes_and_look_does_not() {
     let fixture = Fixture::light("");
     fixture.forge(&["health"]);
     assert!(ring(&fixture).is_empty());

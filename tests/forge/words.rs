@@ -1,4 +1,6 @@
-//! Nothing that an agent or a person gets to read is a command that destroys something.
+//! Nothing that an agent or a person gets to read is a command that destroys something, and no program is called with one.
+//!
+//! These tests read sources as text, because nothing else can say it of all texts: a text is not run, and no lint knows git.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +95,7 @@ fn found(text: &str) -> Option<String> {
 }
 
 #[test]
-fn nothing_that_is_said_is_a_command_that_destroys() {
+fn no_text_names_a_destructive_command() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = vec![root.join("docs/forge.md"), root.join("src/cli/args/forge.rs")];
     for folder in [
@@ -125,7 +127,7 @@ fn nothing_that_is_said_is_a_command_that_destroys() {
 }
 
 #[test]
-fn no_program_is_called_with_a_command_that_destroys() {
+fn no_call_uses_a_destructive_command() {
     let mut all = Vec::new();
     for folder in
         ["src/forge", "src/forge_files", "src/forge_documents", "src/skills", "src/cli/commands/forge", "packs/forge"]

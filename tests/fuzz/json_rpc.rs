@@ -1,8 +1,8 @@
 //! The MCP transport: messages over HTTP, with a session and without one, and lines as over stdin.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{WORLD, check_problem, media_type};
+use super::{check_problem, fixture, media_type};
 
 /// The revision that has no sessions: each request brings everything along.
 const NEWEST: &str = "2026-07-28";
@@ -86,17 +86,19 @@ fn said_in_headers(request: &Value) -> Vec<(&'static str, HeaderValue)> {
     headers
 }
 
-/// Sends a message in the session that all inputs share. If others began so many that it was closed, begins another one.
+/// Sends a message in the session that all inputs of a thread share. If others began so many that it was closed, begins another one.
 fn in_a_session(bytes: &[u8]) -> Answer {
-    static SESSION: Mutex<Option<HeaderValue>> = Mutex::new(None);
-    let mut session = SESSION.lock().unwrap();
-    if let Some(id) = session.clone() {
+    thread_local! {
+        static SESSION: RefCell<Option<HeaderValue>> = const { RefCell::new(None) };
+    }
+    if let Some(id) = SESSION.with_borrow(Clone::clone) {
         let answer = post(bytes, &[("mcp-session-id", id)]);
         if answer.status != StatusCode::NOT_FOUND {
             return answer;
         }
     }
-    let id = session.insert(begin()).clone();
+    let id = begin();
+    SESSION.set(Some(id.clone()));
     post(bytes, &[("mcp-session-id", id)])
 }
 
@@ -128,16 +130,14 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
         request = request.header(*name, value);
     }
     let request = request.body(Body::from(bytes.to_vec())).unwrap();
-    let world = &*WORLD;
-    let runtime = world.runtime.lock().unwrap();
-    let (head, text) = runtime.block_on(async {
-        let (parts, body) = world.router.clone().oneshot(request).await.unwrap().into_parts();
+    let fixture = fixture();
+    let (head, text) = fixture.runtime.block_on(async {
+        let (parts, body) = fixture.router.clone().oneshot(request).await.unwrap().into_parts();
         let head = Response::from_parts(parts, ());
         let is_stream = media_type(&head) == "text/event-stream";
         let read = tokio::time::timeout(SOON, read(body, is_stream)).await;
         (head, read.unwrap_or_else(|_| panic!("no answer to {:?}", String::from_utf8_lossy(bytes))))
     });
-    drop(runtime);
     let status = head.status().as_u16();
     assert_ne!(status, 500, "{text}");
     let messages = match media_type(&head).as_str() {
@@ -190,11 +190,10 @@ fn check_message(message: &Value) {
 
 /// Serves a client that says this and leaves. Every line that it gets is a message.
 fn lines(input: Vec<u8>) -> Answer {
-    let world = &*WORLD;
+    let fixture = fixture();
     let config = ServerConfig { max_body_bytes: MAX_LINE_BYTES, ..ServerConfig::default() };
-    let stdio = Stdio::new(world.engine.clone(), &config, McpConfig::default(), Caller::local());
-    let runtime = world.runtime.lock().unwrap();
-    let text = runtime.block_on(async {
+    let stdio = Stdio::new(fixture.engine.clone(), &config, McpConfig::default(), Caller::local());
+    let text = fixture.runtime.block_on(async {
         let (mut says, heard) = tokio::io::duplex(1 << 16);
         let (told, mut hears) = tokio::io::duplex(1 << 16);
         let client = async move {
@@ -213,7 +212,6 @@ fn lines(input: Vec<u8>) -> Answer {
         read.unwrap();
         text
     });
-    drop(runtime);
     let messages: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
     messages.iter().for_each(check_message);

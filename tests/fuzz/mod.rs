@@ -134,7 +134,7 @@ fn smoke(name: &str) {
 }
 
 #[test]
-fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
+fn targets_and_seed_folders_match() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
     let mut found: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -189,7 +189,7 @@ fn the_seeds_of_json_rpc_reach_the_door() {
 
 /// A call gets to the handler of its pack both ways: the short one hands its output on as it was written, the long one has parsed it.
 #[test]
-fn the_seeds_of_json_rpc_reach_a_pack_the_short_way_and_the_long_one() {
+fn json_rpc_seeds_reach_packs_on_both_paths() {
     const AS_WRITTEN: &str = r#""structuredContent":{"ran": 1.50, "input": "#;
     for (seed, is_short) in [
         ("newest_call", true),
@@ -220,7 +220,7 @@ fn the_seeds_of_json_rpc_reach_a_pack_the_short_way_and_the_long_one() {
 }
 
 #[test]
-fn the_seeds_of_json_rpc_reach_lists_resources_and_subscriptions() {
+fn json_rpc_seeds_reach_lists_and_resources() {
     let contents = |seed: &str| {
         let answer = json_rpc(seed);
         answer.messages.last().unwrap()["result"]["contents"][0]["text"].as_str().unwrap_or_default().to_owned()

@@ -6,7 +6,7 @@
 pub mod json_rpc;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -37,12 +37,23 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 /// The real router over an engine with two small packs and a store in memory.
 struct Fixture {
-    runtime: Mutex<Runtime>,
+    runtime: Runtime,
     engine: Engine,
     router: Router,
 }
 
-static WORLD: LazyLock<Fixture> = LazyLock::new(|| {
+thread_local! {
+    // Tests of one process run in threads: what one sends must not change what another gets. Leaked, because a runtime cannot be
+    // dropped while its thread ends.
+    static FIXTURE: &'static Fixture = Box::leak(Box::new(make()));
+}
+
+/// Returns the fixture of this thread.
+fn fixture() -> &'static Fixture {
+    FIXTURE.with(|fixture| *fixture)
+}
+
+fn make() -> Fixture {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (engine, router) = runtime.block_on(async {
         let input = "[input]\ntype = \"object\"\nadditionalProperties = false\n[input.properties]\nrepo = { type = \"string\", maxLength = 20 }\nn = { type = \"number\", default = 1 }\nlist = { type = \"array\", items = { type = \"integer\" } }\n";
@@ -64,8 +75,8 @@ static WORLD: LazyLock<Fixture> = LazyLock::new(|| {
         assert!(engine.refused().is_empty(), "{:?}", engine.refused());
         (engine.clone(), Server::new(engine, ServerConfig::default()).clock(clock).router())
     });
-    Fixture { runtime: Mutex::new(runtime), engine, router }
-});
+    Fixture { runtime, engine, router }
+}
 
 /// A request to the REST transport, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
 /// does not allow is refused before us and skipped here.
@@ -102,9 +113,8 @@ pub fn rest_status(data: &[u8]) -> Option<u16> {
 fn send(request: Request<Body>) -> Option<u16> {
     let shown = format!("{} {}", request.method(), request.uri());
     let head = request.method() == Method::HEAD;
-    let fixture = &*WORLD;
-    let runtime = fixture.runtime.lock().unwrap();
-    let answer = runtime.block_on(async {
+    let fixture = fixture();
+    let answer = fixture.runtime.block_on(async {
         let response = fixture.router.clone().oneshot(request).await.unwrap();
         let endless = media_type(&response) == "text/event-stream";
         let (parts, body) = response.into_parts();
@@ -112,7 +122,6 @@ fn send(request: Request<Body>) -> Option<u16> {
         let body = if endless { None } else { Some(axum::body::to_bytes(body, 64 << 20).await.unwrap()) };
         (Response::from_parts(parts, ()), body)
     });
-    drop(runtime);
     let (response, body) = answer;
     let status = response.status().as_u16();
     let Some(body) = body else { return Some(status) };

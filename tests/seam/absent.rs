@@ -24,7 +24,7 @@ fn all_are_quiet(place: &Fixture, change: impl Fn(&mut Command)) {
 }
 
 #[test]
-fn an_empty_home_a_folder_without_repository_and_no_git_are_no_trouble() {
+fn empty_home_and_no_git_are_fine() {
     let place = Fixture::empty();
     let before = place.snapshot();
     all_are_quiet(&place, |_| {});
@@ -39,7 +39,7 @@ fn no_home_at_all_is_no_trouble() {
 }
 
 #[test]
-fn a_home_that_is_not_there_is_no_trouble() {
+fn missing_home_folder_is_fine() {
     let place = Fixture::empty();
     let gone = place.path("gone");
     all_are_quiet(&place, |command| {

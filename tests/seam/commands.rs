@@ -21,7 +21,7 @@ fn with_stdin(place: &Fixture, words: &[&str], text: &[u8]) -> Ended {
 }
 
 #[test]
-fn recall_is_markdown_that_ends_in_a_line_feed() {
+fn recall_is_markdown_with_final_newline() {
     let place = Fixture::new();
     let ended = place.run(&["recall-here"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
@@ -35,7 +35,7 @@ fn recall_is_markdown_that_ends_in_a_line_feed() {
 }
 
 #[test]
-fn what_is_a_slip_is_told_on_stderr_and_changes_no_answer() {
+fn typos_warn_on_stderr_and_change_nothing() {
     let place = Fixture::new();
     let work = place.run(&["recall-here"]);
     let told = |ended: &Ended, code: &str| {
@@ -60,7 +60,7 @@ fn a_query_filters_only_if_that_is_set() {
 }
 
 #[test]
-fn the_vault_of_the_settings_is_used_where_no_variable_names_one() {
+fn settings_name_the_vault_without_variables() {
     let place = Fixture::new();
     let vault = place.path("vault");
     place.write("home/.config/helmdeck/helmdeck.toml", format!("[seam]\nvault = \"{}\"\n", vault.display()));
@@ -89,7 +89,7 @@ fn a_state_path_is_one_line() {
 }
 
 #[test]
-fn an_empty_plan_is_not_given_and_the_bound_one_is_meant() {
+fn empty_plan_argument_means_the_bound_plan() {
     let place = Fixture::new();
     place.write("repo/.harness/active-plan", "foo\n");
     place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "# Foo\n");
@@ -98,7 +98,7 @@ fn an_empty_plan_is_not_given_and_the_bound_one_is_meant() {
 }
 
 #[test]
-fn an_offer_is_a_list_with_its_members_in_order() {
+fn offer_is_a_list_in_fixed_order() {
     let place = Fixture::new();
     let words = [
         "offer-save-here",
@@ -149,7 +149,7 @@ fn a_whole_candidate_may_be_any_json() {
 }
 
 #[test]
-fn plans_are_listed_with_the_one_that_is_bound() {
+fn plan_list_marks_the_bound_plan() {
     let place = Fixture::new();
     place.write("repo/.harness/active-plan", "foo");
     place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Ended, Fixture};
 
 #[test]
-fn it_says_what_the_seam_sees_and_what_says_so() {
+fn doctor_reports_what_the_seam_sees() {
     let place = Fixture::new();
     place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
     place.write("repo/.git/objects/keep", "");
@@ -58,7 +58,7 @@ fn everything_that_is_wrong_has_a_line() {
 }
 
 #[test]
-fn what_is_corrupt_or_unsafe_ends_it_and_a_task_without_a_name_does_not() {
+fn doctor_fails_on_corrupt_or_unsafe_state() {
     let place = Fixture::new();
     place.run(&["doctor", "--plan", "../x"]).is_loud(2, "unsafe-name");
     place.write("repo/.harness/active-plan", "gone");
@@ -75,7 +75,7 @@ fn what_is_corrupt_or_unsafe_ends_it_and_a_task_without_a_name_does_not() {
 }
 
 #[test]
-fn the_check_of_all_has_a_line_of_vault_and_project() {
+fn check_has_a_line_for_vault_and_project() {
     let place = Fixture::new();
     let check = |vault: &str| -> Value {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_helmdeck"));

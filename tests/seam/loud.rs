@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::{Ended, Fixture};
 
 #[test]
-fn every_corruption_of_what_binds_a_plan_is_told() {
+fn every_corrupt_plan_binding_is_reported() {
     type Damage = fn(&Fixture);
     let damages: [(&str, Damage); 11] = [
         ("blank", |place| place.write("repo/.harness/active-plan", "  \n")),
@@ -49,7 +49,7 @@ fn every_corruption_of_what_binds_a_plan_is_told() {
 }
 
 #[test]
-fn names_that_are_no_part_of_a_path_are_unsafe() {
+fn names_with_path_parts_are_unsafe() {
     let place = Fixture::new();
     for name in ["../escape", "a/b", "..", "x\\y", "a\nb", "a\u{7}"] {
         place.run(&["state-path", "plan", "--plan", name]).is_loud(2, "unsafe-name");
@@ -96,7 +96,7 @@ fn mistakes_are_told_on_one_line() {
 }
 
 #[test]
-fn a_mistake_says_what_may_be_meant_and_where_that_is_explained() {
+fn mistakes_get_a_suggestion_and_a_page() {
     let place = Fixture::new();
     for (words, meant, help) in [
         (&["recal-here"][..], "did you mean `recall-here`? see `helmdeck seam --help`", ""),
@@ -123,7 +123,7 @@ fn a_mistake_says_what_may_be_meant_and_where_that_is_explained() {
 }
 
 #[test]
-fn a_folder_whose_name_breaks_lines_is_not_printed() {
+fn folder_name_with_line_break_is_not_printed() {
     let place = Fixture::empty();
     std::fs::create_dir(place.path("repo/a\nb")).unwrap();
     let cwd = place.path("repo/a\nb");

@@ -3,14 +3,10 @@
 mod absent;
 mod commands;
 mod doctor;
-mod doors;
-mod gate;
 mod loud;
 mod ports;
 mod quiet;
-mod sources;
-mod tokens;
-mod ways;
+mod transports;
 mod wrapper;
 
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::{Ended, Fixture};
 
 #[test]
-fn a_marker_that_leads_nowhere_is_named_on_stderr() {
+fn dangling_marker_is_named_on_stderr() {
     let place = Fixture::new();
     place.write("repo/.harness/active-plan", "gone");
     let ended = place.run(&["state-path", "plan"]);
@@ -15,7 +15,7 @@ fn a_marker_that_leads_nowhere_is_named_on_stderr() {
 }
 
 #[test]
-fn a_folder_that_is_given_as_a_relative_path_is_shown_so() {
+fn relative_folder_is_shown_as_given() {
     let place = Fixture::empty();
     let from = |folder: &str, words: &[&str]| Ended::of(place.bare(words).current_dir(place.path(folder)));
     let ended = from("", &["state-path", "plan", "--cwd", "repo"]);
@@ -27,7 +27,7 @@ fn a_folder_that_is_given_as_a_relative_path_is_shown_so() {
 }
 
 #[test]
-fn a_task_that_is_bound_is_listed_as_what_is_bound() {
+fn bound_task_is_listed_as_bound() {
     let place = Fixture::new();
     place.write("repo/.harness/active-plan", "a");
     place.write("vault/projects/seam-fixture/tasks/001-a/plan.md", "Status: open\n");
@@ -41,7 +41,7 @@ fn a_task_that_is_bound_is_listed_as_what_is_bound() {
 }
 
 #[test]
-fn a_vault_whose_path_is_no_text_is_a_vault() {
+fn vault_path_need_not_be_utf8() {
     let place = Fixture::new();
     let vault = place.path("").join(OsStr::from_bytes(b"v\xff"));
     std::fs::rename(place.path("vault"), &vault).unwrap();

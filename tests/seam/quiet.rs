@@ -186,7 +186,7 @@ fn traced(place: &Fixture, program: &std::ffi::OsStr, words: &[&str]) -> (Ended,
 }
 
 #[test]
-fn no_call_to_the_system_writes_or_starts_anything() {
+fn no_system_call_writes_or_starts_a_process() {
     let place = furnished();
     for words in WORDS {
         let mut plain = place.command(words);
@@ -202,7 +202,7 @@ fn no_call_to_the_system_writes_or_starts_anything() {
 }
 
 #[test]
-fn a_program_that_writes_is_noticed_in_its_trace() {
+fn trace_of_a_writing_program_is_noticed() {
     let place = furnished();
     for (script, call) in [
         (": >x", "O_WRONLY"),
@@ -226,7 +226,7 @@ fn a_program_that_writes_is_noticed_in_its_trace() {
 }
 
 #[test]
-fn a_line_of_a_trace_that_writes_is_told_from_one_that_reads() {
+fn trace_lines_that_write_are_recognised() {
     for line in [
         "12 mkdir(\"/a\", 0777) = 0",
         "openat(AT_FDCWD, \"a\", O_RDONLY|O_CREAT) = 3",

@@ -134,7 +134,7 @@ fn with_the_program_on_the_path(place: &Fixture) -> String {
 }
 
 #[test]
-fn a_name_on_the_path_is_enough_to_name_the_program() {
+fn program_is_found_on_the_path() {
     let place = Fixture::new();
     let path = with_the_program_on_the_path(&place);
     let script = script();
@@ -149,7 +149,7 @@ fn a_name_on_the_path_is_enough_to_name_the_program() {
 }
 
 #[test]
-fn what_is_no_json_is_offered_all_the_same() {
+fn non_json_candidate_is_still_offered() {
     let place = Fixture::new();
     let code = r##"
 import process_seam as seam
@@ -187,7 +187,7 @@ print("well", end="")
 }
 
 #[test]
-fn a_plan_that_is_no_text_is_a_wrong_value_too() {
+fn non_text_plan_is_a_wrong_value() {
     let place = Fixture::new();
     let code = r##"
 import os
@@ -207,7 +207,7 @@ print("well", end="")
 }
 
 #[test]
-fn a_program_that_does_not_end_is_not_waited_for() {
+fn hanging_program_is_not_waited_for() {
     let place = Fixture::new();
     place.write("bin/stuck", "#!/bin/sh\nexec sleep 60\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -125,7 +125,7 @@ pub(crate) fn try_git(folder: &Path, arguments: &[&str]) -> std::process::Output
 }
 
 #[test]
-fn the_git_server_asks_for_its_login_and_waits_and_refuses_as_it_is_told() {
+fn git_server_asks_waits_and_refuses_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let (seed, work) = (folder.path().join("seed"), folder.path().join("work"));
     std::fs::create_dir(&seed).unwrap();

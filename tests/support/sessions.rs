@@ -155,11 +155,24 @@ pub(crate) fn folders(data: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
 }
 
+/// Returns the processes that have this text in their command line.
+fn running(marker: &str) -> impl Iterator<Item = std::path::PathBuf> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    entries.filter(move |process| {
+        let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        line.windows(marker.len()).any(|part| part == marker.as_bytes())
+    })
+}
+
 /// Says whether a process has this text in its command line.
 pub(crate) fn is_running(marker: &str) -> bool {
-    let entries = std::fs::read_dir("/proc").unwrap();
-    entries
-        .flatten()
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .any(|line| line.windows(marker.len()).any(|part| part == marker.as_bytes()))
+    running(marker).next().is_some()
+}
+
+/// Ends the processes that have this text in their command line.
+pub(crate) fn end_running(marker: &str) {
+    for process in running(marker) {
+        let id = process.file_name().unwrap().to_owned();
+        assert!(std::process::Command::new("kill").arg(id).status().unwrap().success(), "{marker}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Desk, ask, endless, job, processes_with, submit, wait_for};
+use super::{Fixture, ask, endless, job, processes_with, submit, wait_for};
 use crate::support::model::{Reply, bash, submit as done};
 use crate::support::program::Server;
 use crate::vault::processes;
@@ -26,11 +26,11 @@ pub(super) enum Phase {
 
 /// A run that is held where it is.
 pub(super) struct Held {
-    pub(super) desk: Desk,
+    pub(super) fixture: Fixture,
     pub(super) server: Server,
     /// The job.
     pub(super) id: String,
-    /// The processes that the server started.
+    /// The processes that the server started, except its reaper, which lives as long as the server.
     pub(super) below: Vec<u32>,
     /// The command that runs, in the phases that have one.
     pub(super) command: String,
@@ -39,44 +39,48 @@ pub(super) struct Held {
 impl Held {
     /// Starts a run and waits until it is there.
     pub(super) fn at(phase: Phase) -> Self {
-        let desk = Desk::new("parse", []);
+        let fixture = Fixture::new("parse", []);
         let command = endless();
-        let mended = [bash(desk.task.mend()), done()];
+        let mended = [bash(fixture.task.mend()), done()];
         let input = match phase {
             Phase::Clone => {
-                desk.git.tell("stall-fetch");
+                fixture.git.tell("stall-fetch");
                 json!({})
             }
             Phase::Model => {
-                desk.model.then([Reply::Hang]);
+                fixture.model.then([Reply::Hang]);
                 json!({})
             }
             Phase::Command => {
-                desk.model.then([bash(command.clone())]);
+                fixture.model.then([bash(command.clone())]);
                 json!({})
             }
             Phase::Tests => {
-                desk.model.then(mended);
+                fixture.model.then(mended);
                 json!({"test_command": command, "mode": "branch"})
             }
             Phase::Push | Phase::Pushed => {
-                desk.model.then(mended);
-                desk.git.tell(if phase == Phase::Push { "stall-push" } else { "stall-pushed" });
+                fixture.model.then(mended);
+                fixture.git.tell(if phase == Phase::Push { "stall-push" } else { "stall-pushed" });
                 json!({"mode": "branch"})
             }
         };
-        let server = desk.server();
-        let id = submit(&server, &desk.input(input), None);
+        let server = fixture.server();
+        let id = submit(&server, &fixture.input(input), None);
         match phase {
-            Phase::Clone | Phase::Push | Phase::Pushed => desk.git.wait_until_stalled(),
-            Phase::Model => desk.model.wait_until_hanging(),
+            Phase::Clone | Phase::Push | Phase::Pushed => fixture.git.wait_until_stalled(),
+            Phase::Model => fixture.model.wait_until_hanging(),
             Phase::Command | Phase::Tests => {
                 wait_for("the command to run", || !processes_with(&command).is_empty());
             }
         }
         assert_eq!(job(&server, &id, None)["state"], "running");
-        let below = processes(server.pid()).into_iter().map(|(id, ..)| id).filter(|id| *id != server.pid()).collect();
-        Self { desk, server, id, below, command }
+        let below = processes(server.pid());
+        let below = below
+            .into_iter()
+            .filter(|(id, line, _)| *id != server.pid() && !String::from_utf8_lossy(line).contains("__reaper"));
+        let below = below.map(|(id, ..)| id).collect();
+        Self { fixture, server, id, below, command }
     }
 
     /// Waits until no process of the run is left.
@@ -91,12 +95,12 @@ impl Held {
     /// Checks that what was pushed is nothing, or a whole change.
     #[track_caller]
     pub(super) fn assert_nothing_half_pushed(&self, phase: Phase) {
-        let pushed = self.desk.pushed();
+        let pushed = self.fixture.pushed();
         assert_eq!(pushed.len(), usize::from(phase == Phase::Pushed), "{phase:?}: {pushed:?}");
         for (branch, _) in pushed {
-            let bare = self.desk.git.bare(&self.desk.repository());
+            let bare = self.fixture.git.bare(&self.fixture.repository());
             let difference = crate::support::git::git(&bare, &["diff", &format!("main..{branch}")]);
-            self.desk.task.assert_mended_by(&(difference + "\n"));
+            self.fixture.task.assert_mended_by(&(difference + "\n"));
         }
     }
 }
@@ -108,7 +112,7 @@ fn cancelled_at(phase: Phase) {
     assert!([200, 202].contains(&code), "{phase:?}: {code} {answer}");
     wait_for("the job to be cancelled", || job(&held.server, &held.id, None)["state"] == "cancelled");
     held.wait_until_gone();
-    wait_for("the session to be gone", || held.desk.sessions().is_empty());
+    wait_for("the session to be gone", || held.fixture.sessions().is_empty());
     held.assert_nothing_half_pushed(phase);
     let (code, answer) = ask(&held.server, &format!("GET /api/v1/jobs/{}/result", held.id), None, "");
     assert_eq!((code, &answer["code"]), (499, &json!("cancelled")), "{answer}");
@@ -120,27 +124,27 @@ fn cancelled_at(phase: Phase) {
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_it_clones_leaves_nothing() {
+fn run_cancelled_while_cloning_leaves_nothing() {
     cancelled_at(Phase::Clone);
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_the_model_thinks_leaves_nothing() {
+fn run_cancelled_during_model_call_leaves_nothing() {
     cancelled_at(Phase::Model);
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_a_command_runs_leaves_nothing() {
+fn run_cancelled_during_command_leaves_nothing() {
     cancelled_at(Phase::Command);
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_the_tests_run_leaves_nothing() {
+fn run_cancelled_during_tests_leaves_nothing() {
     cancelled_at(Phase::Tests);
 }
 
 #[test]
-fn a_run_that_is_cancelled_while_it_pushes_leaves_nothing_or_a_whole_branch() {
+fn run_cancelled_during_push_leaves_no_half_branch() {
     cancelled_at(Phase::Push);
     cancelled_at(Phase::Pushed);
 }

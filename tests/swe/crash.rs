@@ -11,8 +11,8 @@ fn killed_at(phase: Phase) {
     held.server.ended();
     held.wait_until_gone();
 
-    let server = held.desk.server();
-    wait_for("the session to be swept", || held.desk.sessions().is_empty());
+    let server = held.fixture.server();
+    wait_for("the session to be swept", || held.fixture.sessions().is_empty());
     let found = job(&server, &held.id, None);
     assert_eq!(found["state"], "failed", "{phase:?}: {found}");
     let error = &found["error"];
@@ -24,36 +24,36 @@ fn killed_at(phase: Phase) {
 
     // The next run is not in the way of what the last one left.
     for word in ["stall-fetch", "stall-push", "stall-pushed"] {
-        held.desk.git.try_stop(word);
+        held.fixture.git.try_stop(word);
     }
-    held.desk.model.forget();
-    held.desk.model.then([done()]);
-    let outcome = held.desk.solve(&server, serde_json::json!({}));
+    held.fixture.model.forget();
+    held.fixture.model.then([done()]);
+    let outcome = held.fixture.solve(&server, serde_json::json!({}));
     assert_eq!(outcome["output"]["success"], false, "nothing was changed: {outcome}");
 }
 
 #[test]
-fn a_server_that_is_killed_while_a_run_clones_leaves_nothing() {
+fn server_killed_while_cloning_leaves_nothing() {
     killed_at(Phase::Clone);
 }
 
 #[test]
-fn a_server_that_is_killed_while_the_model_thinks_leaves_nothing() {
+fn server_killed_during_model_call_leaves_nothing() {
     killed_at(Phase::Model);
 }
 
 #[test]
-fn a_server_that_is_killed_while_a_command_runs_leaves_nothing() {
+fn server_killed_during_command_leaves_nothing() {
     killed_at(Phase::Command);
 }
 
 #[test]
-fn a_server_that_is_killed_while_the_tests_run_leaves_nothing() {
+fn server_killed_during_tests_leaves_nothing() {
     killed_at(Phase::Tests);
 }
 
 #[test]
-fn a_server_that_is_killed_while_a_run_pushes_leaves_nothing_or_a_whole_branch() {
+fn server_killed_during_push_leaves_no_half_branch() {
     killed_at(Phase::Push);
     killed_at(Phase::Pushed);
 }

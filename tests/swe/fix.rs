@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::mini::changes;
-use super::{Desk, TEST_COMMAND, artifact};
+use super::{Fixture, TEST_COMMAND, artifact};
 use crate::support::KEY;
 use crate::support::model::{Reply, SUBMIT, TOKENS, bash};
 use crate::vault::VAULT_KEY;
@@ -23,12 +23,12 @@ fn script(desk_task: &crate::support::swe::Task) -> Vec<Reply> {
 }
 
 #[track_caller]
-fn check_output(desk: &Desk, output: &Value) {
+fn check_output(fixture: &Fixture, output: &Value) {
     assert_eq!(output["success"], true, "{output}");
     assert!(output["summary"].as_str().unwrap().contains(SUMMARY), "{output}");
     let patch = output["patch"].as_str().unwrap();
-    desk.task.assert_mended_by(patch);
-    assert_eq!(changes(patch), changes(&desk.task.gold()));
+    fixture.task.assert_mended_by(patch);
+    assert_eq!(changes(patch), changes(&fixture.task.gold()));
     assert_eq!(output["steps_executed"], 5, "{output}");
     assert_eq!((&output["tests"]["command"], &output["tests"]["exit"]), (&json!(TEST_COMMAND), &json!(0)), "{output}");
     assert!(output["tests"]["tail"].as_str().unwrap().contains(" passed"), "{output}");
@@ -41,20 +41,20 @@ fn check_output(desk: &Desk, output: &Value) {
     for name in ["branch", "pr_url"] {
         assert!(output[name].is_null(), "nothing is pushed: {output}");
     }
-    assert_eq!(desk.pushed(), []);
+    assert_eq!(fixture.pushed(), []);
 }
 
 #[track_caller]
-fn check_conversation(desk: &Desk) {
-    let asked = desk.model.asked();
-    assert_eq!((asked.len(), desk.model.left()), (5, 0));
+fn check_conversation(fixture: &Fixture) {
+    let asked = fixture.model.asked();
+    assert_eq!((asked.len(), fixture.model.left()), (5, 0));
     for asked in &asked {
         assert_eq!(asked.authorization.as_deref(), Some(format!("Bearer {}", super::MODEL_SECRET).as_str()));
         assert_eq!(asked.body["model"], "scripted");
         assert_eq!(asked.body["tools"][0]["function"]["name"], "bash", "{}", asked.body);
     }
     assert!(asked[1].last().contains("tests: Those of"), "the first command ran: {}", asked[1].last());
-    let fails = desk.task.fails().len();
+    let fails = fixture.task.fails().len();
     assert!(
         asked[2].last().contains(&format!("{fails} failed")),
         "the bug is seen in the session: {}",
@@ -64,13 +64,13 @@ fn check_conversation(desk: &Desk) {
 }
 
 #[test]
-fn a_bug_of_parse_is_mended_by_a_job() {
-    let desk = Desk::new("parse", []);
-    desk.model.then(script(&desk.task));
-    let server = desk.server();
-    let outcome = desk.solve(&server, json!({"test_command": TEST_COMMAND}));
-    check_output(&desk, &outcome["output"]);
-    check_conversation(&desk);
+fn job_fixes_a_bug_of_parse() {
+    let fixture = Fixture::new("parse", []);
+    fixture.model.then(script(&fixture.task));
+    let server = fixture.server();
+    let outcome = fixture.solve(&server, json!({"test_command": TEST_COMMAND}));
+    check_output(&fixture, &outcome["output"]);
+    check_conversation(&fixture);
 
     let key = outcome["output"]["trajectory_artifact_key"].as_str().unwrap();
     assert!(outcome["artifacts"].as_array().unwrap().iter().any(|artifact| artifact["key"] == key), "{outcome}");
@@ -81,21 +81,21 @@ fn a_bug_of_parse_is_mended_by_a_job() {
         assert!(trajectory.contains(told.trim_matches('"')), "the trajectory lacks {told}: {trajectory}");
     }
     // What is kept for the next run is told to the caller whose it is, and says how it ended.
-    let notes = desk.home.run(KEY, &["memory", "list", "--json"]);
+    let notes = fixture.home.run(KEY, &["memory", "list", "--json"]);
     assert!(notes.code == 0 && notes.stdout.contains("solve"), "{} {}", notes.stdout, notes.stderr);
-    assert_eq!(desk.sessions(), [] as [std::path::PathBuf; 0], "the session ends with the run");
+    assert_eq!(fixture.sessions(), [] as [std::path::PathBuf; 0], "the session ends with the run");
 }
 
 #[test]
-fn a_bug_of_sqlparse_is_mended_at_the_shell() {
-    let desk = Desk::new("sqlparse", []);
-    desk.model.then(script(&desk.task));
-    let input = desk.input(json!({"test_command": TEST_COMMAND})).to_string();
-    let mut command = desk.home.command(KEY, &["run", "swe.solve", "--input", &input, "--json"]);
+fn shell_fixes_a_bug_of_sqlparse() {
+    let fixture = Fixture::new("sqlparse", []);
+    fixture.model.then(script(&fixture.task));
+    let input = fixture.input(json!({"test_command": TEST_COMMAND})).to_string();
+    let mut command = fixture.home.command(KEY, &["run", "swe.solve", "--input", &input, "--json"]);
     let run = crate::vault::feed(command.env("HELMDECK_VAULT_KEY", VAULT_KEY), "");
     assert_eq!(run.code, 0, "{}", run.stderr);
     let outcome: Value = serde_json::from_str(&run.stdout).unwrap();
-    check_output(&desk, &outcome["output"]);
-    check_conversation(&desk);
-    assert_eq!(desk.sessions(), [] as [std::path::PathBuf; 0]);
+    check_output(&fixture, &outcome["output"]);
+    check_conversation(&fixture);
+    assert_eq!(fixture.sessions(), [] as [std::path::PathBuf; 0]);
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Desk, artifact};
+use super::{Fixture, artifact};
 use crate::support::model::{SUBMIT, bash};
 use crate::support::swe::{Programs, Task};
 
@@ -79,16 +79,17 @@ fn inspected(trajectory: &Value, folder: &Path) -> Value {
 }
 
 fn same_work_on(name: &'static str) {
-    let (desk, folder) = (Desk::new(name, []), tempfile::tempdir().unwrap());
-    let commands = ["git log --oneline | cat; ls nothing-here".to_owned(), desk.task.mend()];
-    let theirs = mini(&desk.task, folder.path(), &[commands.as_slice(), &[format!("{SUBMIT} && git diff")]].concat());
+    let (fixture, folder) = (Fixture::new(name, []), tempfile::tempdir().unwrap());
+    let commands = ["git log --oneline | cat; ls nothing-here".to_owned(), fixture.task.mend()];
+    let theirs =
+        mini(&fixture.task, folder.path(), &[commands.as_slice(), &[format!("{SUBMIT} && git diff")]].concat());
     assert_eq!(theirs["info"]["exit_status"], "Submitted", "{theirs}");
     let submission = theirs["info"]["submission"].as_str().unwrap();
-    desk.task.assert_mended_by(submission);
+    fixture.task.assert_mended_by(submission);
 
-    desk.model.then(commands.iter().map(|command| bash(command.clone())).chain([bash(SUBMIT)]));
-    let server = desk.server();
-    let outcome = desk.solve(&server, json!({"task": TASK, "trajectory_format": "mini-swe-agent-1.1"}));
+    fixture.model.then(commands.iter().map(|command| bash(command.clone())).chain([bash(SUBMIT)]));
+    let server = fixture.server();
+    let outcome = fixture.solve(&server, json!({"task": TASK, "trajectory_format": "mini-swe-agent-1.1"}));
     let output = &outcome["output"];
     assert_eq!(output["success"], true, "{output}");
     assert_eq!(changes(output["patch"].as_str().unwrap()), changes(submission));
@@ -114,11 +115,11 @@ fn same_work_on(name: &'static str) {
 }
 
 #[test]
-fn mini_swe_agent_mends_parse_with_the_same_commands_and_reads_our_trajectory() {
+fn mini_swe_agent_agrees_on_parse() {
     same_work_on("parse");
 }
 
 #[test]
-fn mini_swe_agent_mends_sqlparse_with_the_same_commands_and_reads_our_trajectory() {
+fn mini_swe_agent_agrees_on_sqlparse() {
     same_work_on("sqlparse");
 }

@@ -45,15 +45,15 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// All that a run needs: a home with the credentials `git` and `llm`, a git server with `acme/<package>.git`, and a model.
-struct Desk {
+struct Fixture {
     home: Home,
     git: GitServer,
     model: Model,
     task: Task,
 }
 
-impl Desk {
-    /// Makes a desk for a bug, with a script for the model.
+impl Fixture {
+    /// Makes a fixture for a bug, with a script for the model.
     fn new(task: &'static str, script: impl IntoIterator<Item = Reply>) -> Self {
         Self::with(task, script, "")
     }
@@ -71,10 +71,10 @@ impl Desk {
              [egress]\nallow = [\"127.0.0.1\"]\n\
              [sessions]\nread_only_paths = [\"{pytest}\"]\npath = [\"{pytest}/bin\"]\n{settings}"
         ));
-        let desk = Self { home, git, model, task };
-        desk.set("git", GIT_SECRET);
-        desk.set("llm", MODEL_SECRET);
-        desk
+        let fixture = Self { home, git, model, task };
+        fixture.set("git", GIT_SECRET);
+        fixture.set("llm", MODEL_SECRET);
+        fixture
     }
 
     /// Puts a credential for this machine into the vault, which everybody may use.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use helmdeck_testkit::Issuer;
 use serde_json::{Value, json};
 
-use super::{Desk, result, submit};
+use super::{Fixture, result, submit};
 use crate::support::model::{Asked, Reply, SUBMIT, bash};
 use crate::support::program::{SERVE, Server};
 
@@ -25,8 +25,8 @@ fn gives_up(word: &str) -> Reply {
 }
 
 /// Mends and submits, with a word that the note is found by.
-fn mends(desk: &Desk, word: &str) -> [Reply; 2] {
-    [bash(desk.task.mend()), bash(format!("{SUBMIT}; echo '{word}: the table of patterns takes 1 to 6 digits now'"))]
+fn mends(fixture: &Fixture, word: &str) -> [Reply; 2] {
+    [bash(fixture.task.mend()), bash(format!("{SUBMIT}; echo '{word}: the table of patterns takes 1 to 6 digits now'"))]
 }
 
 /// Returns the message that holds the task.
@@ -38,69 +38,69 @@ fn task_of(asked: &Asked) -> String {
 
 /// Runs to the end and returns the output and the first request of the run.
 #[track_caller]
-fn run(desk: &Desk, server: &Server, url: &str, token: Option<&str>) -> (Value, Asked) {
-    let before = desk.model.asked().len();
-    let input = desk.input(json!({"repo_url": url, "task": TASK}));
+fn run(fixture: &Fixture, server: &Server, url: &str, token: Option<&str>) -> (Value, Asked) {
+    let before = fixture.model.asked().len();
+    let input = fixture.input(json!({"repo_url": url, "task": TASK}));
     let (code, outcome) = result(server, &submit(server, &input, token), token);
     assert_eq!(code, 200, "{outcome}");
-    (outcome["output"].clone(), desk.model.asked()[before].clone())
+    (outcome["output"].clone(), fixture.model.asked()[before].clone())
 }
 
 #[test]
-fn the_next_run_knows_the_notes_of_the_last_however_the_repository_is_spelled_and_however_it_ended() {
-    let desk = Desk::new("parse", []);
-    let server = desk.server_with(&[("HELMDECK_JWT_SECRET", SECRET)]);
+fn next_run_gets_notes_of_the_last() {
+    let fixture = Fixture::new("parse", []);
+    let server = fixture.server_with(&[("HELMDECK_JWT_SECRET", SECRET)]);
     let [alice, bob, other_alice] = [token("acme", "alice"), token("acme", "bob"), token("globex", "alice")];
-    let plain = desk.git.url("acme/parse.git");
+    let plain = fixture.git.url("acme/parse.git");
     let spelled = [
         plain.clone(),
-        desk.git.url("acme/parse"),
+        fixture.git.url("acme/parse"),
         plain.replace("http://", "HTTP://"),
-        desk.git.url("acme/p%61rse.git/"),
+        fixture.git.url("acme/p%61rse.git/"),
     ];
 
-    desk.model.then([gives_up("heron-one")]);
-    let (output, asked) = run(&desk, &server, &spelled[0], Some(&alice));
+    fixture.model.then([gives_up("heron-one")]);
+    let (output, asked) = run(&fixture, &server, &spelled[0], Some(&alice));
     assert_eq!(output["success"], false, "nothing was changed: {output}");
     assert_eq!(task_of(&asked), TASK, "the first run has no note");
 
-    desk.model.then(mends(&desk, "heron-two"));
-    let (output, asked) = run(&desk, &server, &spelled[1], Some(&alice));
+    fixture.model.then(mends(&fixture, "heron-two"));
+    let (output, asked) = run(&fixture, &server, &spelled[1], Some(&alice));
     assert_eq!(output["success"], true, "{output}");
     let told = task_of(&asked);
     assert!(told.contains("heron-one") && told.ends_with(TASK), "the note of a failed run comes first: {told}");
 
     for url in &spelled[2..] {
-        desk.model.then([gives_up("heron-more")]);
-        let (_, asked) = run(&desk, &server, url, Some(&alice));
+        fixture.model.then([gives_up("heron-more")]);
+        let (_, asked) = run(&fixture, &server, url, Some(&alice));
         let told = task_of(&asked);
         assert!(told.contains("heron-one") && told.contains("heron-two") && told.ends_with(TASK), "{url}: {told}");
     }
     for (who, token) in [("bob", &bob), ("alice of another tenant", &other_alice)] {
-        desk.model.then([gives_up("heron-other")]);
-        let (_, asked) = run(&desk, &server, &plain, Some(token));
+        fixture.model.then([gives_up("heron-other")]);
+        let (_, asked) = run(&fixture, &server, &plain, Some(token));
         assert_eq!(task_of(&asked), TASK, "{who} is told nothing");
         assert!(!asked.prompt().contains("heron"), "{who}: {}", asked.prompt());
     }
     // Another repository of the same host is another one.
-    desk.git.add("acme/parse2.git", &desk.task.origin());
-    desk.model.then([gives_up("heron-else")]);
-    assert_eq!(task_of(&run(&desk, &server, &desk.git.url("acme/parse2.git"), Some(&alice)).1), TASK);
+    fixture.git.add("acme/parse2.git", &fixture.task.origin());
+    fixture.model.then([gives_up("heron-else")]);
+    assert_eq!(task_of(&run(&fixture, &server, &fixture.git.url("acme/parse2.git"), Some(&alice)).1), TASK);
 }
 
 #[test]
-fn without_a_memory_key_the_task_is_byte_for_byte_what_it_was() {
-    let desk = Desk::new("parse", []);
-    let mut command = desk.home.command(crate::support::KEY, SERVE);
+fn without_key_the_task_is_unchanged() {
+    let fixture = Fixture::new("parse", []);
+    let mut command = fixture.home.command(crate::support::KEY, SERVE);
     let server = Server::launch({
         command.env_remove("HELMDECK_MEMORY_KEY").env("HELMDECK_VAULT_KEY", crate::vault::VAULT_KEY);
         command
     });
     for word in ["heron-one", "heron-two"] {
-        desk.model.then([gives_up(word)]);
-        let (_, asked) = run(&desk, &server, &desk.git.url("acme/parse.git"), None);
+        fixture.model.then([gives_up(word)]);
+        let (_, asked) = run(&fixture, &server, &fixture.git.url("acme/parse.git"), None);
         assert_eq!(task_of(&asked).as_bytes(), TASK.as_bytes());
         assert!(!asked.prompt().contains("heron"), "{}", asked.prompt());
     }
-    assert!(!desk.home.store().exists(), "no store is made");
+    assert!(!fixture.home.store().exists(), "no store is made");
 }

@@ -2,22 +2,21 @@
 
 use serde_json::json;
 
-use super::{Desk, artifact};
+use super::{Fixture, artifact};
 use crate::support::small_model::SmallModel;
 
 #[test]
 fn swe_with_a_real_small_model() {
-    let (model, desk) = (SmallModel::start(), Desk::new("parse", []));
-    let server = desk.server_with(&[("HELMDECK_LLM__ENDPOINT", &model.url), ("HELMDECK_LLM__MODEL", "small")]);
-    let limits =
-        json!({"max_steps": 2, "max_seconds": 100, "command_seconds": 20, "test_command": super::TEST_COMMAND});
-    let outcome = desk.solve(&server, limits);
+    let (model, fixture) = (SmallModel::start(), Fixture::new("parse", []));
+    let server = fixture.server_with(&[("HELMDECK_LLM__ENDPOINT", &model.url), ("HELMDECK_LLM__MODEL", "small")]);
+    let limits = json!({"max_steps": 1, "max_seconds": 60, "command_seconds": 10, "test_command": super::TEST_COMMAND});
+    let outcome = fixture.solve(&server, limits);
     let output = &outcome["output"];
     let steps = output["steps_executed"].as_u64().unwrap();
-    assert!(steps <= 2, "{output}");
+    assert!(steps <= 1, "{output}");
     // True only if it is true.
     if output["success"] == true {
-        desk.task.assert_mended_by(output["patch"].as_str().unwrap());
+        fixture.task.assert_mended_by(output["patch"].as_str().unwrap());
     } else {
         assert!(!output["summary"].as_str().unwrap().is_empty(), "{output}");
     }
@@ -26,7 +25,7 @@ fn swe_with_a_real_small_model() {
     assert!(answered || output["ended"] == "time_limit", "the model did answer: {output}");
     let trajectory = artifact(&server, output["trajectory_artifact_key"].as_str().unwrap());
     assert!(trajectory.to_string().contains("Mend the bug"), "{trajectory}");
-    assert_eq!(desk.sessions(), [] as [std::path::PathBuf; 0]);
-    assert_eq!(desk.model.asked().len(), 0);
+    assert_eq!(fixture.sessions(), [] as [std::path::PathBuf; 0]);
+    assert_eq!(fixture.model.asked().len(), 0);
     println!("{output:#}");
 }

@@ -157,7 +157,7 @@ async fn answers_without_commands_are_counted_and_reminded() {
 #[tokio::test]
 async fn a_model_that_fails_in_the_middle_loses_nothing() {
     for (reply, word) in [
-        (ChatReply::error(500, "x"), "500"),
+        (ChatReply::error(500, "sparrow"), "500"),
         (ChatReply::error(429, "rate_limit_exceeded").with_header("retry-after: 3600"), "rate limit"),
         (ChatReply::Http(200, vec![], b"garbage".to_vec()), "chat completion"),
         (ChatReply::Endless, "over"),
@@ -168,6 +168,7 @@ async fn a_model_that_fails_in_the_middle_loses_nothing() {
         ended(&fixture, &output, "model_failed");
         assert_eq!(output["tests"]["exit"], 0);
         assert!(output["summary"].as_str().unwrap().contains(word), "{output}");
+        assert!(!output.to_string().contains("sparrow"), "what the endpoint says stays out: {output}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helmdeck_conversation::{Config, Strategy};
 use helmdeck_core::SystemClock;
 use helmdeck_memory::Kind;
-use helmdeck_memory::driver::Quota;
+use helmdeck_memory::Quota;
 use helmdeck_vault::{About, Book, VaultError};
 
 use super::check::Report;

@@ -8,7 +8,7 @@ use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_egress::Allowed;
 use helmdeck_memory::Kind;
-use helmdeck_memory::config::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
+use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
 use serde::{Deserialize, Deserializer};
 
 /// `[log]`.

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use helmdeck_memory::{
-    Changes, Entry, Kind, ListPage, Lock, Mark, Namespace, NamespaceStats, Op, Order, Page, ReadStore, Resealed,
-    Result, Scan, Stats, Store, StoreError, Walk, Written,
-};
+use helmdeck_memory::{Access, Op, Result, Store, StoreError, StoreWrapper, Written};
 
 const NEVER: i64 = i64::MAX;
 
@@ -95,43 +91,20 @@ impl Tap {
 }
 
 #[async_trait]
-impl ReadStore for Tap {
-    async fn get(&self, namespace: &Namespace, kind: Kind, key: &str) -> Result<Option<Entry>> {
-        self.reading()?.get(namespace, kind, key).await
+impl StoreWrapper for Tap {
+    fn inner(&self) -> Result<&dyn Store> {
+        Ok(&*self.0.store)
     }
 
-    async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage> {
-        self.reading()?.list(namespace, kind, prefix, page).await
+    async fn target(&self, access: Access) -> Result<&dyn Store> {
+        match access {
+            Access::Get | Access::Scan | Access::Read => self.reading(),
+            Access::Lock if self.is_cut() => Err(gone()),
+            Access::Lock | Access::Maintain | Access::Write => self.inner(),
+        }
     }
 
-    async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan> {
-        self.reading()?.scan(namespace, kind, prefix, order, limit).await
-    }
-
-    async fn namespaces(&self) -> Result<Vec<NamespaceStats>> {
-        self.reading()?.namespaces().await
-    }
-
-    async fn stats(&self) -> Result<Stats> {
-        self.reading()?.stats().await
-    }
-
-    async fn generation(&self) -> Result<u64> {
-        self.reading()?.generation().await
-    }
-
-    async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk> {
-        self.reading()?.walk(after, limit).await
-    }
-
-    fn changes(&self) -> Option<Changes> {
-        self.0.store.changes()
-    }
-}
-
-#[async_trait]
-impl Store for Tap {
-    async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
+    async fn pass_write(&self, batch: Vec<Op>) -> Result<Vec<Written>> {
         self.0.writes.fetch_add(1, Ordering::SeqCst);
         if take(&self.0.failing) {
             return Err(gone());
@@ -147,27 +120,7 @@ impl Store for Tap {
         written
     }
 
-    async fn sweep_expired(&self, limit: usize) -> Result<u64> {
-        self.0.store.sweep_expired(limit).await
-    }
-
-    async fn trim(&self, limit: usize) -> Result<u64> {
-        self.0.store.trim(limit).await
-    }
-
-    async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed> {
-        self.0.store.reseal(after, limit).await
-    }
-
-    async fn adopt_key(&self) -> Result<()> {
-        self.0.store.adopt_key().await
-    }
-
-    async fn try_lock(&self, name: &str, cached: Duration) -> Result<Option<Lock>> {
-        if self.is_cut() { Err(gone()) } else { self.0.store.try_lock(name, cached).await }
-    }
-
-    async fn close(&self) -> Result<()> {
+    async fn pass_close(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -17,12 +17,11 @@ use super::key::Key;
 
 const FORMAT: u8 = 1;
 
-/// What moka needs for an entry besides its key and value: a bucket, an entry, its times, its slot in the queue and in
-/// the sketch. Measured: see the tests of `hub`.
+/// Overhead of moka per entry, besides key and value. Measured: see the tests of `hub`.
 pub(crate) const SLOT_BYTES: usize = 384;
-/// About what a reference to a file takes.
+/// Approximate size of a reference to an artifact.
 const ARTIFACT_BYTES: usize = 512;
-/// About what stands before the output in a row of the store.
+/// Approximate size of the head of a stored row.
 const HEAD_BYTES: usize = 224;
 
 /// Returns how many bytes a shared allocation of `bytes` takes: two counters, and the allocator's own header and
@@ -53,13 +52,13 @@ pub(crate) struct Answer {
     pub(crate) hard_until: Timestamp,
     /// It has to be confirmed before each use.
     pub(crate) confirm_always: bool,
-    /// How long the handler took for it: what a hit saves.
+    /// Duration of the handler: the time that a hit saves.
     pub(crate) cost: Duration,
-    /// How many requests of somebody's quota it took.
+    /// Upstream requests that it took.
     pub(crate) upstream_calls: u32,
     /// The credentials of the packs that its handler called.
     pub(crate) used: Vec<UsedGrant>,
-    /// Not kept, purged, replaced or pushed out of the hot tier: goes to nobody but who has it already.
+    /// Not stored, purged, replaced or evicted: it goes only to waiters that have it already.
     invalid: AtomicBool,
 }
 
@@ -152,8 +151,7 @@ impl Answer {
         self.invalid.store(true, Ordering::Release);
     }
 
-    /// Returns how many bytes of memory the answer takes in the hot tier, with everything that the tier needs to keep
-    /// it.
+    /// Returns the memory that the answer takes in the hot tier, with the overhead of the tier.
     pub(crate) fn weight(&self) -> u64 {
         let Namespace { tenant, subject, session } = &self.location.namespace;
         let names =
@@ -193,7 +191,7 @@ impl Answer {
         bytes.freeze()
     }
 
-    /// Reads what [`Answer::encode`] wrote. `None` if it is of another format or contract, or broken: a miss.
+    /// Decodes the bytes of [`Answer::encode`]. `None` (a miss) if they are of another format or contract, or damaged.
     pub(crate) fn decode(location: Arc<Location>, contract: &str, bytes: &Bytes) -> Option<Self> {
         let (&format, rest) = bytes.split_first()?;
         let length = u32::from_be_bytes(rest.get(..4)?.try_into().ok()?) as usize;
@@ -205,7 +203,7 @@ impl Answer {
         if head.contract != contract {
             return None;
         }
-        // The seal vouches for these bytes: they are what `encode` was given, which was JSON.
+        // The seal authenticates these bytes: they were JSON when they were encoded.
         let output = Json::from_trusted(bytes.slice(5 + length..));
         Some(Self {
             location: marked(location, &head.used),

@@ -18,14 +18,14 @@ impl Breaker {
         Self { threshold, open_for, failures: AtomicU32::new(0), open_until: AtomicU64::new(0) }
     }
 
-    /// Says whether the store may be asked. While open, one caller per `open_for` is let through as a probe.
+    /// Returns whether the store may be used. While open, one caller per `open_for` passes as a probe.
     pub(crate) fn allows(&self, now: Duration) -> bool {
         let until = self.open_until.load(Ordering::Acquire);
         if until == 0 {
             return true;
         }
         let now = micros(now);
-        // Whoever moves the end is the probe; everybody else keeps waiting for its result.
+        // The caller that moves the end is the probe; all others wait for its result.
         now >= until
             && self
                 .open_until
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_repeated_failures_and_closes_after_a_good_probe() {
+    fn opens_after_failures_and_closes_after_a_probe() {
         let breaker = Breaker::new(3, Duration::from_secs(5));
         let at = Duration::from_secs;
         assert!(!breaker.failed(at(1)) && !breaker.failed(at(1)) && breaker.allows(at(1)));

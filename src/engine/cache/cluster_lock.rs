@@ -2,10 +2,10 @@
 //!
 //! If the lock fails, the handler runs anyway: that costs one run too many, never the call.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use helmdeck_core::jitter::jittered;
 use helmdeck_memory::Lock;
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ impl LockWaiter {
             }
             Ok(None) => {
                 self.waited = true;
-                tokio::time::sleep_until(self.until.min(Instant::now() + jittered(self.pause))).await;
+                tokio::time::sleep_until(self.until.min(Instant::now() + jittered(self.pause, 0.5..=1.5))).await;
                 self.pause = (self.pause * 3 / 2).min(PAUSES.1);
                 Attempt::Held
             }
@@ -103,10 +103,4 @@ impl LockWaiter {
             }
         }
     }
-}
-
-/// Returns 0.5 to 1.5 times the pause, so that waiting processes do not retry at the same moment.
-fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() % 1024;
-    pause.mul_f64(0.5 + random as f64 / 1024.0)
 }

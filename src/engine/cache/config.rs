@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// The size of the hot tier in memory: answers, their keys and a tenth for the calls that they answer. Default 64
-    /// MiB; 0 turns the tier off.
+    /// Size of the hot tier in memory: answers, their keys, and a tenth for aliases. Default 64 MiB; 0 turns the tier
+    /// off.
     #[serde(with = "size")]
     pub hot_bytes: u64,
-    /// How long a read of the store may take before the handler runs instead. Default 50 ms.
+    /// Time budget of a read of the store; after it the handler runs. Default 50 ms.
     #[serde(with = "text")]
     pub read_budget: Duration,
-    /// How long a write of the store may take before it counts as failed. Default 5 s.
+    /// Time budget of a write of the store; after it the write has failed. Default 5 s.
     #[serde(with = "text")]
     pub write_budget: Duration,
-    /// How many writes may wait behind responses; more are dropped and counted. Default 1024.
+    /// Limit of queued writes. More are dropped and counted. Default 1024.
     pub write_queue: usize,
-    /// How many bytes may wait behind responses; more are dropped and counted. Default 64 MiB.
+    /// Limit of queued bytes. More are dropped and counted. Default 64 MiB.
     #[serde(with = "size")]
     pub write_queue_bytes: u64,
-    /// How many failures of the store in a row open the breaker. Default 5.
+    /// Consecutive failures of the store that open the breaker. Default 5.
     pub breaker_failures: u32,
     /// How long the breaker stays open before one call probes the store. Default 5 s.
     #[serde(with = "text")]
@@ -35,11 +35,10 @@ pub struct CacheConfig {
     /// longer than the pack's own timeout. Default 30 s.
     #[serde(with = "text")]
     pub cluster_wait: Duration,
-    /// How often the store is asked whether another process deleted something, if it does not tell by itself. Default
-    /// 100 ms.
+    /// Interval of polls for deletes by other processes, if the store sends no notifications. Default 100 ms.
     #[serde(with = "text")]
     pub watch_interval: Duration,
-    /// How often the clear counters are written to the system database. Default 5 s.
+    /// Interval of writes of the counters to the system database. Default 5 s.
     #[serde(with = "text")]
     pub counters_interval: Duration,
     /// Directives that callers may not use, per scope: `{ shared = ["bypass", "refresh"] }`. Default none.

@@ -18,7 +18,7 @@ pub(crate) struct Counters {
     saved_upstream: AtomicU64,
 }
 
-/// What calls that the cache answered would have cost.
+/// Cost that cached answers saved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saved {
     pub(crate) time: Duration,
@@ -62,7 +62,7 @@ impl AllCounters {
         Arc::clone(all.entry(pack.to_owned()).or_default())
     }
 
-    /// Takes what was counted since the last time.
+    /// Takes the counts since the last time.
     pub(crate) fn take(&self) -> Vec<Counter> {
         let all = self.0.lock();
         all.iter()

@@ -1,5 +1,4 @@
-//! What the cache knows of a call: what its key is made of, whether there is an entry, and which part differs from the
-//! nearest.
+//! Explains the cache for a call: the parts of its key, whether there is an entry, and how the nearest entry differs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,21 +12,21 @@ use super::key::hex;
 use super::pack::{Located, PackCache};
 use super::tags::is_family;
 
-/// The parts whose digests are compared, in the order in which a difference is told.
+/// Parts whose digests are compared, in the order of the output.
 const PARTS: &[&str] = &["version", "contract", "credentials", "input"];
 
-/// What the cache knows of a call.
+/// Explanation of the cache for a call.
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
     /// The pack.
     pub pack: String,
-    /// What the key is made of: names, and digests (16 hex digits) where the part itself may be secret.
+    /// Parts of the key: names, and digests (16 hex digits) of parts that may be secret.
     pub key_parts: BTreeMap<&'static str, String>,
     /// The first 16 hex digits of the key.
     pub key: String,
     /// The key under which the store holds the answer.
     pub stored_key: String,
-    /// What entries of this call are labelled with.
+    /// Tags of entries of this call.
     pub tags: Vec<String>,
     /// Whether there is an entry: `none`, `fresh` or `stale`.
     pub entry: &'static str,
@@ -37,7 +36,7 @@ pub struct Explanation {
     /// When the entry stops being fresh, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fresh_until: Option<String>,
-    /// The entry that is most like it, if there is none for this very call.
+    /// The nearest entry, if there is none for exactly this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Nearest>,
 }
@@ -144,7 +143,7 @@ async fn nearest(cache: &PackCache, located: &Located, ours: &BTreeMap<&'static 
     let differences = |entry: &EntryMeta| -> Vec<&'static str> {
         PARTS.iter().copied().filter(|part| entry.attributes.get(*part) != ours.get(part)).collect()
     };
-    // Newest first, so of equally near entries the newest is told.
+    // Newest first, so the newest of equally near entries is chosen.
     let nearest = listed.entries.iter().min_by_key(|entry| differences(entry).len())?;
     Some(Nearest {
         stored_key: nearest.key.clone(),

@@ -65,19 +65,19 @@ impl PackCache {
         (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
     }
 
-    /// Says whether the packs that were called for an answer could use the same credentials for this caller today. The
-    /// pack's own are part of the key.
+    /// Returns whether the packs that were called for an answer could use the same credentials for this caller today.
+    /// The pack's own are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
     }
 
-    /// Says whether stale answers may cover failures.
+    /// Returns whether stale answers may cover failures.
     pub(crate) fn covers_errors(&self) -> bool {
         self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
     }
 
-    /// Says whether a failing handler may be covered up with this answer.
+    /// Returns whether a failing handler may be covered up with this answer.
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
         // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota
@@ -88,7 +88,7 @@ impl PackCache {
         eligible && !window.is_zero() && now < ends && !is_from_future(answer, now)
     }
 
-    /// Says whether all artifacts of an answer still exist.
+    /// Returns whether all artifacts of an answer still exist.
     pub(crate) async fn has_files(&self, found: &Answer) -> bool {
         match &self.artifacts {
             _ if found.artifacts.is_empty() => true,

@@ -66,7 +66,7 @@ impl HotTier {
         self.answers.get(key).filter(|answer| !answer.is_invalid())
     }
 
-    /// Puts a live answer into the hot tier, in place of its predecessor. Says whether it is there now.
+    /// Puts a live answer into the hot tier, in place of its predecessor. Returns whether it is there now.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
         if answer.is_invalid() {
             return false;

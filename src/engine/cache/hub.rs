@@ -184,7 +184,7 @@ impl Hub {
         self.metrics.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
     }
 
-    /// Says whether the store may be asked.
+    /// Returns whether the store may be asked.
     pub(crate) fn allows(&self, breaker: &Breaker) -> bool {
         breaker.allows(self.clock.monotonic())
     }

@@ -44,7 +44,7 @@ impl PackCache {
     }
 
     /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
-    /// Says whether it did.
+    /// Returns whether it did.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let location = &answer.location;
@@ -88,7 +88,7 @@ impl PackCache {
         })
     }
 
-    /// Says why an answer must not be stored, if so.
+    /// Returns why an answer must not be stored, if so.
     fn refusal(&self, outcome: &Outcome) -> Option<&'static str> {
         let bytes = outcome.output.bytes();
         if self.is_of_one(&outcome.artifacts) {
@@ -106,7 +106,7 @@ impl PackCache {
         }
     }
 
-    /// Says whether the program is still the one that the contract was made of, byte for byte and untouched since.
+    /// Returns whether the program is still the one that the contract was made of, byte for byte and untouched since.
     async fn is_unchanged(&self, contract: &Contract) -> bool {
         match (&self.program, &contract.version) {
             (Some(program), Some(then)) => program.now().await.is_some_and(|now| now.is(then)),

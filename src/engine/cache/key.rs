@@ -32,7 +32,7 @@ impl Key {
     }
 }
 
-/// What a key is made of, besides the caller.
+/// Parts of a key, besides the caller.
 pub(crate) struct Parts<'a> {
     pub(crate) pack: &'a PackName,
     pub(crate) version: Version,
@@ -75,7 +75,7 @@ impl Parts<'_> {
     }
 }
 
-/// Digests of what a key is made of, 16 hex digits each.
+/// Digests of the parts of a key, 16 hex digits each.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Digests {
     pub(crate) contract: String,
@@ -109,15 +109,15 @@ pub(crate) fn for_handler(canonical: &Bytes) -> Bytes {
     text.and_then(|text| canonical_for_handler(text).ok()).map_or_else(|| canonical.clone(), Bytes::from)
 }
 
-/// Returns whose an answer is, `None` if this caller must not be cached.
+/// Returns the namespace of an answer; `None` if calls of this caller are not cached.
 pub(crate) fn namespace(identity: &Identity, scope: Scope, pinned_session: Option<&Arc<str>>) -> Option<Namespace> {
     match scope {
         _ if identity.is_anonymous() && (scope != Scope::Shared || pinned_session.is_some()) => None,
-        // Work in a pinned session sees that session's files: its answers are nobody else's, in no scope.
+        // A call in a pinned session sees that session's files, so its answers are never shared, in any scope.
         _ if pinned_session.is_some() => {
             Some(Namespace::new(identity.tenant(), identity.user(), pinned_session.map(AsRef::as_ref)))
         }
-        // Those whom nobody vouches for share with each other, and with no tenant.
+        // Anonymous callers share with each other, and with no tenant.
         Scope::Shared if identity.is_anonymous() => Some(Namespace::of_caller(identity)),
         Scope::Shared => Some(Namespace::new(identity.tenant(), "", None)),
         // Without a session the answers of all of the caller's conversations would be one.

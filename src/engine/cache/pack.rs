@@ -33,7 +33,7 @@ pub(crate) struct PackCache {
     stack: u64,
 }
 
-/// Location of a call's answer, and what its key was made of.
+/// Location of a call's answer, and the parts of its key.
 pub(crate) struct Located {
     pub(crate) location: Arc<Location>,
     pub(crate) contract: Arc<Contract>,
@@ -42,7 +42,7 @@ pub(crate) struct Located {
     secrets: Option<Arc<dyn CallSecrets>>,
 }
 
-/// Digest of what makes an answer and is no part of the call: schemas, handler, epoch.
+/// Digest of what an answer depends on besides the call: schemas, handler, epoch.
 pub(crate) struct Contract {
     pub(crate) bytes: [u8; 32],
     pub(crate) hex: String,
@@ -77,15 +77,15 @@ impl PackCache {
         self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
     }
 
-    /// Says whether an answer of one caller would become part of one that callers share: the pack that calls is of
-    /// scope `shared`, this one is not.
+    /// Returns whether an answer of one caller would become part of a shared answer: the calling pack is of scope
+    /// `shared`, and this one is not.
     pub(crate) fn would_leak(&self, call: &Call) -> bool {
         call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
-    /// Says whether an answer is of use to one caller only although callers share answers: an artifact belongs to
-    /// whoever ran the pack, and to everybody else its reference leads nowhere.
+    /// Returns whether an answer is useful only to one caller although the scope is shared: its artifacts belong to the
+    /// caller that ran the pack.
     pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
@@ -160,7 +160,7 @@ impl PackCache {
         }
     }
 
-    /// Returns digests of what the key was made of.
+    /// Returns digests of the parts of the key.
     pub(crate) fn digests(&self, located: &Located) -> Result<Digests> {
         let parts = self.parts(self.spec()?, &located.contract, &located.input, located.secrets.as_ref());
         Ok(parts.digests(&self.hub.keyring, &located.location.namespace))

@@ -1,4 +1,4 @@
-//! What can be purged, and what is being purged right now.
+//! Selectors of purges, and purges in progress.
 
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ pub enum Selector {
     Pack(PackName),
     /// Those with a tag (tags are compared in lower case), of everybody.
     Tag(String),
-    /// Those with a tag that a write made out of date: within reach of whoever wrote.
+    /// Those with a tag that a write invalidated, within reach of the writer.
     Outdated {
         /// The tag.
         tag: String,
@@ -35,13 +35,13 @@ pub enum Selector {
     },
 }
 
-/// What a purge did.
+/// Result of a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Purged {
-    /// How many stored rows went.
+    /// Number of deleted rows.
     pub rows: u64,
-    /// The store could not be reached in time: nothing purged is served any more by this process, and the rows go as
-    /// soon as the store is back.
+    /// The store did not answer in time: this process serves nothing purged, and the rows are deleted as soon as the
+    /// store is back.
     pub pending: bool,
 }
 
@@ -128,7 +128,7 @@ impl PendingPurges {
         state.purges.retain(|(pending, ..)| *pending != id);
     }
 
-    /// Says whether a row that was written at this time is being purged. A tie counts as purged.
+    /// Returns whether a row that was written at this time is being purged. A tie counts as purged.
     pub(crate) fn covers(&self, location: &Location, written_at: Timestamp) -> bool {
         let state = self.0.lock();
         state.purges.iter().any(|(_, at, selector)| written_at <= *at && selector.covers(location))

@@ -1,4 +1,4 @@
-//! Queue of what the writer does: answers, purges and rows to take back, in one order.
+//! Work queue of the writer: answers, purges and rows to take back, in one order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct Write {
     pub(crate) location: Arc<Location>,
     /// When it completed, counted in purges.
     pub(crate) epoch: u64,
-    /// What keeps other processes from running for the same key; they may look once the answer is there.
+    /// Lock that keeps other processes from running for the same key. They read the answer once it is released.
     pub(crate) lock: Option<Lock>,
 }
 
@@ -66,7 +66,7 @@ impl Queue {
         true
     }
 
-    /// Records that writes of so many bytes left the queue.
+    /// Records that writes of `bytes` left the queue.
     pub(super) fn left(&self, bytes: u64) {
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }

@@ -4,15 +4,15 @@ use sha2::{Digest, Sha256};
 
 use super::key::hex;
 
-/// The longest tag that a store takes, in bytes (`helmdeck_memory::Limits::tag_bytes`).
+/// Limit of a tag in the store, in bytes (`helmdeck_memory::Limits::tag_bytes`).
 const MAX_TAG_BYTES: usize = 256;
-/// How much of a longer one is kept as it is; its SHA-256 follows.
+/// Bytes of a longer tag that are kept; its SHA-256 follows.
 const KEPT_BYTES: usize = 160;
 /// The family of every tagged answer.
 pub(crate) const ANY: &str = "*";
-/// The family of answers with so many tags that their families have no room.
+/// Family of answers with too many tags for their own families.
 pub(crate) const WIDE: &str = "*:*";
-/// The most families of an answer: with its own tags, fewer than a store takes (`helmdeck_memory::Limits::tags`).
+/// Limit of families of an answer: with its own tags, fewer than the store allows (`helmdeck_memory::Limits::tags`).
 const MAX_FAMILIES: usize = 8;
 
 /// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever
@@ -52,7 +52,7 @@ pub(crate) fn families<'a>(tags: impl Iterator<Item = &'a String>) -> Vec<String
     if families.len() > MAX_FAMILIES { vec![ANY.to_owned(), WIDE.to_owned()] } else { families }
 }
 
-/// Says whether a tag is a family, which nobody wrote in a manifest.
+/// Returns whether a tag is a family, which no manifest contains.
 pub(crate) fn is_family(tag: &str) -> bool {
     tag == ANY || tag.ends_with(":*")
 }

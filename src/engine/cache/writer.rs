@@ -14,13 +14,13 @@ use super::hub::{Hub, SLOW, TOO_LONG};
 use super::invalidation::{Covers, Row};
 use super::queue::{Inbox, Message, Purge, Write};
 
-/// The most rows of one write.
+/// Limit of rows per write.
 const BATCH: usize = 64;
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// How long the writer waits for locks to be free; after that they free themselves.
+/// Time limit for the release of locks. After that they expire.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// What the store did not do yet, and must.
+/// Work that failed and must be retried.
 #[derive(Default)]
 struct Unfinished {
     purges: VecDeque<Purge>,

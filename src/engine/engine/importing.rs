@@ -43,7 +43,7 @@ impl Inner {
         }
         match server.listing() {
             Some(listing) if !self.registry.snapshot().follows(server.name(), &listing) => {
-                // It has just answered somebody else, and the registry is about to follow.
+                // It has just answered another call, and the registry is about to follow.
                 let inner = Arc::clone(self);
                 let loaded = tokio::task::spawn_blocking(move || inner.reload()).await;
                 loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))

@@ -109,7 +109,7 @@ impl Inner {
             checks.push(("manifests", state));
         }
         if let Some(memory) = &self.memory {
-            // A failing store costs the cache, not the calls; it is told, and does not make the server unready.
+            // A failing store costs the cache, not the calls: it is reported, and does not make the server unready.
             let state = match (memory.store().not_open(), memory.hub.store_trouble()) {
                 (Some(error), _) => Err(format!("the store is not open yet, and is tried again: {}", error.trouble())),
                 (None, Some(word)) if memory.hub.breaker_is_open() => {

@@ -116,7 +116,8 @@ impl Inner {
             self.admit(&mut snapshot, previous, read, Source::Folder);
             if let Some(error) = snapshot.refused.get(before).cloned() {
                 snapshot.note_refused(name, &error);
-                // What a server lists now refuses a pack for good; what somebody is writing does not.
+                // A refusal by the new list of a server is final. A file may be half written, so its last good version
+                // is kept.
                 if server.is_none_or(|server| previous.same_listing(&snapshot, &server)) {
                     broken.push((file, error));
                 }

@@ -1,4 +1,4 @@
-//! What an answer means: its body as JSON, its validator, and what a status that is no answer stands for.
+//! Interpretation of an answer: its body as JSON, its validator, and the errors of other statuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use serde_json::value::RawValue;
 use super::exchange::{is_redirect, trouble};
 use helmdeck_redact::quote::{self, Part};
 
-/// The longest wait that is believed.
+/// Limit of a retry time.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How much of the body of a refused request is read, in bytes: more than is quoted, so that no part of a secret is
 /// left at the cut.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// The longest validator that is kept, in bytes.
+/// Limit of a validator, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1 << 10;
 
 /// What an answer can be confirmed with (RFC 9110 section 8.8).
@@ -47,7 +47,7 @@ impl Validator {
         (found != Self::default()).then_some(found)
     }
 
-    /// Reads what [`Validator::text`] wrote.
+    /// Parses the text of [`Validator::text`].
     pub(super) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().filter(|found| *found != Self::default())
     }
@@ -125,7 +125,7 @@ fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
     }
 }
 
-/// Says whether the media type is JSON (RFC 8259) or built on it (RFC 6839).
+/// Returns whether the media type is JSON (RFC 8259) or based on it (RFC 6839).
 fn is_json(headers: &HeaderMap) -> bool {
     let media_type = media_type(headers);
     media_type == "application/json" || media_type.ends_with("+json")
@@ -188,8 +188,8 @@ async fn head(mut response: Response) -> Vec<u8> {
     bytes
 }
 
-/// Says whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is for
-/// browsers.
+/// Returns whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is
+/// for browsers.
 fn is_readable(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
 }

@@ -1,4 +1,4 @@
-//! One request with its redirects: what goes on to another host, what is repeated, and what trouble means.
+//! One request with its redirects and retries.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use url::Url;
 
 use super::answer::Validator;
 
-/// The most redirects that are followed.
+/// Limit of redirects.
 const MAX_REDIRECTS: u32 = 5;
-/// How often a request that reached nobody is repeated.
+/// Retries of a request that reached no server.
 const MAX_REPEATS: u32 = 2;
 /// The wait before the first repetition; it doubles.
 const REPEAT_WAIT: Duration = Duration::from_millis(100);
-/// What goes on to another host: nothing that may say who asks.
+/// Headers that are kept for another host: none that identifies the caller.
 const TO_ANYBODY: [reqwest::header::HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
 
 /// One call's talk with a host.
@@ -29,7 +29,7 @@ pub(super) struct Exchange<'a> {
     pub(super) deadline: Option<Instant>,
     /// Whether the last request carried a credential.
     pub(super) with_credential: bool,
-    /// How many requests were sent.
+    /// Number of requests sent.
     pub(super) requests: u32,
 }
 
@@ -58,7 +58,7 @@ impl Exchange<'_> {
         let mut url = request.url;
         for _ in 0..=MAX_REDIRECTS {
             let mut sent = headers.clone();
-            // A body is read as it is, so that no small answer becomes a large one.
+            // Bodies are not decompressed, so that no small answer becomes a large one.
             sent.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             if let Some(validator) = validator {
                 validator.ask(&mut sent);
@@ -132,7 +132,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Waits before a repetition. Says no if the deadline comes first.
+    /// Waits before a retry. Returns `false` if the deadline comes first.
     async fn wait(&self, repeats: u32) -> bool {
         let wait = REPEAT_WAIT * 2u32.pow(repeats);
         let fits = self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline);
@@ -143,7 +143,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns what may be said of a URL: its host.
+/// Returns the public part of a URL: its host.
 fn host(url: &Url) -> &str {
     url.host_str().unwrap_or("the host")
 }
@@ -165,7 +165,7 @@ pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> 
     Error::new(code, message).with_source(error.without_url())
 }
 
-/// Says whether a status is one that a redirect would have.
+/// Returns whether a status is that of a redirect.
 pub(super) fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }

@@ -64,7 +64,7 @@ impl HttpHandler {
         Ok((headers, with_credential))
     }
 
-    /// Returns the secret of a declared credential, `None` if it does not exist and nobody asked for it by name.
+    /// Returns the secret of a declared credential; `None` if it does not exist and no input named it.
     fn credential(&self, index: usize, context: &Context, input: &Json) -> Result<Option<Secret>> {
         let name = self.credentials.get(index).and_then(|template| template.fill(&input.to_value()));
         match (name, &context.secrets) {
@@ -76,7 +76,7 @@ impl HttpHandler {
     }
 }
 
-/// Returns what is sent of a credential.
+/// Returns the header value of a credential.
 ///
 /// # Errors
 /// `forbidden` if it is not for this host; `credential_invalid` if no header can hold it.

@@ -10,14 +10,14 @@ use super::document::Kept;
 use super::table::Jobs;
 use super::{Job, JobEvent, JobId, JobPage, JobQuery, follow};
 
-/// How often the owners of jobs are looked at.
+/// Interval of checks for jobs of lost processes.
 const LOST_EVERY: Duration = Duration::from_secs(2);
 
 impl Jobs {
-    /// Returns a job. `owner` is who asks; `None` = an operator, who sees the jobs of all.
+    /// Returns a job of `owner`; `None` = an operator, who sees all jobs.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it is somebody else's; `overloaded` if the record is not available.
+    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database is not available.
     pub(crate) async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         if let Some(live) = self.find(owner, id).await? {
             return Ok((*live.job()).clone());
@@ -31,12 +31,11 @@ impl Jobs {
     /// Lists jobs, the newest first, as [`Jobs::job`] would show each.
     ///
     /// # Errors
-    /// `overloaded` if the record is not available.
+    /// `overloaded` if the database is not available.
     pub(crate) async fn list(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
         let Some(book) = &self.book else { return Ok(cut(self.those_here(owner, query, false), query, None)) };
         let page = book.jobs(owner, query).await?;
-        // A job may have gone on since its row was written: then it may be in the wrong list, or missing from the right
-        // one.
+        // A job may have changed since its row was written, so a list by rows may contain it wrongly or miss it.
         let mut all = self.those_here(owner, query, true);
         all.retain(|job| page.next.as_ref().is_none_or(|last| job.id > *last));
         for job in page.jobs {
@@ -49,7 +48,7 @@ impl Jobs {
         Ok(cut(all, query, page.next))
     }
 
-    /// Returns what a job's call answered: its outcome, or its error.
+    /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
     /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
@@ -70,8 +69,8 @@ impl Jobs {
         }
     }
 
-    /// Wants a job to end and waits a moment for it; returns the job as it then stands: `cancelled`, or on its way
-    /// there. One that has ended stays as it is, so it may be asked twice.
+    /// Cancels a job and waits a moment for its end. Returns the job as it is then: `cancelled`, or still on its way
+    /// there. A job that has ended stays as it is, so this can be repeated.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -88,7 +87,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until a job has ended, at most this long, and returns it as it then stands.
+    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -109,11 +108,11 @@ impl Jobs {
         }
     }
 
-    /// Follows a job: how it stands now, and then every change of it; the stream ends after the last one.
+    /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it goes on after that one: nothing comes twice, and nothing at all if that
-    /// was the last. Of a job of this process every report comes, unless the reader is hundreds behind; of another
-    /// process what is in the record, about twice a second.
+    /// With `after`, the number of an event, it continues after that one: no event comes twice, and none if it was the
+    /// last. Of a job of this process every report comes, unless the reader is hundreds behind; of another process what
+    /// is in the database, about twice a second.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -134,7 +133,7 @@ impl Jobs {
         Ok(follow::events(source, id.clone(), after))
     }
 
-    /// Ends the jobs of processes that are gone, now and every few seconds, until the engine shuts down.
+    /// Ends the jobs of lost processes, now and every few seconds, until the engine shuts down.
     pub(crate) fn end_lost_in_background(&self) {
         let Some(book) = self.book.clone() else { return };
         let lost = self.metrics.lost.clone();
@@ -152,8 +151,8 @@ impl Jobs {
         self.running.wait().await;
     }
 
-    /// Returns those of this process that a list is to have, the newest first; with `live` only those that may be newer
-    /// than their row.
+    /// Returns the jobs of this process that match a query, newest first; with `live` only those that may be newer than
+    /// their row.
     fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
         let table = self.table();
         let here = table.live.values().rev().filter(|it| !(live && it.is_settled())).map(|it| it.job()).filter(|job| {
@@ -165,7 +164,7 @@ impl Jobs {
     }
 }
 
-/// Makes a page of jobs, of which `next` says where more are.
+/// Cuts jobs to a page. `next` is the cursor of further rows.
 fn cut(mut jobs: Vec<Job>, query: &JobQuery, next: Option<JobId>) -> JobPage {
     let more = jobs.len() > query.page();
     jobs.truncate(query.page());

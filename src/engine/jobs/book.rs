@@ -1,4 +1,4 @@
-//! The jobs of all processes, as the system database has them: for reading, following and cancelling from anywhere.
+//! The jobs of all processes in the system database: read, followed and cancelled from anywhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use helmdeck_system::jobs::{JobFilter, JobRow};
 use super::document::{self, Kept};
 use super::{Job, JobError, JobId, JobPage, JobQuery, JobState};
 
-/// How often a job of another process is looked at.
+/// Interval of reads of a job of another process.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a cancelled job is waited for before its caller is told how it stands.
+/// How long a cancel waits for the end of the job.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(3);
 
-/// The record of jobs. It needs no engine: a command line reads it beside a running server, or without one.
+/// The stored jobs. It needs no engine: a command line can read it next to a running server, or without one.
 ///
-/// `owner` is whose jobs may be seen; `None` = an operator, who sees all. The job of somebody else is not found.
+/// `owner` is the caller whose jobs are visible; `None` = an operator, who sees all. Jobs of other callers are not
+/// found.
 #[derive(Clone)]
 pub struct JobBook {
     pub(super) system: System,
@@ -35,8 +36,7 @@ impl std::fmt::Debug for JobBook {
 }
 
 impl JobBook {
-    /// Opens the record; touches nothing. `keyring` opens results; `retention` is for jobs whose process is found to be
-    /// gone.
+    /// Opens the stored jobs; touches nothing. `keyring` opens results; `retention` is for jobs of lost processes.
     #[must_use]
     pub fn new(system: System, keyring: Option<Arc<KeyRing>>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
         Self { system, keyring, clock, retention }
@@ -45,15 +45,15 @@ impl JobBook {
     /// Returns a job.
     ///
     /// # Errors
-    /// `not_found`; `internal` if its row cannot be read; `overloaded` if the record is not available.
+    /// `not_found`; `internal` if its row cannot be read; `overloaded` if the database is not available.
     pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         Ok(self.find(owner, id).await?.0)
     }
 
-    /// Lists jobs, the newest first. One whose row cannot be read is left out.
+    /// Lists jobs, newest first. Unreadable rows are skipped.
     ///
     /// # Errors
-    /// `overloaded` if the record is not available.
+    /// `overloaded` if the database is not available.
     pub async fn jobs(&self, owner: Option<&Identity>, query: &JobQuery) -> Result<JobPage> {
         self.end_lost().await;
         let filter = JobFilter {
@@ -73,7 +73,7 @@ impl JobBook {
         Ok(JobPage { jobs, next: last.filter(|_| more).and_then(|id| JobId::parse(&id).ok()) })
     }
 
-    /// Returns what a job's call answered: its outcome, or its error.
+    /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
     /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
@@ -101,8 +101,8 @@ impl JobBook {
         }
     }
 
-    /// Asks for the end of a job and waits a moment for it; returns the job as it then stands. One that has ended stays
-    /// as it is.
+    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it
+    /// is.
     ///
     /// # Errors
     /// As [`JobBook::job`].
@@ -115,7 +115,7 @@ impl JobBook {
         self.wait(owner, id, CANCEL_WAIT).await
     }
 
-    /// Waits until a job has ended, at most this long, and returns it as it then stands.
+    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
     ///
     /// # Errors
     /// As [`JobBook::job`].
@@ -134,8 +134,7 @@ impl JobBook {
         }
     }
 
-    /// Ends the jobs of processes that are gone, and says how many. If the record is not available, somebody does it
-    /// later.
+    /// Ends the jobs of lost processes and returns how many. If the database is not available, a later check does it.
     pub(super) async fn end_lost(&self) -> u64 {
         let now = self.clock.now();
         let error = JobError::stopped().to_document();
@@ -155,7 +154,7 @@ impl JobBook {
     pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<(Job, Kept)> {
         self.end_lost().await;
         let row = self.system.find_job(id.as_str(), self.clock.now()).await.map_err(unavailable)?;
-        // Whose it is is known also of a row that cannot be read otherwise.
+        // The owner is known even if the rest of the row is unreadable.
         let theirs = |row: &JobRow| {
             owner.is_none_or(|it| !it.is_anonymous() && (it.tenant(), it.user()) == (&row.tenant, &row.subject))
         };
@@ -171,7 +170,7 @@ fn read(row: JobRow) -> Result<(Job, Kept)> {
     })
 }
 
-/// Says why a job has no outcome, if it has none.
+/// Returns an error if a job has no outcome, with the reason.
 pub(super) fn refusal(job: &Job) -> Result<()> {
     match job.state {
         JobState::Succeeded => Ok(()),
@@ -184,17 +183,17 @@ pub(super) fn refusal(job: &Job) -> Result<()> {
     }
 }
 
-/// There is no such job, or not for this caller.
+/// Error for an unknown job, or one of another caller.
 pub(super) fn unknown(id: &JobId) -> Error {
     Error::new(Code::NotFound, format!("there is no job {id}"))
 }
 
-/// The job's result is not there.
+/// Error for a result that is gone.
 pub(super) fn gone(id: &JobId, why: &str) -> Error {
     Error::new(Code::NotFound, format!("the result of job {id} is not there: {why}"))
 }
 
-/// The job's result was too large to be kept.
+/// Error for a result that was too large to be kept.
 pub(super) fn too_large(id: &JobId) -> Error {
     gone(id, "it was larger than jobs.max_result_bytes; what is large belongs into artifacts")
 }

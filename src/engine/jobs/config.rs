@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobConfig {
-    /// How many run at once. Default 4.
+    /// Limit of running jobs. Default 4.
     pub concurrency: usize,
-    /// How many of one caller run at once. Default 2.
+    /// Limit of running jobs per caller. Default 2.
     pub per_caller: usize,
-    /// How many may wait, of all callers; more are answered `overloaded`. Default 1000.
+    /// Limit of waiting jobs of all callers. More are answered `overloaded`. Default 1000.
     pub queue: usize,
-    /// How many of one caller are kept. The oldest that have ended make room; if none has, a new one is answered
+    /// Limit of kept jobs per caller. The oldest ended job makes room; if none has ended, a new job is answered
     /// `overloaded`. Default 200.
     pub kept_per_caller: u64,
     /// How long a job and its result are kept after its end. Default 24 h.
     #[serde(with = "text")]
     pub retention: Duration,
-    /// The largest result that is kept; of a larger one only the artifacts are. Default 4 MiB.
+    /// Size limit of a kept result. Of a larger one only the artifacts are kept. Default 4 MiB.
     #[serde(with = "size")]
     pub max_result_bytes: u64,
-    /// How much all results take that are kept in memory, because there is no memory key; the oldest go first. Default
+    /// Size limit of all results kept in process memory, without a memory key. The oldest are dropped first. Default
     /// 64 MiB.
     #[serde(with = "size")]
     pub memory_bytes: u64,

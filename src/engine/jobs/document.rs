@@ -1,4 +1,4 @@
-//! Jobs and results in the form in which they are kept: rows, and sealed bytes.
+//! Stored form of jobs and results: rows, and sealed bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Job, JobError, JobId, JobProgress, JobState};
 
-/// What results are sealed for.
+/// Purpose of the seal of results.
 const PURPOSE: &str = "job";
 
-/// Where the result of a job is.
+/// Location of a job's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// There is none, or none yet.
+    /// None, or none yet.
     None,
     /// In the row, sealed with the memory key.
     Sealed,
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-/// Writes a job as the row of an owner.
+/// Encodes a job as a row of its owner process.
 pub(super) fn to_row(job: &Job, owner: &str, kept: Kept) -> JobRow {
     let progress = job.progress.as_ref();
     JobRow {
@@ -67,7 +67,7 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: Kept) -> JobRow {
     }
 }
 
-/// Reads a row; `None` if no program of ours can have written it.
+/// Decodes a row; `None` if it is malformed.
 pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
     let state = JobState::parse(&row.state)?;
     let kept = Kept::ALL.into_iter().find(|kept| kept.as_str() == row.kept)?;
@@ -94,7 +94,7 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
         ended_at: row.ended_at,
         expires_at: row.expires_at,
         error: row.error.map(|text| JobError::of_document(&text).ok_or(())).transpose().ok()?,
-        // Of a result in memory nobody else knows whether it is still there.
+        // Only the process that ran the job knows whether a result in memory still exists.
         has_result: kept == Kept::Sealed,
         artifacts: row.artifacts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text)).ok()?,
         revision: row.revision,
@@ -102,7 +102,7 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
     Some((job, kept))
 }
 
-/// All of an outcome but its output.
+/// An outcome without its output.
 #[derive(Serialize, Deserialize)]
 struct Head {
     pack: PackName,
@@ -125,7 +125,7 @@ struct Cache {
     reason: Option<String>,
 }
 
-/// Writes an outcome: a line of JSON, and then its output byte for byte.
+/// Encodes an outcome: a line of JSON, then its output byte for byte.
 pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
     let head = Head {
         pack: outcome.pack.clone(),
@@ -149,7 +149,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`write`] wrote; `None` if it is something else.
+/// Decodes an outcome of [`write`]; `None` if it is malformed.
 pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
     let bytes = Bytes::from(bytes);
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
@@ -179,7 +179,7 @@ pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
     })
 }
 
-/// Seals what [`write`] wrote for a job of a caller.
+/// Seals an encoded outcome for a job of a caller.
 pub(super) fn seal(ring: &KeyRing, identity: &Identity, id: &JobId, plain: &[u8]) -> Option<Vec<u8>> {
     ring.seal_blob(&Namespace::of_caller(identity), PURPOSE, id.as_str().as_bytes(), plain).ok()
 }

@@ -1,4 +1,4 @@
-//! Why a job failed, in a form that can be kept and read back.
+//! Errors of jobs, in a form that can be stored.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use helmdeck_core::error::{Retry, Violation};
 use helmdeck_core::{Code, Error};
 use serde::{Deserialize, Serialize};
 
-/// Why a job failed: what the call's error said in public.
+/// Error of a job: the public part of the call's error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobError {
-    /// What went wrong.
+    /// Error code.
     pub code: Code,
     /// The public message.
     pub message: String,
-    /// Whether the same job may succeed when it is started again.
+    /// Whether a retry may succeed.
     pub retry: Retry,
-    /// When it may be started again, if that is known, in milliseconds.
+    /// Time until a retry makes sense, in milliseconds, if known.
     #[serde(rename = "retry_after_ms", with = "millis", skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
-    /// The places of the document that break the schema.
+    /// Violations of the schema.
     #[serde(rename = "errors", skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
-    /// Whether only the operator can help.
+    /// Whether only the operator can fix it.
     #[serde(skip)]
     pub for_operator: bool,
 }
 
-/// How it is kept.
+/// Stored form.
 #[derive(Serialize, Deserialize)]
 struct Document {
     code: Code,
@@ -46,12 +46,12 @@ struct InputProblem {
 }
 
 impl JobError {
-    /// Says that the process that ran a job is gone or going.
+    /// Makes the error of a job whose process has ended or is ending.
     pub(super) fn stopped() -> Self {
         Self::of(&Error::new(Code::Overloaded, "the server stopped while this job ran; start it again"))
     }
 
-    /// Takes what an error says in public.
+    /// Takes the public part of an error.
     pub(super) fn of(error: &Error) -> Self {
         Self {
             code: error.code(),
@@ -63,7 +63,7 @@ impl JobError {
         }
     }
 
-    /// Returns the error that the call itself would have answered.
+    /// Returns the error that the call itself returned.
     #[must_use]
     pub fn to_error(&self) -> Error {
         let error = Error::new(self.code, self.message.clone()).with_violations(self.violations.clone());
@@ -74,7 +74,7 @@ impl JobError {
         }
     }
 
-    /// Writes the document that is kept.
+    /// Encodes the stored form.
     pub(super) fn to_document(&self) -> String {
         let places = self.violations.iter();
         let places = places.map(|it| InputProblem { pointer: it.pointer.clone(), detail: it.detail.clone() });
@@ -85,11 +85,11 @@ impl JobError {
             errors: places.collect(),
             for_operator: self.for_operator,
         };
-        // Texts and numbers: writing them to memory cannot fail.
+        // Plain data: writing it to memory cannot fail.
         serde_json::to_string(&document).unwrap_or_default()
     }
 
-    /// Reads the document that was kept; `None` if it is none.
+    /// Decodes the stored form; `None` if it is malformed.
     pub(super) fn of_document(text: &str) -> Option<Self> {
         let document: Document = serde_json::from_str(text).ok()?;
         let places = document.errors.into_iter();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_the_same_after_it_was_kept_and_its_cause_is_not_kept() {
+    fn error_round_trip_keeps_all_but_the_cause() {
         let violation = Violation { pointer: "/a".into(), detail: "is missing".into() };
         let error = Error::new(Code::RateLimited, "slow down")
             .with_retry_after(Duration::from_millis(1_500))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_job_may_be_started_again_later_and_it_was_not_the_callers_doing() {
+    fn lost_job_is_retryable_and_no_caller_fault() {
         let lost = JobError::stopped();
         assert_eq!((lost.retry, lost.code.fault()), (Retry::Later, helmdeck_core::Fault::Host));
     }

@@ -1,4 +1,4 @@
-//! The events of one job as a stream.
+//! Event stream of one job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::book::{JobBook, LOOK_EVERY};
 use super::live::Live;
 use super::{Job, JobEvent, JobId};
 
-/// Where a job is watched.
+/// Source of events.
 pub(super) enum Source {
     /// In this process.
     Live(Arc<Live>),
-    /// In the record; with how it stood when it was found.
+    /// In the database, with the job as it was found.
     Record(JobBook, Option<Box<Job>>),
 }
 
 struct Following {
     source: Source,
     id: JobId,
-    /// The number of the last event that was handed out.
+    /// Number of the last event that was returned.
     after: Option<u64>,
     ready: VecDeque<JobEvent>,
     more: Option<watch::Receiver<u64>>,
@@ -33,7 +33,7 @@ struct Following {
 pub(super) fn events(source: Source, id: JobId, after: Option<u64>) -> impl Stream<Item = JobEvent> + Send + 'static {
     let mut following = Following { source, id, after, ready: VecDeque::new(), more: None, over: false };
     if let Source::Live(live) = &following.source {
-        // Now, not when the first one is asked for: what happens in between belongs to the stream.
+        // Subscribe now, not at the first poll, so that events in between are not missed.
         let live = Arc::clone(live);
         following.look(&live);
     }
@@ -48,7 +48,7 @@ impl Following {
         let (events, ended, more) = live.events(self.after);
         self.ready.extend(events);
         self.more = Some(more);
-        // Whoever has seen the end gets nothing more.
+        // After the last event the stream ends.
         self.over = self.ready.is_empty() && ended;
     }
 
@@ -79,7 +79,7 @@ impl Following {
                             match book.job(None, &self.id).await {
                                 Ok(job) => Box::new(job),
                                 Err(error) if error.code() == Code::NotFound => return None,
-                                // The record may be back with the next look.
+                                // The database may be available at the next read.
                                 Err(_) => continue,
                             }
                         }

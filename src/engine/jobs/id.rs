@@ -1,4 +1,4 @@
-//! The id of a job.
+//! Ids of jobs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use helmdeck_core::{RunId, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The id of a job: 32 lower-case hex digits. Ids sort by the time of their making.
+/// Id of a job: 32 lower-case hex digits. Ids sort by creation time.
 ///
-/// Not a secret: a job is its caller's, whoever knows its id.
+/// It is no secret: only its caller can read a job, even if others know the id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Arc<str>);
 
 impl JobId {
-    /// Reads an id.
+    /// Parses an id.
     ///
     /// # Errors
-    /// A message that says how ids look.
+    /// A message with the format of ids.
     pub fn parse(text: &str) -> Result<Self, String> {
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if text.len() == 32 && text.bytes().all(digit) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_reads_back_sorts_by_time_and_nothing_else_is_an_id() {
+    fn ids_round_trip_and_sort_by_time() {
         let ids: Vec<_> = [1_000_000, 1_000_000, 2_000_000].map(|now| JobId::next(Timestamp(now))).into();
         assert!(ids.is_sorted() && ids[0] != ids[1], "{ids:?}");
         assert_eq!(JobId::parse(ids[0].as_str()).as_ref(), Ok(&ids[0]));

@@ -1,4 +1,4 @@
-//! What a job is to whoever looks at it.
+//! Jobs as callers see them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{JobError, JobId};
 
-/// How far a job is.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -20,7 +20,7 @@ pub enum JobState {
     Succeeded,
     /// Its call has failed, or its process has ended.
     Failed,
-    /// Somebody wanted it to end, and it did.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -40,51 +40,51 @@ impl JobState {
         }
     }
 
-    /// Reads a name, `None` if it is none.
+    /// Parses a name; `None` if it is unknown.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    /// Says whether a job in this state changes no more.
+    /// Returns whether this state is final.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What a job said last.
+/// Latest progress report of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobProgress {
-    /// 0 to 100, if it knows.
+    /// 0 to 100, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<f32>,
-    /// What it does; at most 500 bytes, empty if it said nothing.
+    /// Message of at most 500 bytes; may be empty.
     pub message: String,
-    /// When it said so.
+    /// Time of the report.
     #[serde(with = "rfc3339")]
     pub at: Timestamp,
 }
 
-/// A job, as it stood at one moment.
+/// Snapshot of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
     /// Its id.
     pub id: JobId,
     /// The pack.
     pub pack: PackName,
-    /// The pack's version, fixed when the job was asked for.
+    /// The pack's version, fixed when the job was submitted.
     pub version: Version,
     /// The tenant of its caller.
     pub tenant: String,
     /// The user that is its caller.
     pub user: String,
-    /// How far it is.
+    /// Its state.
     pub state: JobState,
-    /// What it said last; `None` = nothing yet.
+    /// Latest progress report; `None` = none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<JobProgress>,
-    /// When it was asked for.
+    /// When it was submitted.
     #[serde(with = "rfc3339")]
     pub created_at: Timestamp,
     /// When its call began.
@@ -93,22 +93,22 @@ pub struct Job {
     /// When it ended.
     #[serde(serialize_with = "optional", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// When it is forgotten; counted from its end, so it moves until then.
+    /// When it is deleted. Counted from its end, so it moves until then.
     #[serde(with = "rfc3339")]
     pub expires_at: Timestamp,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<JobError>,
-    /// Whether its result can be asked for. A job that succeeded may have none: asking says why.
+    /// Whether its result can be read. A job that succeeded may have none: a read then says why.
     pub has_result: bool,
-    /// The files that it wrote.
+    /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
-    /// The number of its last event: grows with every change.
+    /// Number of its latest event; grows with every change.
     pub revision: u64,
 }
 
 impl Job {
-    /// Says whether it is this caller's.
+    /// Returns whether it belongs to this caller.
     #[must_use]
     pub fn is_of(&self, identity: &Identity) -> bool {
         !identity.is_anonymous() && (self.tenant.as_str(), self.user.as_str()) == (identity.tenant(), identity.user())
@@ -128,34 +128,34 @@ fn optional<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S:
 pub struct JobEvent {
     /// Its number; grows within a job, not always by one.
     pub number: u64,
-    /// How the job stood then.
+    /// The job after the change.
     pub job: Arc<Job>,
 }
 
-/// Which jobs are wanted.
+/// Query of jobs.
 #[derive(Debug, Clone, Default)]
 pub struct JobQuery {
     /// Only those in this state.
     pub state: Option<JobState>,
-    /// Only those older than this one: the `next` of the page before.
+    /// Only those older than this one: the `next` of the previous page.
     pub after: Option<JobId>,
-    /// At most so many; 0 = 50, never more than 500.
+    /// Size of a page; 0 = 50, at most 500.
     pub limit: usize,
 }
 
 impl JobQuery {
-    /// Returns how many jobs a page has.
+    /// Returns the size of a page.
     pub(super) fn page(&self) -> usize {
         if self.limit == 0 { 50 } else { self.limit.min(500) }
     }
 }
 
-/// Jobs, the newest first.
+/// Page of jobs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<Job>,
-    /// Where the next page goes on; `None` = this is the last.
+    /// Cursor of the next page; `None` = this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<JobId>,
 }

@@ -1,4 +1,4 @@
-//! Writes changes of jobs down, a few times a second at most, and looks whether somebody outside wants one to end.
+//! Writes changes of jobs to the database, at most a few times a second, and reads cancel requests of other processes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 use super::live::Live;
 use super::table::Jobs;
 
-/// How often reports of jobs are written, and how long the wish of another process that one ends may go unseen.
+/// Interval of writes of progress reports, and of reads of cancel requests.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How often results in memory are looked through for those whose time is over, or whose caller was forgotten.
+/// Interval of checks for results in memory that expired, or whose caller was forgotten.
 const CLEAR_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the record up with the jobs of this process as long as there is any.
+/// Keeps the database up to date with the jobs of this process while there are any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
     loop {
         let next = match jobs.upgrade() {
@@ -30,7 +30,7 @@ pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
 }
 
 impl Jobs {
-    /// Does what is due; says when to look again, `None` = when there is something new.
+    /// Does what is due. Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
         self.save_all().await;
         if let (Some(book), Some(owner)) = (&self.book, self.known_owner())
@@ -50,17 +50,17 @@ impl Jobs {
         table.clear(self.clock.now(), recorded, &gone);
         let settled = |live: &Arc<Live>| if recorded { live.is_settled() } else { live.job().state.is_final() };
         let busy = !table.live.values().all(settled);
-        // What has ended is here for its result alone.
+        // Ended jobs are kept only for their result.
         if busy { Some(EVERY) } else { (!table.live.is_empty()).then_some(CLEAR_EVERY) }
     }
 
-    /// Writes down every job that has changed.
+    /// Writes all changed jobs.
     pub(super) async fn save_all(&self) {
         let live: Vec<_> = self.table().live.values().cloned().collect();
         self.save(&live).await;
     }
 
-    /// Writes jobs down if they have changed; says whether that worked. It is tried again with the next tick.
+    /// Writes changed jobs. Returns whether that worked; the next tick retries.
     pub(super) async fn save(&self, live: &[Arc<Live>]) -> bool {
         let (Some(book), Some(owner)) = (&self.book, self.known_owner()) else { return true };
         let changed: Vec<_> = live.iter().filter_map(|live| Some((live, live.unsaved(owner)?))).collect();

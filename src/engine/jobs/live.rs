@@ -1,4 +1,4 @@
-//! A job of this process: what it is now, what happened to it, who wants it to end.
+//! A job of this process: its state, events and cancel request.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -14,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 use super::document::{self, Kept};
 use super::{Job, JobEvent, JobId, JobProgress};
 
-/// How many events are kept for who comes late or is slow. Each tells all of the job, so a missed one is a missed
-/// report, no more.
+/// Limit of events kept for late or slow readers. Each event contains the whole job, so a missed event is only a missed
+/// report.
 const EVENTS: usize = 256;
-/// The longest report, in bytes; the rest is cut off.
+/// Limit of a progress message, in bytes. Longer ones are cut.
 const MAX_MESSAGE_BYTES: usize = 500;
 
-/// Whose jobs take turns with those of others: tenant and user.
+/// Unit of fairness: tenant and user.
 pub(super) type Caller = (String, String);
 
 /// A job of this process.
 pub(super) struct Live {
     pub(super) id: JobId,
     pub(super) identity: Arc<Identity>,
-    /// Cancelled when the call is to end.
+    /// Cancelled to end the call.
     pub(super) cancel: CancellationToken,
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
@@ -39,19 +39,19 @@ struct Inner {
     job: Arc<Job>,
     events: VecDeque<JobEvent>,
     stop: Option<Stop>,
-    /// How it ends, while that is not yet on the disk: nobody is told before.
+    /// Its end, until it is written: readers learn of it only then.
     ending: Option<Arc<Job>>,
     kept: Kept,
     sealed: Option<Vec<u8>>,
     result: Option<Arc<Outcome>>,
-    /// The revision that is in the row.
+    /// Revision in the database.
     saved: u64,
 }
 
-/// Why a call is to end before it has answered.
+/// Why a call is ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Somebody wants it.
+    /// A caller cancelled it.
     Wanted,
     /// The process ends.
     Shutdown,
@@ -92,7 +92,7 @@ impl Live {
         Arc::clone(&self.lock().job)
     }
 
-    /// Changes the job and tells everybody who follows it. One that ends is not changed any more.
+    /// Changes the job and notifies its followers. A job that is ending does not change any more.
     pub(super) fn change(&self, change: impl FnOnce(&mut Job)) {
         let mut inner = self.lock();
         if inner.ending.is_none() && !inner.job.state.is_final() {
@@ -103,7 +103,7 @@ impl Live {
         }
     }
 
-    /// Wants the call to end; the first reason counts.
+    /// Asks the call to end. The first reason counts.
     pub(super) fn stop(&self, why: Stop) {
         self.lock().stop.get_or_insert(why);
         self.cancel.cancel();
@@ -113,7 +113,7 @@ impl Live {
         self.lock().stop
     }
 
-    /// Says how the job ends, without telling anybody; `false` if that was said before.
+    /// Sets the end of the job without notifying anybody; `false` if it was set before.
     pub(super) fn end(&self, result: Result, change: impl FnOnce(&mut Job)) -> bool {
         let mut inner = self.lock();
         if inner.ending.is_some() || inner.job.state.is_final() {
@@ -130,7 +130,7 @@ impl Live {
         true
     }
 
-    /// Tells everybody how the job ended.
+    /// Notifies all followers of the end.
     pub(super) fn tell_end(&self) {
         let mut inner = self.lock();
         if let Some(job) = inner.ending.take() {
@@ -140,14 +140,14 @@ impl Live {
         }
     }
 
-    /// Returns the row as it should be, with the sealed result, if the one that there is is older.
+    /// Returns the current row with the sealed result, if the stored one is older.
     pub(super) fn unsaved(&self, owner: &str) -> Option<(JobRow, Option<Vec<u8>>)> {
         let inner = self.lock();
         let job = inner.ending.as_ref().unwrap_or(&inner.job);
         (job.revision > inner.saved).then(|| (document::to_row(job, owner, inner.kept), inner.sealed.clone()))
     }
 
-    /// Says that the row is as it was at this revision.
+    /// Notes that this revision is stored.
     pub(super) fn saved(&self, revision: u64) {
         let mut inner = self.lock();
         inner.saved = inner.saved.max(revision);
@@ -158,23 +158,23 @@ impl Live {
         }
     }
 
-    /// Says whether all of it is in the row, so that this process need not keep it.
+    /// Returns whether everything is in the database, so that this process need not keep the job.
     pub(super) fn is_over(&self) -> bool {
         self.is_settled() && self.lock().result.is_none()
     }
 
-    /// Says whether it has ended and the row says so.
+    /// Returns whether it has ended and that is stored.
     pub(super) fn is_settled(&self) -> bool {
         let inner = self.lock();
         inner.job.state.is_final() && inner.job.revision <= inner.saved
     }
 
-    /// Returns the result that is kept here.
+    /// Returns the result kept in memory.
     pub(super) fn result(&self) -> Option<Arc<Outcome>> {
         self.lock().result.clone()
     }
 
-    /// Lets go of the result that is kept here.
+    /// Drops the result kept in memory.
     pub(super) fn drop_result(&self) {
         let mut inner = self.lock();
         if inner.result.take().is_some() {
@@ -184,7 +184,7 @@ impl Live {
         }
     }
 
-    /// Lets go of all events but the last, if the job ended so long ago: whoever follows it has had them.
+    /// Drops all events but the last, if the job ended this long ago. Its followers have read them.
     pub(super) fn trim(&self, now: Timestamp, after: Duration) {
         let mut inner = self.lock();
         if inner.job.state.is_final() && inner.job.ended_at.is_some_and(|ended| now.since(ended) >= after) {
@@ -197,8 +197,8 @@ impl Live {
         self.lock().kept
     }
 
-    /// Returns the events after this number, or the newest one if no number is given; whether the job has ended, so
-    /// that no more come; and what tells of more.
+    /// Returns the events after this number (without a number, the newest one), whether they are the last, and a
+    /// receiver that is notified of more.
     pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {

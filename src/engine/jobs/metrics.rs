@@ -1,4 +1,4 @@
-//! What Prometheus sees of jobs.
+//! Metrics of jobs.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// What jobs count.
+/// Metrics of jobs.
 pub(super) struct JobMetrics {
     now: Family<Labels, Gauge>,
     ended: Family<Labels, Counter>,

@@ -1,5 +1,5 @@
-//! Jobs: calls that go on without whoever asked for them. They wait in a bounded, fair queue, tell how far they are,
-//! can be cancelled, and are never lost: what a process that is gone was running has failed, and says so.
+//! Jobs: calls that continue without their caller. They wait in a bounded, fair queue, report progress, can be
+//! cancelled, and are never lost: jobs of a process that is gone have failed, and say so.
 //!
 //! A job's call takes the same way as any other ([`Engine::call`](crate::Engine::call)): its pipeline, its limits, its
 //! audit row.

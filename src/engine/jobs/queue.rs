@@ -1,22 +1,21 @@
-//! The queue: bounded, and fair. Callers take turns, whoever has how many jobs waiting; within one caller the first
-//! comes first.
+//! Bounded, fair queue. Callers take turns however many jobs they have waiting; jobs of one caller run in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// Waiting items of callers, and how many of each run.
+/// Waiting items by caller, and the numbers of running ones.
 #[derive(Debug)]
 pub(super) struct Queue<C, T> {
-    /// The most that wait.
+    /// Limit of waiting items.
     room: usize,
-    /// The most that run.
+    /// Limit of running items.
     concurrency: usize,
-    /// The most that run of one caller.
+    /// Limit of running items per caller.
     per_caller: usize,
     callers: HashMap<C, Line<T>>,
-    /// Callers with somebody waiting, the next first.
+    /// Callers with waiting items, the next one first.
     turns: VecDeque<C>,
-    /// Places that are taken: of those who wait, and of those who are about to.
+    /// Reserved places: of waiting items, and of items about to be pushed.
     taken: usize,
     running: usize,
 }
@@ -47,14 +46,14 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         }
     }
 
-    /// Takes a place for somebody who is about to wait; `false` if there is none.
+    /// Reserves a place for an item; `false` if the queue is full.
     pub(super) fn reserve(&mut self) -> bool {
         let free = self.taken < self.room;
         self.taken += usize::from(free);
         free
     }
 
-    /// Gives a place back that nobody came for.
+    /// Releases a reserved place.
     pub(super) fn release(&mut self) {
         self.taken = self.taken.saturating_sub(1);
     }
@@ -68,7 +67,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         line.waiting.push_back(item);
     }
 
-    /// Takes the next item that may run now, if any. Its end has to be told ([`Queue::ended`]).
+    /// Takes the next item that may run now, if any. Call [`Queue::ended`] at its end.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.running >= self.concurrency {
             return None;
@@ -87,7 +86,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         Some(item)
     }
 
-    /// Says that an item of this caller runs no more.
+    /// Records that an item of this caller has ended.
     pub(super) fn ended(&mut self, caller: &C) {
         if let Some(line) = self.callers.get_mut(caller) {
             line.running = line.running.saturating_sub(1);
@@ -98,7 +97,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         }
     }
 
-    /// Takes an item of a caller out of its line, wherever it stands.
+    /// Removes a waiting item of a caller.
     pub(super) fn remove(&mut self, caller: &C, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let line = self.callers.get_mut(caller)?;
         let at = line.waiting.iter().position(wanted)?;
@@ -123,12 +122,12 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         waiting
     }
 
-    /// Returns how many run.
+    /// Returns the number of running items.
     pub(super) const fn running(&self) -> usize {
         self.running
     }
 
-    /// Returns how many wait.
+    /// Returns the number of waiting items.
     pub(super) fn waiting(&self) -> usize {
         self.callers.values().map(|line| line.waiting.len()).sum()
     }
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_take_turns_whoever_came_first() {
+    fn callers_take_turns() {
         let mut queue = Queue::new(1000, 1, 1);
         filled(&mut queue, "a", 4);
         filled(&mut queue, "b", 2);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_until_somebody_runs_or_leaves() {
+    fn full_queue_refuses_until_a_place_is_free() {
         let mut queue = Queue::new(2, 1, 1);
         filled(&mut queue, "a", 2);
         assert!(!queue.reserve());

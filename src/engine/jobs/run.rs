@@ -15,9 +15,9 @@ use crate::call_runner::CallRunner;
 
 /// When to come back with a job that found no place.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
-/// How long a call may take to end once it is cancelled.
+/// Time limit for a cancelled call to end.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long the end of a job waits for the record before it is told anyway.
+/// How long the end of a job waits for the database before followers are notified anyway.
 const SAVE_FOR: Duration = Duration::from_secs(5);
 
 impl Jobs {
@@ -32,7 +32,7 @@ impl Jobs {
         version: Version,
         runner: Arc<dyn CallRunner>,
     ) -> Result<Job> {
-        // The job runs the version that was asked for, even if another one arrives meanwhile.
+        // The job runs the version that was requested, even if another one arrives in the meantime.
         call.version = Some(version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);
@@ -169,7 +169,7 @@ impl Jobs {
         self.save_all().await;
     }
 
-    /// Ends jobs that this process runs no more, all in one write.
+    /// Ends jobs that no longer run in this process, in one write.
     async fn end_all(&self, live: &[Arc<Live>]) {
         let now = self.clock.now();
         let ended: Vec<_> = live
@@ -190,7 +190,7 @@ impl Jobs {
         }
     }
 
-    /// Writes jobs down. If that takes too long, the keeper goes on trying.
+    /// Writes jobs. If that takes too long, the keeper continues.
     async fn save_soon(&self, live: &[Arc<Live>]) {
         let saving = async {
             while !self.save(live).await {
@@ -200,11 +200,11 @@ impl Jobs {
         let _ = tokio::time::timeout(SAVE_FOR, saving).await;
     }
 
-    /// Ends a job with what its call came to: it is written down, and then everybody is told.
+    /// Ends a job with the result of its call: first it is stored, then followers are notified.
     async fn end(&self, live: &Arc<Live>, answer: Result<Outcome>) {
         let now = self.clock.now();
         let (state, error) = match (&answer, live.stopped()) {
-            // Whatever was wanted, the work was done.
+            // The work was done, even if a cancel came.
             (Ok(_), _) => (JobState::Succeeded, None),
             (Err(_), Some(Stop::Wanted)) => (JobState::Cancelled, None),
             (Err(_), Some(Stop::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
@@ -277,7 +277,7 @@ async fn answer(live: &Live, call: Call, runner: Arc<dyn CallRunner>) -> Result<
     }
 }
 
-/// What a job takes whose result is kept in memory, about: the job, its last event and the outcome.
+/// Approximate memory of a job with its result: the job, its last event and the outcome.
 fn footprint(outcome: &Outcome) -> usize {
     outcome.output.bytes().len() + 2048 + 512 * outcome.artifacts.len()
 }

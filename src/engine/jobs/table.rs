@@ -1,4 +1,4 @@
-//! The jobs of this process: the queue, those that run, and those whose result only this process has.
+//! The jobs of this process: queued, running, and ended ones whose result only this process has.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use super::queue::Queue;
 use super::{JobConfig, JobId, keeper};
 use crate::metrics::Metrics;
 
-/// How long all events of a job are kept after its end, for who is slow or was cut off.
+/// How long all events of a job are kept after its end, for slow or reconnecting readers.
 const EVENTS_FOR: Duration = Duration::from_secs(15);
 
 /// A job that waits for its turn.
@@ -29,7 +29,7 @@ pub(super) type Waiting = (Arc<Live>, Call);
 
 /// The jobs of this process.
 pub(crate) struct Jobs {
-    /// Those of all processes; `None` = there is no system database, and jobs end with this process.
+    /// Jobs of all processes; `None` = no system database, and jobs end with this process.
     pub(super) book: Option<JobBook>,
     pub(super) config: JobConfig,
     pub(super) clock: Arc<dyn Clock>,
@@ -42,11 +42,11 @@ pub(crate) struct Jobs {
     pub(super) stop: CancellationToken,
 }
 
-/// What there is.
+/// State of the jobs.
 pub(super) struct Table {
     pub(super) queue: Queue<Caller, Waiting>,
     pub(super) live: BTreeMap<JobId, Arc<Live>>,
-    /// Those whose result is in memory, the oldest first, with its size.
+    /// Jobs whose result is in memory, oldest first, with its size.
     pub(super) results: VecDeque<(JobId, usize)>,
     pub(super) result_bytes: u64,
     pub(super) stopping: bool,
@@ -93,7 +93,7 @@ impl Jobs {
         self.owner.get().map(Ownership::name)
     }
 
-    /// Starts what writes changes down, once.
+    /// Starts the keeper, once.
     pub(super) fn keep(self: &Arc<Self>) {
         if !self.keeping.swap(true, Ordering::Relaxed) {
             let (this, wake) = (Arc::downgrade(self), Arc::clone(&self.wake));
@@ -101,11 +101,11 @@ impl Jobs {
         }
     }
 
-    /// Returns a job of this process, if it is this caller's. One whose row is gone, because its caller was forgotten
-    /// or has newer ones, is gone too.
+    /// Returns a job of this process, if it belongs to this caller. If its row is gone, because its caller was
+    /// forgotten or has newer jobs, the job is gone too.
     ///
     /// # Errors
-    /// `overloaded` if the job is written down and the record is not available, so that nobody can tell.
+    /// `overloaded` if the job is stored and the database is not available.
     pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<Option<Arc<Live>>> {
         let Some(live) = self.known(owner, id) else { return Ok(None) };
         let Some(book) = self.book.as_ref().filter(|_| live.is_settled()) else { return Ok(Some(live)) };
@@ -124,7 +124,7 @@ impl Jobs {
         (!over && owner.is_none_or(|owner| job.is_of(owner))).then_some(live)
     }
 
-    /// Returns the ids of jobs here whose row is gone; none if nobody can tell now.
+    /// Returns the ids of jobs of this process whose row is gone; none if the database is not available.
     pub(super) async fn gone(&self) -> Vec<String> {
         let Some(book) = &self.book else { return Vec::new() };
         let settled = |live: &&Arc<Live>| live.is_settled();
@@ -135,7 +135,7 @@ impl Jobs {
         book.system.gone_jobs(ids).await.unwrap_or_default()
     }
 
-    /// Shows how many wait and run.
+    /// Updates the metrics of waiting and running jobs.
     pub(super) fn show(&self) {
         let (waiting, running) = {
             let table = self.table();
@@ -146,7 +146,7 @@ impl Jobs {
 }
 
 impl Table {
-    /// Takes a place in the queue.
+    /// Reserves a place in the queue.
     ///
     /// # Errors
     /// `overloaded` if it is full, or the process is about to end.
@@ -161,8 +161,8 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps the result of a job in memory; the oldest make room. A job that is not recorded goes with its result; one
-    /// that is stays until its row says how it ended.
+    /// Keeps the result of a job in memory; the oldest make room. A job that is not stored goes with its result; a
+    /// stored one stays until its row says how it ended.
     pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64, recorded: bool) {
         self.results.push_back((id.clone(), size));
         self.result_bytes += size as u64;
@@ -178,8 +178,7 @@ impl Table {
         }
     }
 
-    /// Forgets jobs that need not be here: all of them is in the record, if there is one, or their time is over, or
-    /// their row is `gone`.
+    /// Drops jobs that are fully stored or expired, or whose row is `gone`.
     pub(super) fn clear(&mut self, now: Timestamp, recorded: bool, gone: &[String]) {
         self.live.retain(|id, live| {
             let job = live.job();

@@ -1,4 +1,4 @@
-//! Gives a run its id and a place for files, and reports what it wrote: by run id, never by time window.
+//! Gives a run its id and a collector of artifacts, and adds the artifacts to the outcome.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -74,7 +74,7 @@ where
     }
 }
 
-/// Returns what the pack that calls this one has to know of its grants, if one does.
+/// Returns the grants that the calling pack must know, if one calls.
 fn used(call: &Call, grants: &[Grant]) -> Vec<UsedGrant> {
     let grants = if call.stage.called_by.is_some() { grants } else { &[] };
     grants.iter().map(|grant| UsedGrant { pack: call.pack.clone(), grant: grant.clone() }).collect()

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use helmdeck_core::{Outcome, Result};
 use pin_project_lite::pin_project;
 
-/// What is done with a result on its way out.
+/// Action on a result.
 pub(super) trait After {
     /// Takes the inner result and gives the outer one.
     fn after(self, result: Result<Outcome>) -> Result<Outcome>;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// How many run at once: the machine has other work.
+/// Limit of concurrent checks.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Arc::new(Semaphore::new(cores.div_ceil(2)))
@@ -26,7 +26,7 @@ pub(super) enum Side {
     Output,
 }
 
-/// How long the caller waits.
+/// Time that the caller waits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Patience {
     pub(super) deadline: Option<Instant>,

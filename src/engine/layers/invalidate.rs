@@ -1,4 +1,4 @@
-//! Purges what a writing pack's manifest says it outdates (`[memory] invalidates`).
+//! Purges the tags that a writing pack invalidates (`[memory] invalidates`).
 //!
 //! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is
 //! treated as a write. A call refused before the handler ran (by `validate_input`) never gets here.
@@ -80,7 +80,7 @@ fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
         .iter()
         .flat_map(|tag| match tag.fill(&value) {
             Some(filled) => vec![filled.text],
-            // What was written is not known: everything of the family may be out of date, or everything that has a tag.
+            // The written value is unknown: all answers of the family, or with any tag, may be out of date.
             None => match family(&tag.beginning().to_lowercase()) {
                 Some(family) => vec![family, WIDE.to_owned()],
                 None => vec![ANY.to_owned()],

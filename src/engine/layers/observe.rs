@@ -62,7 +62,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Obse
     }
 }
 
-/// What is written down when the call ends, once: with its result, or as cancelled if its future was dropped.
+/// Recorded once when the call ends: with its result, or as cancelled if its future was dropped.
 pub(crate) struct Note(Option<Pending>);
 
 struct Pending {
@@ -106,7 +106,7 @@ impl Drop for Note {
     }
 }
 
-/// Failures are logged once, here; a caller's own mistakes are not news to an operator.
+/// Failures are logged once, here. Mistakes of callers are not logged for the operator.
 fn report(pack: &helmdeck_core::PackName, error: &Error, duration: Duration) {
     let (code, millis) = (error.code().as_str(), u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
     match error.code().fault() {

@@ -58,16 +58,16 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 }
 
 fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
-    // A pack that calls this one has to know the grants too, which nobody has resolved here.
+    // A calling pack must know the grants too, and they are not resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
-    // What a program's files are now is looked at by `cache`, off the runtime.
+    // The files of a program are checked by `cache`, off the runtime.
     if cache.program.is_some() || call.directive != Directive::Default || is_asked_for_grants || cache.would_leak(call)
     {
         return None;
     }
     let found = cache.hub.hot.recall(alias)?;
     let now = cache.hub.clock.now();
-    // Files may be gone by now; whether they are takes a look, which `cache` takes.
+    // Artifacts may be gone; `cache` checks that.
     if !found.artifacts.is_empty() || cache.freshness(&found, call, now) != Freshness::Fresh {
         return None;
     }

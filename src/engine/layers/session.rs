@@ -13,7 +13,7 @@ use tower::{Layer, Service};
 
 use helmdeck_sandbox::{Sessions, Used};
 
-/// What the sessions of one pack are made with. Shared as one, because each call clones the stack.
+/// Settings of the sessions of one pack. Shared, because each call clones the stack.
 pub(crate) struct Asks {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) spec: SessionSpec,
@@ -77,7 +77,7 @@ where
             return Err(error);
         }
     };
-    // Nobody could prove to be the owner of an anonymous caller's session.
+    // An anonymous caller cannot prove that a session is its own.
     if asks.spec.preserve && !anonymous {
         used.keep(asks.clock.now().saturating_add(asks.spec.timeout)).await?;
     }

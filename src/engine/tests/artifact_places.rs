@@ -71,7 +71,7 @@ async fn a_bucket_that_goes_is_no_missing_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_in_the_middle_of_an_upload_fails_it_and_is_found_when_it_is_back() {
+async fn bucket_outage_during_upload_fails_it_and_recovers() {
     let s3 = Arc::new(tokio::task::spawn_blocking(S3::start).await.unwrap());
     let bucket = s3.bucket();
     let own = credentials(&s3);
@@ -120,7 +120,7 @@ async fn a_server_that_stops_in_the_middle_of_an_upload_fails_it_and_is_found_wh
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_stops_no_engine_and_no_pack_without_files() {
+async fn unreachable_bucket_affects_only_packs_with_artifacts() {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let own = S3Credentials { key_id: "k".into(), secret: Secret::new("canary".into()), token: None };
     let (pack, _) =

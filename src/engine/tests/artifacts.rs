@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::files::{DAY, Fixture, PREFIX, large, noise, people, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_comes_back_byte_for_byte_whatever_its_size() {
+async fn artifacts_of_any_size_round_trip() {
     const PART: usize = 8 << 20;
     for fixture in Fixture::both() {
         for stream in [false, true] {
@@ -34,7 +34,7 @@ async fn a_file_comes_back_byte_for_byte_whatever_its_size() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_its_owner_reads_lists_and_deletes_a_file() {
+async fn only_the_owner_reads_lists_and_deletes() {
     for fixture in Fixture::both() {
         let mut keys = Vec::new();
         for who in people() {
@@ -71,7 +71,7 @@ async fn only_its_owner_reads_lists_and_deletes_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_gives_the_newest_first_in_pages_and_by_pack() {
+async fn list_is_newest_first_in_pages_by_pack() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         let mut written = Vec::new();
@@ -160,7 +160,7 @@ async fn a_damaged_file_never_looks_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_file_that_is_too_long_or_whose_source_fails() {
+async fn failed_upload_leaves_nothing() {
     for fixture in Fixture::both() {
         for (input, code) in [
             (json!({"bytes": 19 << 20}), Code::TooLarge),
@@ -175,7 +175,7 @@ async fn nothing_is_left_of_a_file_that_is_too_long_or_whose_source_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_nobody_waits_for_any_more_is_not_seen_and_goes_when_it_would_have_ended() {
+async fn abandoned_upload_is_invisible_and_swept_at_expiry() {
     for fixture in Fixture::both() {
         let hanging = fixture.write(json!({"bytes": 9 << 20, "stream": true, "hangs": true}));
         let begun = async {
@@ -199,7 +199,7 @@ async fn a_file_that_nobody_waits_for_any_more_is_not_seen_and_goes_when_it_woul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_crash_leaves_is_not_seen_and_goes() {
+async fn crash_leftovers_are_invisible_and_swept() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         // Of a file that is there, each state that a killed writer or deleter can have left.
@@ -233,7 +233,7 @@ async fn what_a_crash_leaves_is_not_seen_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_is_killed_in_a_folder_leaves_a_half_that_goes_after_a_day() {
+async fn partial_file_of_killed_writer_is_swept_after_a_day() {
     let [fixture, _] = Fixture::both();
     assert!(fixture.is_folder());
     let kept = fixture.write(json!({})).await.unwrap();
@@ -251,7 +251,7 @@ async fn a_writer_that_is_killed_in_a_folder_leaves_a_half_that_goes_after_a_day
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_deletes_what_has_ended_and_nothing_of_anybody_else() {
+async fn sweep_deletes_only_expired_artifacts() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         let ended = fixture.write_as(&me, "t.other", json!({})).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_sweep_deletes_what_has_ended_and_nothing_of_anybody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_its_run_replaced_lives_as_long_as_the_later_one() {
+async fn replaced_artifact_lives_as_long_as_its_replacement() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         let written = fixture.write_as(&me, "t.other", json!({})).await.unwrap();
@@ -296,7 +296,7 @@ async fn a_file_that_its_run_replaced_lives_as_long_as_the_later_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_replaced_in_one_step_or_not_at_all() {
+async fn artifact_replacement_is_atomic() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         let replaced = fixture.write(json!({"bytes": 10, "then": {"bytes": 20, "stream": true}})).await.unwrap();
@@ -332,7 +332,7 @@ async fn a_file_is_replaced_in_one_step_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_deletes_what_a_replaced_file_left_and_counts_each_file_once() {
+async fn sweep_removes_replaced_bytes_and_counts_once() {
     let me = Identity::local();
     for fixture in Fixture::both() {
         let kept = fixture.write(json!({})).await.unwrap();
@@ -353,7 +353,7 @@ async fn a_sweep_deletes_what_a_replaced_file_left_and_counts_each_file_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_files_than_one_answer_of_the_server_lists_are_listed_and_swept() {
+async fn lists_and_sweeps_span_server_pages() {
     let fixture = Fixture::bucket();
     let me = Identity::local();
     fixture.write_as(&me, "t.other", json!({"count": 1100})).await.unwrap();
@@ -377,7 +377,7 @@ async fn more_files_than_one_answer_of_the_server_lists_are_listed_and_swept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgetting_also_stops_a_file_that_is_being_written() {
+async fn forgetting_stops_an_upload_in_progress() {
     for fixture in Fixture::both() {
         let me = Identity::local();
         fixture.write(large(true)).await.unwrap();
@@ -396,7 +396,7 @@ async fn forgetting_also_stops_a_file_that_is_being_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_whose_owner_is_forgotten_while_it_is_written_is_never_seen() {
+async fn artifact_of_forgotten_owner_never_becomes_visible() {
     for fixture in Fixture::both() {
         let me = Identity::local();
         let folder = tempfile::tempdir().unwrap();

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use helmdeck_core::{CacheStatus, Clock, Code, Directive, Error, Identity, Json, Outcome, Reply};
+use helmdeck_core::{CacheStatus, Clock, Code, Directive, Error, Json, Outcome, Reply};
 use helmdeck_engine::{Config, Selector};
 use helmdeck_testkit::{call, function, manifest};
 
 use crate::support::{EngineFixture, echo, status, with_input};
 
-fn directed(input: &str, directive: Directive) -> helmdeck_core::Call {
+pub(crate) fn directed(input: &str, directive: Directive) -> helmdeck_core::Call {
     let mut call = call("t.echo", input);
     call.directive = directive;
     call
@@ -55,7 +55,7 @@ async fn every_spelling_of_a_call_is_one_call() {
 }
 
 #[tokio::test]
-async fn handler_gets_the_spelling_that_the_key_is_made_of() {
+async fn handler_gets_the_canonical_input() {
     let of = |name: &str, memory: &str| {
         let input = format!("[input]\ntype = \"object\"\n[input.properties]\nid = {{ type = \"integer\" }}\n{memory}");
         function(
@@ -104,7 +104,7 @@ async fn handler_gets_the_spelling_that_the_key_is_made_of() {
 }
 
 #[tokio::test]
-async fn a_cold_hot_tier_is_answered_from_the_store() {
+async fn cold_hot_tier_reads_the_store() {
     let (pack, counted) = echo("");
     let config =
         Config { cache: helmdeck_engine::CacheConfig { hot_bytes: 0, ..Default::default() }, ..Config::default() };
@@ -116,7 +116,7 @@ async fn a_cold_hot_tier_is_answered_from_the_store() {
 }
 
 #[tokio::test]
-async fn answer_from_the_future_is_stale_in_every_tier() {
+async fn answer_from_the_future_is_stale_everywhere() {
     for hot_bytes in [64 << 20, 0] {
         let (pack, counted) = echo("stale_if_error = \"1h\"");
         let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
@@ -140,7 +140,7 @@ async fn answer_from_the_future_is_stale_in_every_tier() {
 }
 
 #[tokio::test]
-async fn directives_bypass_refresh_and_ask_for_the_cache_only() {
+async fn directives_bypass_refresh_and_only_if_cached() {
     let (pack, counted) = echo("");
     let engine = EngineFixture::open(vec![pack]).await;
     assert_eq!(engine.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err().code(), Code::CacheMiss);
@@ -179,7 +179,7 @@ async fn callers_may_bound_age_and_take_stale() {
 }
 
 #[tokio::test]
-async fn stale_while_revalidate_answers_at_once_and_refreshes_once() {
+async fn stale_while_revalidate_answers_and_refreshes_once() {
     let (pack, counted) = echo("stale_while_revalidate = \"60s\"");
     let engine = EngineFixture::open(vec![pack]).await;
     engine.run("t.echo", "{}").await;
@@ -231,7 +231,7 @@ fn failing(memory: &str) -> (helmdeck_core::Builtin, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn stale_if_error_covers_failures_of_hosts_and_upstreams_only() {
+async fn stale_if_error_covers_host_and_upstream_failures_only() {
     let (pack, fails_with) = failing("stale_if_error = \"1h\"");
     let engine = EngineFixture::open(vec![pack]).await;
     engine.run("t.echo", "{}").await;
@@ -337,111 +337,6 @@ async fn what_must_not_be_stored_is_not() {
 }
 
 #[tokio::test]
-async fn scopes_keep_callers_apart_and_shared_joins_a_tenant() {
-    let who = |tenant: &str, user: &str, session: Option<&str>| {
-        let identity = Identity::new(tenant, user).unwrap();
-        Arc::new(match session {
-            Some(session) => identity.with_session(session).unwrap(),
-            None => identity,
-        })
-    };
-    let callers = [
-        who("t", "a", None),
-        who("t", "b", None),
-        who("u", "a", None),
-        who("t", "a", Some("s1")),
-        who("t", "a", Some("s2")),
-    ];
-    // Without a session, an answer of scope `session` is nobody's: three callers run twice.
-    for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 8), ("scope = \"shared\"", 2)] {
-        let (pack, counted) = echo(memory);
-        let engine = EngineFixture::open(vec![pack]).await;
-        for _ in 0..2 {
-            for caller in &callers {
-                let mut call = call("t.echo", "{}");
-                call.identity = Arc::clone(caller);
-                engine.call(call).await.unwrap();
-            }
-        }
-        assert_eq!(counted.runs(), runs, "{memory}");
-    }
-}
-
-#[tokio::test]
-async fn session_scope_without_a_session_bypasses_and_says_why() {
-    let (pack, counted) = echo("scope = \"session\"");
-    let engine = EngineFixture::open(vec![pack]).await;
-    for runs in 1..=2 {
-        let info = engine.run("t.echo", "{}").await.cache.unwrap();
-        assert_eq!((info.status, info.reason, counted.runs()), (CacheStatus::Bypass, Some("no_session"), runs));
-    }
-    let rows = engine.engine.memory().unwrap().store().stats().await.unwrap().rows_by_kind.get("cache").copied();
-    assert_eq!(rows, None);
-    let told = engine.engine.explain(call("t.echo", "{}")).await.unwrap_err();
-    assert!(told.code() == Code::Conflict && told.message().contains("no_session"), "{told:?}");
-    let only = engine.call(directed("{}", Directive::OnlyIfCached)).await.unwrap_err();
-    assert_eq!(only.code(), Code::CacheMiss);
-}
-
-#[tokio::test]
-async fn anonymous_callers_are_cached_only_where_all_share() {
-    for (memory, runs) in [("", 2), ("scope = \"shared\"", 1)] {
-        let (pack, counted) = echo(memory);
-        let engine = EngineFixture::open(vec![pack]).await;
-        for _ in 0..2 {
-            let mut call = call("t.echo", "{}");
-            call.identity = Arc::new(Identity::anonymous());
-            engine.call(call).await.unwrap();
-        }
-        assert_eq!(counted.runs(), runs);
-    }
-}
-
-#[tokio::test]
-async fn nobody_vouches_for_an_anonymous_caller_also_not_the_tenant_whose_name_it_bears() {
-    let (pack, counted) = echo("scope = \"shared\"");
-    let engine = EngineFixture::open(vec![pack]).await;
-    let mut ask = call("t.echo", "{}");
-    ask.identity = Arc::new(Identity::new("local", "somebody").unwrap());
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
-    ask.identity = Arc::new(Identity::anonymous());
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Miss);
-    assert_eq!(status(&engine.call(ask.clone()).await.unwrap()), CacheStatus::Hit);
-    ask.identity = Arc::new(Identity::new("local", "else").unwrap());
-    assert_eq!(
-        status(&engine.call(ask).await.unwrap()),
-        CacheStatus::Hit,
-        "the answer of somebody, of the same tenant"
-    );
-    assert_eq!(counted.runs(), 2);
-}
-
-#[tokio::test]
-async fn what_was_made_in_a_pinned_session_is_its_owners_in_every_scope() {
-    for scope in ["caller", "session", "shared"] {
-        let (pack, counted) = echo(&format!("scope = \"{scope}\""));
-        let engine = EngineFixture::open(vec![pack]).await;
-        let run = async |user: &str, input: &str| {
-            let mut call = call("t.echo", input);
-            call.identity = Arc::new(Identity::new("t", user).unwrap());
-            status(&engine.call(call).await.unwrap())
-        };
-        let pinned = "{\"_session_id\": \"s\"}";
-        assert_eq!(run("a", pinned).await, CacheStatus::Miss);
-        assert_eq!(run("a", " {\"_session_id\": \"s\"}").await, CacheStatus::Hit, "{scope}");
-        let unpinned = if scope == "session" { CacheStatus::Bypass } else { CacheStatus::Miss };
-        for (user, input, wanted) in [
-            ("b", pinned, CacheStatus::Miss),
-            ("b", "{}", unpinned),
-            ("a", "{\"_session_id\": \"other\"}", CacheStatus::Miss),
-        ] {
-            assert_eq!(run(user, input).await, wanted, "{scope}: {user} {input}");
-        }
-        assert_eq!(counted.runs(), 4, "{scope}");
-    }
-}
-
-#[tokio::test]
 async fn purges_reach_every_tier_and_nothing_else() {
     let (pack, counted) = echo("tags = [\"repo:{repo}\"]");
     let engine = EngineFixture::open(vec![pack]).await;
@@ -471,7 +366,7 @@ async fn purges_reach_every_tier_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_write_makes_the_next_read_fresh_also_when_it_fails() {
+async fn write_invalidates_reads_even_if_it_fails() {
     let (read, counted) = echo("tags = [\"repo:{repo}\"]");
     let fail = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&fail);
@@ -504,7 +399,7 @@ async fn a_write_makes_the_next_read_fresh_also_when_it_fails() {
 }
 
 #[tokio::test]
-async fn answers_with_files_are_hits_only_while_the_files_are_there() {
+async fn answers_with_artifacts_hit_while_artifacts_exist() {
     let text = manifest("t.file", "read_only = true", "[memory]\ncache = true\nttl = \"60s\"");
     let (pack, counted) = function(&text, |cx, _| async move {
         cx.put_artifact("a.txt", "text/plain", "x").await?;

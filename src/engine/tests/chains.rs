@@ -92,7 +92,7 @@ fn said(outcome: &Outcome) -> (CacheStatus, &str) {
 }
 
 #[tokio::test]
-async fn an_answer_ends_with_the_credentials_of_the_packs_that_were_called_for_it() {
+async fn answer_expires_with_credentials_of_called_packs() {
     // The called pack runs, or its own answer is found; and each answer comes from the hot tier, or from the store.
     for (inner, hot_bytes) in [("", 64 << 20), (CACHED, 64 << 20), (CACHED, 0)] {
         let safe = Arc::new(Safe::default());

@@ -121,7 +121,7 @@ async fn ok(call: JoinHandle<helmdeck_core::Result<Outcome>>) -> (CacheStatus, S
 const CLUSTER: &str = "single_flight = \"cluster\"";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_and_fifty_identical_misses_on_two_engines_are_one_run() {
+async fn identical_misses_on_two_engines_run_once() {
     let pair = Pair::new(CLUSTER, answer).await;
     for round in 1..=3 {
         let calls: Vec<_> = (0..100).map(|n| pair.call(n % 2)).collect();
@@ -143,7 +143,7 @@ async fn fifty_and_fifty_identical_misses_on_two_engines_are_one_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn without_it_there_is_one_run_per_engine_and_no_lock() {
+async fn default_is_one_run_per_engine_without_lock() {
     let pair = Pair::new("", answer).await;
     let calls: Vec<_> = (0..100).map(|n| pair.call(n % 2)).collect();
     pair.permits.add_permits(2);
@@ -165,7 +165,7 @@ async fn who_waited_is_answered_from_the_store() {
 }
 
 #[tokio::test]
-async fn when_the_run_fails_panics_or_may_not_be_stored_the_next_in_line_runs() {
+async fn failed_or_unstored_run_lets_next_engine_run() {
     let failing: Deed = |n| match n {
         1 => Err(Error::new(Code::HandlerFailed, "no")),
         _ => answer(n),
@@ -191,7 +191,7 @@ async fn when_the_run_fails_panics_or_may_not_be_stored_the_next_in_line_runs() 
 }
 
 #[tokio::test]
-async fn when_all_who_wait_for_the_run_leave_the_next_in_line_runs() {
+async fn abandoned_run_lets_next_engine_run() {
     let pair = Pair::new(CLUSTER, answer).await;
     let [first, second] = pair.one_runs_and_one_waits().await;
     first.abort();
@@ -201,7 +201,7 @@ async fn when_all_who_wait_for_the_run_leave_the_next_in_line_runs() {
 }
 
 #[tokio::test]
-async fn when_the_lock_runs_out_both_run_and_both_are_answered() {
+async fn expired_lock_lets_both_engines_run() {
     let pair = Pair::new(CLUSTER, answer).await;
     let [first, second] = pair.one_runs_and_one_waits().await;
     // The handler may run for 60 s, and its answer has 10 s more to be stored.
@@ -224,7 +224,7 @@ async fn when_the_wait_is_over_the_handler_runs() {
 }
 
 #[tokio::test]
-async fn when_the_store_fails_or_stalls_the_handler_runs_without_a_lock() {
+async fn store_trouble_runs_handler_without_lock() {
     for fault in [Fault::Writes, Fault::Stall] {
         let cache =
             CacheConfig { read_budget: Duration::from_millis(20), breaker_failures: 3, ..CacheConfig::default() };
@@ -252,7 +252,7 @@ async fn when_the_store_fails_or_stalls_the_handler_runs_without_a_lock() {
 }
 
 #[tokio::test]
-async fn a_renewal_in_the_background_is_one_run_too() {
+async fn background_revalidation_runs_once_over_engines() {
     let pair = Pair::new("single_flight = \"cluster\"\nstale_while_revalidate = \"1h\"", answer).await;
     pair.permits.add_permits(1);
     ok(pair.call(0)).await;

@@ -29,7 +29,7 @@ fn engine(folder: &Path, max_output_bytes: u64) -> Engine {
 }
 
 #[tokio::test]
-async fn programs_read_stdin_and_write_stdout_in_a_short_environment() {
+async fn programs_get_stdin_and_a_minimal_environment() {
     let folder = tempfile::tempdir().unwrap();
     write_pack(folder.path(), "cmd.echo", "cat", "");
     write_pack(
@@ -48,7 +48,7 @@ async fn programs_read_stdin_and_write_stdout_in_a_short_environment() {
 }
 
 #[tokio::test]
-async fn failures_are_typed_and_say_what_the_program_wrote() {
+async fn failures_are_typed_and_quote_the_program() {
     let folder = tempfile::tempdir().unwrap();
     write_pack(folder.path(), "cmd.fail", "echo why >&2; exit 7", "");
     write_pack(folder.path(), "cmd.text", "echo not json", "");
@@ -94,7 +94,7 @@ async fn a_program_explains_its_failure() {
 }
 
 #[tokio::test]
-async fn program_that_cannot_run_is_refused_with_the_reason() {
+async fn unrunnable_program_is_refused_with_reason() {
     let folder = tempfile::tempdir().unwrap();
     for pack in ["cmd.plain", "cmd.closed", "cmd.lost", "cmd.gone"] {
         write_pack(folder.path(), pack, "echo 1", "");
@@ -129,7 +129,7 @@ async fn a_timeout_kills_the_whole_process_group() {
 }
 
 #[tokio::test]
-async fn a_bad_manifest_is_listed_and_takes_nobody_down() {
+async fn bad_manifest_is_listed_and_harms_no_other() {
     let folder = tempfile::tempdir().unwrap();
     write_pack(folder.path(), "cmd.good", "echo 1", "");
     write_pack(folder.path(), "cmd.bad", "echo 1", "tiemout = \"5s\"");

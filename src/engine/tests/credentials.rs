@@ -90,7 +90,7 @@ fn secret_call(input: &str) -> Call {
 }
 
 #[tokio::test]
-async fn another_credential_version_or_a_revoked_grant_never_hits() {
+async fn rotated_credential_or_revoked_grant_never_hits() {
     let fixture = fixture(|cx, _| {
         Box::pin(async move {
             let named = cx.credential()?.is_some();
@@ -117,7 +117,7 @@ async fn another_credential_version_or_a_revoked_grant_never_hits() {
 }
 
 #[tokio::test]
-async fn answers_are_found_by_the_credential_that_they_were_made_with() {
+async fn answers_are_tagged_with_their_credential() {
     let fixture = fixture(|cx, _| {
         Box::pin(async move {
             let named = cx.credential()?.is_some();
@@ -144,7 +144,7 @@ async fn answers_are_found_by_the_credential_that_they_were_made_with() {
 }
 
 #[tokio::test]
-async fn a_credential_that_changes_during_a_run_does_not_hit_with_what_was_made_before() {
+async fn credential_rotated_during_run_never_hits_old_answer() {
     let wallet = Arc::new(Wallet::default());
     wallet.set("main", Some(1));
     let fixture = rig_with(Arc::clone(&wallet), move |cx, _| {
@@ -226,7 +226,7 @@ async fn check_outcome(fixture: &Fixture, outcome: &Outcome, leaks: impl Fn(&str
 }
 
 #[tokio::test]
-async fn a_shared_answer_is_made_with_no_credential_but_those_it_is_shared_under() {
+async fn shared_answer_uses_only_its_own_credentials() {
     let secret = "read_only = true\ncredentials = [\"main\"]";
     let (inner, runs) =
         function(&manifest("t.inner", secret, ""), |cx, _| async move { Reply::value(&cx.credential()?.is_some()) });

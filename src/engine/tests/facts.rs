@@ -39,7 +39,7 @@ async fn a_fact_is_trimmed_and_gets_defaults() {
 }
 
 #[tokio::test]
-async fn a_life_of_an_hour_to_a_year_is_kept_to_the_second_and_others_are_refused() {
+async fn lifetime_of_an_hour_to_a_year_is_exact() {
     let (probed, clock) = Probed::new().await;
     let facts = probed.facts(Identity::local()).await;
     let store = |key: &'static str, ttl| facts.store(NewFact { ttl_seconds: Some(ttl), ..fact(key, "v") });
@@ -59,7 +59,7 @@ async fn a_life_of_an_hour_to_a_year_is_kept_to_the_second_and_others_are_refuse
 }
 
 #[tokio::test]
-async fn blank_and_oversized_parts_are_refused_and_nothing_is_written() {
+async fn blank_and_oversized_parts_write_nothing() {
     let (probed, _) = Probed::new().await;
     let facts = probed.facts(Identity::local()).await;
     for blank in ["", " ", "\t\n", "\u{2003}"] {
@@ -80,7 +80,7 @@ async fn blank_and_oversized_parts_are_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn any_text_is_a_key_and_a_value_up_to_the_limits() {
+async fn any_text_is_valid_up_to_the_limits() {
     let (probed, _) = Probed::new().await;
     let facts = probed.facts(Identity::local()).await;
     let large = "v".repeat(1 << 20);
@@ -105,7 +105,7 @@ async fn any_text_is_a_key_and_a_value_up_to_the_limits() {
 }
 
 #[tokio::test]
-async fn two_callers_and_two_tenants_never_see_each_others_facts_and_conversations_share_them() {
+async fn facts_are_isolated_per_caller_not_per_conversation() {
     let (probed, _) = Probed::new().await;
     let mut all = Vec::new();
     for (tenant, user) in [("t", "alice"), ("t", "bob"), ("u", "alice")] {
@@ -122,7 +122,7 @@ async fn two_callers_and_two_tenants_never_see_each_others_facts_and_conversatio
 }
 
 #[tokio::test]
-async fn pages_of_a_category_or_tag_hold_each_fact_once_newest_first() {
+async fn pages_show_each_fact_once_newest_first() {
     let (probed, clock) = Probed::new().await;
     let facts = probed.facts(Identity::local()).await;
     for n in 0..40 {
@@ -169,7 +169,7 @@ async fn pages_of_a_category_or_tag_hold_each_fact_once_newest_first() {
 }
 
 #[tokio::test]
-async fn a_page_of_values_ends_after_a_mebibyte_and_goes_on_from_there() {
+async fn value_pages_end_after_a_mebibyte() {
     let (probed, clock) = Probed::new().await;
     let facts = probed.facts(Identity::local()).await;
     for n in 0..5 {
@@ -190,7 +190,7 @@ async fn a_page_of_values_ends_after_a_mebibyte_and_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn a_fact_that_does_not_open_is_counted_and_costs_its_neighbours_nothing() {
+async fn unreadable_fact_is_counted_and_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let (clock, path) = (Arc::new(ManualClock::default()), folder.path().join("memory.db"));
     let url = format!("sqlite:{}", path.display());
@@ -209,7 +209,7 @@ async fn a_fact_that_does_not_open_is_counted_and_costs_its_neighbours_nothing()
 }
 
 #[tokio::test]
-async fn a_fact_written_on_behalf_of_a_pack_names_that_pack() {
+async fn fact_names_the_calling_pack() {
     let clock = Arc::new(ManualClock::default());
     let (writer, _) = function(&manifest("t.store", "", ""), |context, _| async move {
         context.facts()?.store(fact("k", "v")).await?;

@@ -32,7 +32,7 @@ async fn fixture() -> Fixture {
 }
 
 #[tokio::test]
-async fn a_failing_store_runs_the_handler_once_per_call() {
+async fn failing_store_runs_handler_once_per_call() {
     for fault in [Fault::Reads, Fault::Writes, Fault::All] {
         let fixture = fixture().await;
         fixture.store.set(fault);
@@ -47,7 +47,7 @@ async fn a_failing_store_runs_the_handler_once_per_call() {
 }
 
 #[tokio::test]
-async fn a_stalling_store_costs_no_more_than_the_budget() {
+async fn stalling_store_costs_only_the_budget() {
     let fixture = fixture().await;
     fixture.store.set(Fault::Stall);
     for n in 1..=8 {
@@ -88,7 +88,7 @@ async fn the_breaker_opens_probes_and_closes() {
 }
 
 #[tokio::test]
-async fn a_purge_holds_while_the_store_is_down_and_is_carried_out_when_it_is_back() {
+async fn purge_holds_during_outage_and_completes_after() {
     let fixture = fixture().await;
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();
     let memory = fixture.engine.memory().unwrap().clone();

@@ -61,7 +61,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_identical_misses_run_the_handler_once_cold_and_on_expiry() {
+async fn identical_misses_run_handler_once() {
     let gated = gated("");
     let engine = Arc::new(EngineFixture::open(vec![gated.pack]).await);
     for round in 1..=3 {
@@ -85,7 +85,7 @@ async fn fifty_identical_misses_run_the_handler_once_cold_and_on_expiry() {
 }
 
 #[tokio::test]
-async fn the_first_caller_may_leave_and_all_others_are_answered() {
+async fn first_caller_may_leave_others_are_answered() {
     let gated = gated("");
     let engine = Arc::new(EngineFixture::open(vec![gated.pack]).await);
     let first = tokio::spawn({
@@ -151,7 +151,7 @@ async fn each_waiter_keeps_its_own_deadline() {
 }
 
 #[tokio::test]
-async fn a_purge_during_a_flight_keeps_its_answer_out_and_starts_another() {
+async fn purge_during_flight_drops_answer_and_reruns() {
     let gated = gated("");
     let engine = Arc::new(EngineFixture::open(vec![gated.pack]).await);
     let before = tokio::spawn({
@@ -233,7 +233,7 @@ async fn two_on_board_and_one_too_late(
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_kept_goes_to_those_on_board_and_to_nobody_who_comes_later() {
+async fn unstored_answer_reaches_only_current_waiters() {
     fn text(n: usize, rest: &str) -> Json {
         Json::parse(format!("{{\"n\":{n},\"rest\":\"{rest}\"}}")).unwrap()
     }
@@ -256,7 +256,7 @@ async fn an_answer_that_is_not_kept_goes_to_those_on_board_and_to_nobody_who_com
 }
 
 #[tokio::test]
-async fn an_answer_that_was_purged_during_its_run_goes_to_nobody_who_comes_later() {
+async fn answer_purged_during_run_reaches_no_later_caller() {
     let purge = async |engine: &EngineFixture| {
         engine.engine.memory().unwrap().purge(Selector::All).await;
     };

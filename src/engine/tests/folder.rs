@@ -46,7 +46,7 @@ async fn a_folder_made_after_the_start_is_followed() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_becomes_wrong_leaves_the_last_good_one_serving() {
+async fn broken_manifest_keeps_last_good_version() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "one.toml", GOOD);
     let engine = engine(home.path(), false);
@@ -73,7 +73,7 @@ async fn a_manifest_that_becomes_wrong_leaves_the_last_good_one_serving() {
 }
 
 #[tokio::test]
-async fn a_pack_that_moved_to_another_file_is_not_in_its_own_way() {
+async fn pack_can_move_to_another_file() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "a.toml", GOOD);
     let engine = engine(home.path(), false);
@@ -86,7 +86,7 @@ async fn a_pack_that_moved_to_another_file_is_not_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_says_that_its_manifest_was_refused() {
+async fn unknown_pack_error_names_refused_manifest() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "one.toml", &GOOD.replace("command", "comand"));
     let engine = engine(home.path(), false);

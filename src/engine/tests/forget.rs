@@ -35,7 +35,7 @@ async fn ask(probed: &Probed, identity: &Identity) -> CacheStatus {
 }
 
 #[tokio::test]
-async fn a_key_is_exact_a_category_is_whole_and_all_is_all_of_one_caller() {
+async fn forget_by_key_category_or_all_of_a_caller() {
     let (probed, _) = Probed::new().await;
     let (facts, others) = (probed.facts(Identity::local()).await, probed.facts(caller("local", "bob")).await);
     for key in ["g", "gh", "g/h", "G", "g%"] {
@@ -79,7 +79,7 @@ async fn a_category_of_thousands_goes_whole() {
 }
 
 #[tokio::test]
-async fn each_part_goes_only_when_it_is_named_and_with_all_conversations() {
+async fn each_part_is_deleted_only_when_named() {
     let probed = echoing().await;
     let (me, bob) = (Identity::local(), caller("local", "bob"));
     for identity in [&me, &bob] {
@@ -113,7 +113,7 @@ async fn each_part_goes_only_when_it_is_named_and_with_all_conversations() {
 }
 
 #[tokio::test]
-async fn all_conversations_of_a_caller_go_and_who_holds_them_is_told_before_and_after() {
+async fn forgetting_conversations_clears_caches_before_and_after() {
     let (probed, _) = Probed::new().await;
     let me = Identity::local();
     let memory = probed.engine.memory().unwrap().clone();
@@ -158,7 +158,7 @@ async fn all_conversations_of_a_caller_go_and_who_holds_them_is_told_before_and_
 }
 
 #[tokio::test]
-async fn no_fact_or_note_can_plant_a_cached_answer_or_a_row_of_the_audit() {
+async fn facts_and_notes_cannot_plant_other_kinds() {
     let probed = echoing().await;
     let me = Identity::local();
     let own = Namespace::of_caller(&me);
@@ -188,7 +188,7 @@ async fn no_fact_or_note_can_plant_a_cached_answer_or_a_row_of_the_audit() {
 }
 
 #[tokio::test]
-async fn habits_are_of_one_caller_and_hold_its_last_call() {
+async fn habits_are_per_caller_with_latest_call() {
     let probed = echoing().await;
     let (me, bob) = (caller("t", "me"), caller("u", "me"));
     ask(&probed, &me).await;

@@ -63,7 +63,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn only_both_gates_open_make_a_second_call_a_hit() {
+async fn only_both_gates_open_make_a_hit() {
     for (gate_one, opted_in, hits) in
         [(false, false, false), (false, true, false), (true, false, false), (true, true, true)]
     {
@@ -89,7 +89,7 @@ fn with_gate_one_shut_no_task_runs() {
 }
 
 #[tokio::test]
-async fn a_replaced_store_key_makes_every_answer_a_miss_not_an_error() {
+async fn replaced_store_key_makes_misses_not_errors() {
     let clock = Arc::new(ManualClock::default());
     let (pack, _) = echo("");
     let opened = memory(Arc::clone(&clock) as _).await;

@@ -30,7 +30,7 @@ async fn write(store: &dyn Store, clock: &ManualClock, pack: &str, count: usize)
 }
 
 #[tokio::test]
-async fn the_newest_entries_count_whatever_their_packs_are_called() {
+async fn newest_entries_count_regardless_of_pack_names() {
     let clock = Arc::new(ManualClock::default());
     let store = sealed_memory(Arc::clone(&clock) as _).await;
     write(&*store, &clock, "z.old", 3000).await;
@@ -46,7 +46,7 @@ async fn the_newest_entries_count_whatever_their_packs_are_called() {
 }
 
 #[tokio::test]
-async fn an_entry_that_does_not_open_is_counted_and_left_out() {
+async fn unreadable_audit_entry_is_counted_and_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let (clock, path) = (Arc::new(ManualClock::default()), folder.path().join("memory.db"));
     let url = format!("sqlite:{}", path.display());

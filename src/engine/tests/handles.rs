@@ -90,7 +90,7 @@ fn reason(context: &Context) -> Result<(), Code> {
 }
 
 #[tokio::test]
-async fn with_gate_one_shut_there_are_no_notes_and_facts_say_why() {
+async fn shut_gate_gives_no_notes_and_explains_facts() {
     let (pack, given) = probe("t.probe", "");
     let engine = EngineFixture::shut(vec![pack]);
     engine.run("t.probe", "{}").await;
@@ -109,7 +109,7 @@ async fn an_anonymous_caller_has_no_memory() {
 }
 
 #[tokio::test]
-async fn a_pack_whose_answers_are_shared_gets_no_callers_memory_nor_do_packs_that_it_calls() {
+async fn shared_packs_and_their_callees_get_no_memory() {
     let scoped =
         |name: &str, scope: &str| probe(name, &format!("[memory]\ncache = true\nttl = \"60s\"\nscope = \"{scope}\""));
     let (shared, in_shared) = scoped("t.shared", "shared");
@@ -140,7 +140,7 @@ async fn a_pack_whose_answers_are_shared_gets_no_callers_memory_nor_do_packs_tha
 }
 
 #[tokio::test]
-async fn a_failing_store_gives_typed_errors_that_say_nothing_of_the_cause() {
+async fn failing_store_errors_are_typed_without_cause() {
     let clock = Arc::new(ManualClock::default());
     let faulty = FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
     let probed = Probed::over(Arc::clone(&faulty) as _, &clock);
@@ -169,7 +169,7 @@ async fn a_failing_store_gives_typed_errors_that_say_nothing_of_the_cause() {
 }
 
 #[tokio::test]
-async fn a_full_namespace_refuses_and_keeps_what_is_there() {
+async fn full_namespace_refuses_and_keeps_entries() {
     let clock = Arc::new(ManualClock::default());
     let mut config = StoreConfig::default();
     config.limits.rows = 2;

@@ -166,7 +166,7 @@ fn pack(http: &str, memory: &str) -> String {
 }
 
 #[tokio::test]
-async fn json_comes_back_byte_for_byte_and_text_as_a_string() {
+async fn json_is_unchanged_and_text_a_string() {
     let upstream = Upstream::raw("127.0.0.1", |request| match request.line.as_str() {
         "GET /json?q=a%20b" => json("{ \"n\": 1.50,\n \"b\": 98765432109876543210 }").into_bytes(),
         "GET /problem" => answer("200 OK", "content-type: application/problem+JSON\r\n", "[1]").into_bytes(),
@@ -200,7 +200,7 @@ async fn json_comes_back_byte_for_byte_and_text_as_a_string() {
 }
 
 #[tokio::test]
-async fn the_full_output_has_status_and_headers_but_no_cookies() {
+async fn full_output_has_headers_without_cookies() {
     let upstream = Upstream::start("127.0.0.1", |_| {
         answer(
             "404 Not Found",
@@ -221,7 +221,7 @@ async fn the_full_output_has_status_and_headers_but_no_cookies() {
 }
 
 #[tokio::test]
-async fn bodies_are_sent_as_json_or_as_a_form() {
+async fn bodies_are_json_or_form() {
     let upstream = Upstream::start("127.0.0.1", |_| json("1")).await;
     for (body, media_type, expected) in [
         ("body = { a = \"{id}\", b = \"{q}\" }", "application/json", "{\"a\":[1,2]}"),
@@ -305,7 +305,7 @@ async fn a_refused_request_says_what_the_server_said() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_cut_off_announced_or_not() {
+async fn long_answer_is_refused_announced_or_not() {
     let upstream = Upstream::start("127.0.0.1", |request| match request.line.as_str() {
         "GET /announced" => json(&format!("\"{}\"", "x".repeat(2000))),
         "GET /endless" => format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{}", "x".repeat(2000)),
@@ -325,7 +325,7 @@ async fn a_long_answer_is_cut_off_announced_or_not() {
 }
 
 #[tokio::test]
-async fn a_credential_goes_to_its_host_in_a_header_and_never_comes_back() {
+async fn credential_reaches_only_its_host_and_is_redacted() {
     let upstream = Upstream::start("127.0.0.1", |request| json(&format!("{:?}", request.headers["x-api-key"]))).await;
     let http = format!("url = \"http://{}/\"\nheaders = {{ X-Api-Key = \"k {{credential:key}}\" }}", upstream.address);
     let fixture = Fixture::with(&["127.0.0.1"], Some("127.0.0.1"), &[pack(&http, "ttl = \"60s\"")]).await;
@@ -367,7 +367,7 @@ async fn no_header_follows_a_redirect_to_another_host() {
 }
 
 #[tokio::test]
-async fn redirects_are_checked_counted_and_not_followed_by_what_writes() {
+async fn redirects_are_checked_limited_and_reads_only() {
     let inner = Upstream::start("127.0.0.2", |_| json("\"inner\"")).await;
     let target = inner.address.clone();
     let upstream = Upstream::start("127.0.0.1", move |request| {
@@ -425,7 +425,7 @@ async fn the_packs_own_host_is_no_exception() {
 }
 
 #[tokio::test]
-async fn what_reached_nobody_is_repeated_only_where_that_is_harmless() {
+async fn unsent_requests_are_retried_if_harmless() {
     // A port that is free now, and taken after the first try failed.
     let held = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = held.local_addr().unwrap();
@@ -455,7 +455,7 @@ async fn a_slow_host_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn an_old_answer_is_confirmed_by_its_etag_or_its_date() {
+async fn stale_answer_is_revalidated_by_etag_or_date() {
     let changed = Arc::new(AtomicUsize::new(0));
     let version = Arc::clone(&changed);
     let upstream = Upstream::start("127.0.0.1", move |request| {
@@ -494,7 +494,7 @@ async fn an_old_answer_is_confirmed_by_its_etag_or_its_date() {
 }
 
 #[tokio::test]
-async fn another_request_is_another_contract_and_a_bad_one_takes_nobody_down() {
+async fn changed_request_changes_contract_bad_one_is_listed() {
     let upstream = Upstream::start("127.0.0.1", |request| json(&format!("\"{}\"", request.line))).await;
     let http = |path: &str| format!("url = \"http://{}/{path}\"", upstream.address);
     let fixture = Fixture::open(&[pack(&http("one"), "ttl = \"60s\"")]).await;

@@ -120,7 +120,7 @@ async fn ended(engine: &Engine, id: &JobId) -> Job {
 }
 
 #[tokio::test]
-async fn a_job_runs_without_its_caller_and_its_result_is_what_the_call_would_have_answered() {
+async fn job_runs_without_caller_and_keeps_the_result() {
     let place = Fixture::new();
     for keyring in [None, Some(keyring())] {
         let engine = place.engine(keyring);
@@ -138,7 +138,7 @@ async fn a_job_runs_without_its_caller_and_its_result_is_what_the_call_would_hav
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_input_comes_at_once_and_leaves_no_job() {
+async fn invalid_input_is_refused_without_a_job() {
     let engine = Fixture::new().engine(None);
     let error = engine.submit(call("a", json!({"nonsense": 1}))).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidInput);
@@ -150,7 +150,7 @@ async fn what_is_wrong_with_an_input_comes_at_once_and_leaves_no_job() {
 }
 
 #[tokio::test]
-async fn a_failed_job_answers_with_the_error_of_its_call() {
+async fn failed_job_returns_its_calls_error() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let job = engine.submit(call("a", json!({"fail": true}))).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_failed_job_answers_with_the_error_of_its_call() {
 }
 
 #[tokio::test]
-async fn a_follower_sees_every_report_in_order_and_nothing_after_the_end() {
+async fn follower_sees_reports_in_order_until_the_end() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let job = engine.submit(call("a", json!({"wait": true, "steps": 5}))).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_follower_sees_every_report_in_order_and_nothing_after_the_end() {
 }
 
 #[tokio::test]
-async fn callers_take_turns_and_none_starves_behind_a_hundred_jobs_of_another() {
+async fn no_caller_starves_behind_another() {
     let mut place = Fixture::new();
     (place.config.jobs.concurrency, place.config.jobs.per_caller) = (1, 1);
     let engine = place.engine(None);
@@ -207,7 +207,7 @@ async fn callers_take_turns_and_none_starves_behind_a_hundred_jobs_of_another() 
 }
 
 #[tokio::test]
-async fn a_full_queue_and_a_caller_with_too_many_are_told_so_and_nothing_is_left_behind() {
+async fn full_queue_and_caller_limit_leave_nothing() {
     let mut place = Fixture::new();
     (place.config.jobs.concurrency, place.config.jobs.queue, place.config.jobs.kept_per_caller) = (1, 2, 2);
     let engine = place.engine(None);
@@ -229,7 +229,7 @@ async fn a_full_queue_and_a_caller_with_too_many_are_told_so_and_nothing_is_left
 }
 
 #[tokio::test]
-async fn waiting_and_running_jobs_are_cancelled_and_one_that_ended_stays_as_it_is() {
+async fn cancel_ends_waiting_and_running_not_ended_jobs() {
     let mut place = Fixture::new();
     place.config.jobs.concurrency = 1;
     let engine = place.engine(None);
@@ -294,7 +294,7 @@ async fn a_job_is_its_callers_own() {
 }
 
 #[tokio::test]
-async fn a_sealed_result_outlives_its_process_and_an_unsealed_one_says_why_not() {
+async fn only_sealed_results_outlive_the_process() {
     let place = Fixture::new();
     let finished = async |keyring: Option<KeyRing>| {
         let engine = place.engine(keyring);
@@ -323,7 +323,7 @@ async fn a_sealed_result_outlives_its_process_and_an_unsealed_one_says_why_not()
 }
 
 #[tokio::test]
-async fn results_that_are_too_large_and_those_that_no_longer_fit_are_missed_with_a_reason() {
+async fn missing_large_results_have_a_reason() {
     let mut place = Fixture::new();
     (place.config.jobs.max_result_bytes, place.config.jobs.memory_bytes) = (1000, 5000);
     let engine = place.engine(None);
@@ -343,7 +343,7 @@ async fn results_that_are_too_large_and_those_that_no_longer_fit_are_missed_with
 }
 
 #[tokio::test]
-async fn the_jobs_of_a_process_that_is_gone_have_failed_and_may_be_started_again() {
+async fn jobs_of_lost_process_failed_and_are_retryable() {
     let place = Fixture::new();
     let system = place.system();
     let owner = system.own_jobs().await.unwrap();
@@ -388,7 +388,7 @@ async fn the_jobs_of_a_process_that_is_gone_have_failed_and_may_be_started_again
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_what_waits_and_runs_as_failed_and_not_as_cancelled() {
+async fn shutdown_fails_jobs_and_never_cancels() {
     let mut place = Fixture::new();
     place.config.jobs.concurrency = 1;
     let engine = place.engine(None);
@@ -409,7 +409,7 @@ async fn a_shutdown_ends_what_waits_and_runs_as_failed_and_not_as_cancelled() {
 }
 
 #[tokio::test]
-async fn jobs_are_listed_newest_first_in_pages_and_by_state() {
+async fn jobs_list_newest_first_by_page_and_state() {
     let place = Fixture::new();
     for engine in [place.engine(None), Engine::builder(Config::default()).builtins(vec![place.works.pack()]).build()] {
         let mut made = Vec::new();
@@ -436,7 +436,7 @@ async fn jobs_are_listed_newest_first_in_pages_and_by_state() {
 }
 
 #[tokio::test]
-async fn jobs_are_forgotten_after_their_time_and_none_before() {
+async fn jobs_are_deleted_exactly_at_expiry() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let job = engine.submit(call("a", json!({}))).await.unwrap();
@@ -459,7 +459,7 @@ async fn jobs_are_forgotten_after_their_time_and_none_before() {
 }
 
 #[tokio::test]
-async fn a_row_that_makes_no_sense_is_an_error_of_its_own_and_hides_no_other() {
+async fn malformed_row_is_an_error_and_hides_no_other() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let mut ids = Vec::new();

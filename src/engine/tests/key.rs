@@ -93,7 +93,7 @@ fn ten_thousand_spellings_give_one_key_each_document() {
 }
 
 #[tokio::test]
-async fn any_other_value_version_schema_epoch_or_caller_is_another_key() {
+async fn any_difference_is_another_key() {
     let engine = EngineFixture::open(vec![echo("").0]).await;
     let base = key(&engine, "{\"n\":9007199254740992}").await;
     for input in

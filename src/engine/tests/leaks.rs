@@ -10,7 +10,7 @@ fn input(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn answers_with_any_kind_of_credential_are_not_stored() {
+async fn answers_with_any_credential_are_not_stored() {
     let (pack, counted) = echo("");
     let engine = EngineFixture::open(vec![pack]).await;
     let credentials = credentials();

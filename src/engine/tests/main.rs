@@ -27,6 +27,7 @@ mod mcp_secrets;
 mod notes;
 mod pipeline;
 mod replicas;
+mod scopes;
 mod shared;
 mod sound_cache;
 mod support;

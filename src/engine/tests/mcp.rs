@@ -121,7 +121,7 @@ async fn cached_engine(fixture: &Fixture) -> (Engine, Arc<ManualClock>) {
 }
 
 #[tokio::test]
-async fn nothing_is_started_before_it_is_needed_and_a_call_is_enough() {
+async fn servers_start_on_the_first_call() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     assert_eq!((engine.packs().len(), fixture.lines("starts")), (0, 0));
@@ -167,7 +167,7 @@ async fn results_become_outputs_and_failures_are_typed() {
 }
 
 #[tokio::test]
-async fn a_crash_fails_the_calls_in_flight_and_the_next_call_works() {
+async fn crash_fails_calls_in_flight_next_one_works() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     let hanging = tokio::spawn({
@@ -200,7 +200,7 @@ async fn a_crash_fails_the_calls_in_flight_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn a_message_without_end_and_a_large_answer_are_bounded() {
+async fn endless_messages_and_large_answers_are_bounded() {
     let fixture = Fixture::new();
     let server = McpServer { max_output_bytes: 100_000, ..fixture.server() };
     let engine = fixture.builder(server).build();
@@ -215,7 +215,7 @@ async fn a_message_without_end_and_a_large_answer_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_is_typed_left_alone_and_listed() {
+async fn failed_start_is_typed_backed_off_and_listed() {
     let fixture = Fixture::new();
     fixture.write("refuse", "");
     fixture.manifest("put.toml", "team.count", "count", CACHED);
@@ -257,7 +257,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_newest_revision_needs_no_handshake() {
+async fn newest_revision_needs_no_handshake() {
     let fixture = Fixture::new();
     fixture.write("modern", "");
     let engine = fixture.engine();
@@ -277,7 +277,7 @@ impl ProgressSink for Reports {
 }
 
 #[tokio::test]
-async fn progress_is_passed_on_and_a_cancelled_call_is_told_to_the_server() {
+async fn progress_is_forwarded_and_cancel_reaches_server() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     let reports = Arc::new(Reports(Mutex::default()));
@@ -314,7 +314,7 @@ async fn what_a_server_asks_of_us_is_refused() {
 }
 
 #[tokio::test]
-async fn a_variable_of_the_server_never_comes_back_and_the_environment_is_short() {
+async fn server_variables_are_redacted_environment_is_minimal() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     assert_eq!(text(&run(&engine, "mcp.x.token").await.unwrap()), "the token is [secret]");
@@ -331,7 +331,7 @@ async fn a_variable_of_the_server_never_comes_back_and_the_environment_is_short(
 }
 
 #[tokio::test]
-async fn a_manifest_puts_a_tool_behind_the_two_gates() {
+async fn manifest_puts_a_tool_behind_both_gates() {
     let fixture = Fixture::new();
     fixture.manifest("put.toml", "team.count", "count", CACHED);
     fixture.manifest("slow.toml", "team.slow", "slow", CACHED);
@@ -374,7 +374,7 @@ async fn errors_and_answers_with_secrets_are_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_schema_is_noticed_and_abandons_its_entries() {
+async fn changed_schema_abandons_cached_entries() {
     let fixture = Fixture::new();
     fixture.manifest("put.toml", "team.count", "count", CACHED);
     fixture.manifest("gone.toml", "team.slow", "slow", CACHED);
@@ -440,7 +440,7 @@ async fn names_that_clash_are_refused() {
 }
 
 #[tokio::test]
-async fn an_idle_server_is_stopped_and_started_again_and_shutdown_leaves_nobody() {
+async fn idle_server_stops_restarts_and_shutdown_ends_all() {
     let fixture = Fixture::new();
     let server = McpServer { idle_timeout: Duration::from_millis(200), ..fixture.server() };
     let engine = fixture.builder(server).build();

@@ -56,7 +56,7 @@ async fn another_configuration_remembers_nothing() {
 }
 
 #[tokio::test]
-async fn a_hit_starts_no_server_and_survives_a_broken_one() {
+async fn hit_needs_no_running_server() {
     let fixture = Fixture::new();
     fixture.manifest("read.toml", "team.read", "count", CACHED);
     let clock = Arc::new(ManualClock::default());
@@ -81,7 +81,7 @@ async fn a_hit_starts_no_server_and_survives_a_broken_one() {
 }
 
 #[tokio::test]
-async fn a_changed_tool_is_never_answered_under_its_old_contract() {
+async fn changed_tool_never_answers_old_contract() {
     let fixture = Fixture::new();
     fixture.manifest("read.toml", "team.read", "count", CACHED);
     started_once(&fixture).await;
@@ -100,7 +100,7 @@ async fn a_changed_tool_is_never_answered_under_its_old_contract() {
 }
 
 #[tokio::test]
-async fn a_tool_that_came_since_is_found_by_its_call() {
+async fn new_tool_is_found_by_its_call() {
     let fixture = Fixture::new();
     started_once(&fixture).await;
     let tools = json!([tool("count", json!({"type": "object"})), tool("fresh", json!({"type": "object"}))]);
@@ -118,7 +118,7 @@ fn named(fixture: &Fixture, name: &str) -> McpServer {
 }
 
 #[tokio::test]
-async fn first_lists_wait_for_slow_servers_and_not_for_hanging_or_broken_ones() {
+async fn first_list_waits_for_slow_not_broken_servers() {
     let (slow, hangs, broken) = (Fixture::new(), Fixture::new(), Fixture::new());
     slow.write("delay", "1");
     hangs.write("mute", "");
@@ -136,7 +136,7 @@ async fn first_lists_wait_for_slow_servers_and_not_for_hanging_or_broken_ones() 
 }
 
 #[tokio::test]
-async fn a_call_of_a_waiting_manifest_waits_or_says_why() {
+async fn call_of_pending_manifest_waits_or_explains() {
     let (slow, broken) = (Fixture::new(), Fixture::new());
     slow.write("delay", "1");
     broken.write("refuse", "");
@@ -180,7 +180,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_schema_that_unfolds_too_far_is_refused_and_its_name_says_why() {
+async fn exploding_schema_is_refused_with_reason() {
     let fixture = Fixture::new();
     let good = json!({"type": "object"});
     fixture.write(
@@ -256,7 +256,7 @@ async fn heavy_answers_end_and_leave_the_runtime_alone() {
 }
 
 #[tokio::test]
-async fn answers_that_not_everybody_reads_alike_fail_at_once() {
+async fn ambiguous_json_answers_fail_at_once() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200));
@@ -272,7 +272,7 @@ async fn answers_that_not_everybody_reads_alike_fail_at_once() {
 }
 
 #[tokio::test]
-async fn long_descriptions_are_cut_and_long_lists_say_so() {
+async fn long_descriptions_and_lists_are_cut() {
     let fixture = Fixture::new();
     let mut tools: Vec<Value> = (0..600).map(|n| tool(&format!("t{n}"), json!({"type": "object"}))).collect();
     tools[0]["description"] = "x".repeat(1_000_000).into();

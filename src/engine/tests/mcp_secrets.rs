@@ -28,7 +28,7 @@ fn told(engine: &Engine, error: &helmdeck_core::Error) -> String {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_never_tells_the_secret_of_the_server() {
+async fn failed_start_never_leaks_server_secret() {
     for (file, words) in [
         ("say_handshake", "refuses the handshake: no discovery for [secret]"),
         ("say_list", "refused listing its tools: no tools for [secret]"),
@@ -83,7 +83,7 @@ async fn an_upstream_that_echoes_its_authorization_tells_nobody() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_or_reports_never_tells_the_secret_of_the_server() {
+async fn failed_call_never_leaks_server_secret() {
     let fixture = Fixture::new();
     let engine = fixture.engine();
     let tell = |how: &str| {
@@ -115,7 +115,7 @@ async fn a_call_that_fails_or_reports_never_tells_the_secret_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_list_of_tools_is_shown_without_the_secret_of_the_server() {
+async fn tool_list_never_leaks_server_secret() {
     let fixture = Fixture::new();
     let mut listed = tool("count", json!({"type": "object", "description": format!("with {TOKEN}")}));
     listed["description"] = format!("counts for {TOKEN}").into();

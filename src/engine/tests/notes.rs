@@ -22,7 +22,7 @@ async fn keys(notes: &Notes, prefix: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_note_comes_back_until_it_ends_or_is_deleted_and_says_who_wrote_it() {
+async fn note_lives_until_expiry_or_delete_with_writer() {
     let (probed, clock) = Probed::new().await;
     let notes = probed.notes(Identity::local()).await;
     let hour = Duration::from_secs(3600);
@@ -49,7 +49,7 @@ async fn a_note_comes_back_until_it_ends_or_is_deleted_and_says_who_wrote_it() {
 }
 
 #[tokio::test]
-async fn two_callers_and_two_tenants_never_see_or_delete_each_others_notes() {
+async fn notes_are_isolated_per_caller_and_tenant() {
     let (probed, _) = Probed::new().await;
     let mut all = Vec::new();
     for (tenant, user) in [("t", "alice"), ("t", "bob"), ("u", "alice"), ("t", "alice:x"), ("t:alice", "x")] {
@@ -69,7 +69,7 @@ async fn two_callers_and_two_tenants_never_see_or_delete_each_others_notes() {
 }
 
 #[tokio::test]
-async fn a_conversation_narrows_and_who_named_none_has_none() {
+async fn conversation_notes_need_a_conversation() {
     let (probed, _) = Probed::new().await;
     let of = |session: &str| probed.notes(Identity::local().with_session(session).unwrap());
     assert!(probed.notes(Identity::local()).await.session().is_none());
@@ -88,7 +88,7 @@ async fn a_conversation_narrows_and_who_named_none_has_none() {
 }
 
 #[tokio::test]
-async fn a_context_has_the_newest_of_each_category_and_nothing_crowds_them_out() {
+async fn context_has_newest_notes_of_each_category() {
     let (probed, clock) = Probed::new().await;
     let notes = probed.notes(Identity::local()).await;
     notes.store(NewNote::new("rare", "v").with_category("rare")).await.unwrap();
@@ -126,7 +126,7 @@ impl Secrets for OneSecret {
 }
 
 #[tokio::test]
-async fn a_secret_of_the_call_is_taken_out_of_values_and_refused_in_names() {
+async fn secrets_are_redacted_in_values_refused_in_names() {
     let clock = Arc::new(ManualClock::default());
     let text = manifest("t.keeper", "credentials = [\"token\"]", "");
     let (pack, _) = function(&text, |context, _| async move {

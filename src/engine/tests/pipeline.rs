@@ -9,7 +9,7 @@ use helmdeck_testkit::{call, function, manifest};
 use crate::support::{EngineFixture, with_input};
 
 #[tokio::test]
-async fn output_is_byte_for_byte_what_the_handler_returned() {
+async fn output_is_unchanged_byte_for_byte() {
     let (pack, _) = function(&manifest("t.raw", "", ""), |_, _| async {
         Ok(Reply::json(Json::parse("{ \"x\" : 1.0,\n\"y\":1e2}").unwrap()))
     });
@@ -19,7 +19,7 @@ async fn output_is_byte_for_byte_what_the_handler_returned() {
 }
 
 #[tokio::test]
-async fn the_handler_sees_defaults_and_every_digit_and_not_the_engines_field() {
+async fn handler_sees_defaults_and_exact_numbers() {
     let (pack, _) =
         function(&with_input(&manifest("t.seen", "", "")), |_, input: Json| async move { Ok(Reply::json(input)) });
     let engine = EngineFixture::shut(vec![pack]);
@@ -62,7 +62,7 @@ async fn output_that_breaks_its_schema_never_leaves() {
 }
 
 #[tokio::test]
-async fn a_panic_is_handler_failed_with_a_fixed_text() {
+async fn panic_is_handler_failed_with_fixed_text() {
     let (pack, _) = function(&manifest("t.panic", "", ""), |_, input: Json| async move {
         assert!(input.as_str().is_empty(), "canary-in-panic");
         Ok(Reply::not_modified())
@@ -74,7 +74,7 @@ async fn a_panic_is_handler_failed_with_a_fixed_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_manifests_timeout_and_the_callers_deadline_both_hold() {
+async fn pack_timeout_and_caller_deadline_both_apply() {
     let text = manifest("t.slow", "", "").replace("builtin =", "timeout = \"2s\"\nbuiltin =");
     let (pack, _) = function(&text, |_, _| async {
         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -120,7 +120,7 @@ impl Drop for DropSignal {
 }
 
 #[tokio::test]
-async fn packs_call_packs_at_most_eight_deep_with_the_same_caller() {
+async fn nested_calls_keep_caller_up_to_depth_eight() {
     let (pack, counted) = function(&manifest("t.deep", "", ""), |cx, input: Json| async move {
         assert_eq!(cx.identity.user(), "local");
         cx.call("t.deep", input).await.map(|outcome| Reply::json(outcome.output))
@@ -130,7 +130,7 @@ async fn packs_call_packs_at_most_eight_deep_with_the_same_caller() {
 }
 
 #[tokio::test]
-async fn a_pack_that_needs_a_session_says_that_there_is_none() {
+async fn pack_without_session_runtime_is_refused() {
     let (pack, counted) =
         function(&manifest("t.session", "", "[session]\ntimeout = \"5m\""), |_, _| async { Ok(Reply::not_modified()) });
     let error = EngineFixture::shut(vec![pack]).call(call("t.session", "{}")).await.unwrap_err();
@@ -138,7 +138,7 @@ async fn a_pack_that_needs_a_session_says_that_there_is_none() {
 }
 
 #[tokio::test]
-async fn unknown_packs_and_versions_are_not_found_with_a_suggestion() {
+async fn unknown_packs_get_a_suggestion() {
     let (pack, _) = function(&manifest("t.known", "", ""), |_, _| async { Ok(Reply::not_modified()) });
     let engine = EngineFixture::shut(vec![pack]);
     let error = engine.call(call("t.knwon", "{}")).await.unwrap_err();
@@ -152,7 +152,7 @@ async fn unknown_packs_and_versions_are_not_found_with_a_suggestion() {
 }
 
 #[tokio::test]
-async fn the_highest_version_is_the_latest_and_a_double_is_refused() {
+async fn highest_version_is_latest_duplicates_are_refused() {
     let make = |version: &str, answer: &'static str| {
         let text = manifest("t.many", "", "").replace("\"v1\"", &format!("\"{version}\""));
         function(&text, move |_, _| async move { Ok(Reply::json(Json::parse(answer).unwrap())) }).0
@@ -171,7 +171,7 @@ async fn the_highest_version_is_the_latest_and_a_double_is_refused() {
 }
 
 #[tokio::test]
-async fn files_are_collected_by_run_and_only_their_owner_reads_them() {
+async fn artifacts_belong_to_their_run_and_owner() {
     let (pack, _) = function(&manifest("t.files", "", ""), |cx, _| async move {
         cx.put_artifact("a.txt", "text/plain", "first").await?;
         tokio::task::yield_now().await;

@@ -92,7 +92,7 @@ fn written_by(tenant: &str, subject: &str, kind: Kind) -> Delete {
 }
 
 #[tokio::test]
-async fn told_of_a_delete_a_replica_forgets_what_it_covers_and_nothing_else() {
+async fn notified_replica_drops_exactly_what_was_deleted() {
     let (store, clock) = shared().await;
     let replica = Replica::new(ReplicaStore::telling(&store), &clock);
     let mine = Namespace::of_caller(&Identity::local());
@@ -154,7 +154,7 @@ async fn told_of_a_delete_a_replica_forgets_what_it_covers_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn when_news_was_lost_everything_is_forgotten_and_when_it_ends_the_store_is_asked() {
+async fn lost_notifications_drop_everything_then_polling() {
     let (store, clock) = shared().await;
     let replica = Replica::new(ReplicaStore::telling(&store), &clock);
     replica.run("a").await;
@@ -186,7 +186,7 @@ async fn when_news_was_lost_everything_is_forgotten_and_when_it_ends_the_store_i
 }
 
 #[tokio::test]
-async fn an_answer_from_before_a_purge_of_another_replica_does_not_come_back_from_the_queue() {
+async fn queued_answer_from_before_remote_purge_is_dropped() {
     for told in [true, false] {
         let (store, clock) = shared().await;
         let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
@@ -220,7 +220,7 @@ async fn an_answer_from_before_a_purge_of_another_replica_does_not_come_back_fro
 }
 
 #[tokio::test]
-async fn a_row_written_between_a_purge_and_the_news_of_it_is_taken_back() {
+async fn row_written_before_notification_is_taken_back() {
     let (store, clock) = shared().await;
     let replica = Replica::new(ReplicaStore::telling(&store), &clock);
     replica.store.before_write.shut();
@@ -251,7 +251,7 @@ async fn a_row_written_between_a_purge_and_the_news_of_it_is_taken_back() {
 
 /// Both rows are at version 1: a version alone does not tell them apart.
 #[tokio::test]
-async fn a_row_that_was_made_after_a_purge_is_not_taken_back_for_one_that_was_made_before_it() {
+async fn newer_row_is_not_taken_back_for_older() {
     let folder = tempfile::tempdir().unwrap();
     for url in ["memory:".to_owned(), format!("sqlite:{}", folder.path().join("memory.db").display())] {
         let clock = Arc::new(ManualClock::default());
@@ -291,7 +291,7 @@ async fn a_row_that_was_made_after_a_purge_is_not_taken_back_for_one_that_was_ma
 }
 
 #[tokio::test]
-async fn a_replica_that_knows_of_a_purge_does_not_believe_a_row_of_one_that_does_not_yet() {
+async fn notified_replica_doubts_rows_of_unnotified_one() {
     let (store, clock) = shared().await;
     let slow = Replica::new(ReplicaStore::telling(&store), &clock);
     let quick = Replica::new(ReplicaStore::telling(&store), &clock);
@@ -314,7 +314,7 @@ async fn a_replica_that_knows_of_a_purge_does_not_believe_a_row_of_one_that_does
 }
 
 #[tokio::test]
-async fn what_this_process_deletes_past_the_cache_is_forgotten_and_what_is_not_of_the_cache_is_no_news() {
+async fn own_deletes_invalidate_only_cached_answers() {
     for told in [true, false] {
         let (store, clock) = shared().await;
         let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
@@ -340,7 +340,7 @@ async fn what_this_process_deletes_past_the_cache_is_forgotten_and_what_is_not_o
 }
 
 #[tokio::test]
-async fn a_replica_that_purged_does_not_believe_a_row_of_one_that_has_not_heard_of_it() {
+async fn purging_replica_doubts_rows_of_unnotified_one() {
     let (store, clock) = shared().await;
     let slow = Replica::new(ReplicaStore::telling(&store), &clock);
     let quick = Replica::new(ReplicaStore::telling(&store), &clock);
@@ -356,7 +356,7 @@ async fn a_replica_that_purged_does_not_believe_a_row_of_one_that_has_not_heard_
 }
 
 #[tokio::test]
-async fn a_purge_on_one_engine_is_seen_by_another_that_asks_the_store() {
+async fn polling_engine_sees_remote_purge() {
     let (store, clock) = shared().await;
     let [here, there] = [(); 2].map(|()| Replica::new(ReplicaStore::silent(&store), &clock));
     here.run("a").await;

@@ -50,7 +50,7 @@ async fn assert_own(engine: &Engine, outcome: &Outcome, owner: &Identity, other:
 }
 
 #[tokio::test]
-async fn a_shared_answer_with_files_is_kept_for_nobody() {
+async fn shared_answer_with_artifacts_is_not_stored() {
     let gate = Arc::new(Semaphore::new(4));
     let (pack, counted) = writer(&gate, &Arc::new(Semaphore::new(0)));
     let (engine, _folder) = engine(pack).await;
@@ -68,7 +68,7 @@ async fn a_shared_answer_with_files_is_kept_for_nobody() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_shared_answer_with_files_gets_files_of_its_own() {
+async fn waiters_of_shared_answer_get_own_artifacts() {
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (pack, counted) = writer(&gate, &started);
     let (engine, _folder) = engine(pack).await;

@@ -140,7 +140,7 @@ async fn changed_import_is_never_served_old() {
 }
 
 #[tokio::test]
-async fn answer_of_a_program_replaced_meanwhile_is_not_stored() {
+async fn answer_of_replaced_program_is_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     // It puts another program in its own place while it runs.
     script(&folder.path().join("next"), "echo 2");

@@ -21,7 +21,7 @@ async fn until(engine: &Engine, line: &str) {
 }
 
 #[tokio::test]
-async fn the_janitor_shows_what_it_did_and_what_it_found() {
+async fn janitor_metrics_show_work_and_findings() {
     let clock = Arc::new(ManualClock::default());
     let store = FaultyStore::new(sealed_memory(Arc::clone(&clock) as _).await);
     let (pack, _) = echo("");

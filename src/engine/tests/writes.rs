@@ -52,7 +52,7 @@ fn is_nobodys(about: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_write_reaches_the_caller_and_what_its_tenant_shares_and_nobody_else() {
+async fn write_invalidates_own_and_shared_answers_only() {
     let fails = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&fails);
     let text = manifest("t.write", "", "[memory]\ninvalidates = [\"repo:{repo}\"]");
@@ -111,7 +111,7 @@ async fn a_write_reaches_the_caller_and_what_its_tenant_shares_and_nobody_else()
 }
 
 #[tokio::test]
-async fn a_write_lets_the_runs_of_others_be_kept() {
+async fn write_keeps_runs_of_other_callers() {
     let (started, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (tell, wait) = (Arc::clone(&started), Arc::clone(&go));
     let memory = "[memory]\ncache = true\nttl = \"60s\"\ntags = [\"repo:{repo}\"]";

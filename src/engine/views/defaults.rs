@@ -1,8 +1,7 @@
-//! What the audit shows of a caller's habits: the packs it uses, the inputs it mostly gives, what packs find fault
-//! with.
+//! Habits of a caller, by the audit: the packs it uses, its usual inputs, and frequent findings of packs.
 //!
-//! It is made anew for each reader, of the newest rows within a bound; the same rows give the same answer, in the same
-//! order, however they were stored.
+//! They are computed for each reader from the newest rows within a limit. The same rows give the same result in the
+//! same order, however they were stored.
 
 mod habits;
 
@@ -14,64 +13,64 @@ use serde_json::value::RawValue;
 use crate::audit::AuditRow;
 use habits::Habits;
 
-/// The most entries of the audit that are read.
+/// Limit of audit entries that are read.
 const MAX_PAGES: usize = 4096;
-/// The most bytes of them.
+/// Limit of their bytes.
 const MAX_BYTES: u64 = 32 << 20;
-/// The most rows on them.
+/// Limit of their rows.
 const MAX_ROWS: usize = 100_000;
-/// The most entries that the store lists at once.
+/// Limit of entries per list of the store.
 const LISTED: usize = 1000;
-/// What the keys of calls begin with.
+/// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
-/// What the audit shows of a caller's habits. Lists may be empty; none is ever left out.
+/// Habits of a caller, by the audit. Lists may be empty, but are always present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Defaults {
     /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used,
     /// then by name.
     pub packs: Vec<PackUse>,
-    /// What packs found fault with, whatever the outcome: at most 20, most frequent first, then by code.
+    /// Findings of packs, whatever the outcome: at most 20, most frequent first, then by code.
     pub common_findings: Vec<CommonFinding>,
     /// The newest calls: at most 200, newest first, then by pack.
     pub recent: Vec<RecentCall>,
-    /// Whether there are older rows that were not looked at.
+    /// Whether there are older rows that were not read.
     pub truncated: bool,
-    /// How many entries of the audit do not open or are none; each may hold several rows.
+    /// Number of unreadable audit entries; each may contain several rows.
     pub unreadable: u64,
-    /// How many rows make no sense.
+    /// Number of malformed rows.
     pub malformed: u64,
-    /// Why there is nothing, if so.
+    /// Why there is nothing, if there is nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
 
-/// How a pack was used.
+/// Use of a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PackUse {
     /// The pack.
     pub pack: PackName,
-    /// How many calls ended well.
+    /// Number of successful calls.
     pub calls: u64,
     /// When the last of them ended.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub last_used: Timestamp,
-    /// The value that each learnable input had most often; of two as frequent, the smaller text.
+    /// Most frequent value of each learnable input; of equally frequent ones, the smaller text.
     pub common_inputs: std::collections::BTreeMap<String, String>,
 }
 
-/// What packs found fault with, by code.
+/// Findings of packs, by code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CommonFinding {
-    /// What kind of fault.
+    /// Kind of finding.
     pub code: String,
-    /// The pack that found it last.
+    /// The pack that reported it last.
     pub pack: PackName,
-    /// How bad it was then; may be empty.
+    /// Its severity then; may be empty.
     pub severity: String,
-    /// How often it was found.
+    /// Number of occurrences.
     pub occurrence_count: u64,
-    /// When it was found last.
+    /// Time of the latest occurrence.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub last_seen: Timestamp,
 }
@@ -97,7 +96,7 @@ pub struct RecentCall {
     pub inputs: std::collections::BTreeMap<String, String>,
 }
 
-/// An entry of the audit whose rows are read one by one: one that makes no sense must not cost its neighbours.
+/// Audit entry whose rows are parsed one by one, so that a malformed row does not cost its neighbours.
 #[derive(Deserialize)]
 struct Rows<'a> {
     pack: PackName,
@@ -107,7 +106,7 @@ struct Rows<'a> {
     rows: Vec<&'a RawValue>,
 }
 
-/// Reads the newest rows of a caller's audit and says what they show.
+/// Reads the newest rows of a caller's audit and summarises them.
 ///
 /// Cost: linear in what is read, at most 4,096 entries, 32 MiB and 100,000 rows. The rows are read on a blocking
 /// thread.
@@ -148,7 +147,7 @@ async fn newest(store: &dyn Store, namespace: &Namespace) -> Result<(usize, bool
     }
 }
 
-/// Says what entries of the audit show, given newest first.
+/// Summarises entries of the audit, given newest first.
 fn project(entries: &[Entry]) -> Defaults {
     let mut habits = Habits::default();
     let (mut left, mut unreadable, mut malformed, mut truncated) = (MAX_ROWS, 0, 0, false);
@@ -157,7 +156,7 @@ fn project(entries: &[Entry]) -> Defaults {
             unreadable += 1;
             continue;
         };
-        // The newest rows of an entry stand last.
+        // The newest rows of an entry come last.
         for row in page.rows.iter().rev() {
             if left == 0 {
                 truncated = true;

@@ -1,4 +1,4 @@
-//! Facts: entries of kind `fact` in the namespace of the caller, whatever the conversation. Their values are text.
+//! Facts: text entries of kind `fact` in the caller's namespace, independent of the conversation.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use helmdeck_memory::{Entry, Kind, Namespace, Put, StoreError};
 use super::listing::{self, Wanted};
 use super::{EngineViews, about, cleaned};
 
-/// The category of facts that name none.
+/// Default category.
 const DEFAULT_CATEGORY: &str = "user_facts";
-/// How long a fact lives unless it says so.
+/// Default lifetime.
 const DEFAULT_TTL: Duration = Duration::from_secs(90 * 86_400);
-/// The shortest life of a fact.
+/// Shortest lifetime.
 const MIN_TTL: Duration = Duration::from_secs(3600);
-/// The longest life of a fact.
+/// Longest lifetime.
 const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
-/// The most facts of a list.
+/// Limit of a list.
 const MAX_LIST: usize = 1000;
-/// The most facts that are recalled at once, and how many if nobody says.
+/// Limit and default of facts recalled at once.
 const MAX_RECALL: usize = 100;
 const DEFAULT_RECALL: usize = 20;
-/// A page of recalled facts ends after so many bytes of values.
+/// Limit of a page of recalled facts, in bytes of values.
 const MAX_RECALL_BYTES: usize = 1 << 20;
-/// What the store's failures are counted as.
+/// Operation name in the metrics of store failures.
 const FACT: &str = "fact";
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(Code::InvalidInput, message)
 }
 
-/// Takes off white space; something must remain.
+/// Trims white space; the result must not be empty.
 pub(super) fn trimmed(what: &str, text: &str) -> Result<String> {
     match text.trim() {
         "" => Err(invalid(format!("the {what} is blank"))),
@@ -93,7 +93,7 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFac
     let mut found = listing::find(views, FACT, (&namespace, Kind::Fact), wanted).await?;
     let mut bytes = 0;
     for index in 0..found.entries.len() {
-        // The stored size is that of the value and a little more.
+        // The stored size is that of the value plus a small overhead.
         bytes += usize::try_from(found.entries[index].size).unwrap_or(usize::MAX).min(usize::MAX / 2);
         if index > 0 && bytes > MAX_RECALL_BYTES {
             found.cut(index);
@@ -105,7 +105,7 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFac
     Ok(recalled)
 }
 
-/// Opens one fact. One that ended since it was listed is left out.
+/// Opens one fact. One that expired since the list is skipped.
 async fn open(views: &EngineViews, namespace: &Namespace, key: &str, recalled: &mut Recalled) -> Result<()> {
     match views.store().get(namespace, Kind::Fact, key).await {
         Ok(Some(Entry { meta, value })) => match String::from_utf8(value.into()) {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_is_refused_one_second_outside_its_bounds_and_never_overflows() {
+    fn lifetime_bounds_are_exact_and_never_overflow() {
         let seconds = |seconds| ttl(Some(seconds)).ok().map(|ttl| ttl.as_secs());
         assert_eq!(ttl(None).unwrap().as_secs(), 7_776_000);
         assert_eq!((seconds(3_600), seconds(31_536_000)), (Some(3_600), Some(31_536_000)));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_of_any_script_is_taken_off_and_alone_is_refused() {
+    fn unicode_white_space_is_trimmed_and_alone_refused() {
         assert_eq!(trimmed("key", "\u{3000} k\u{a0}é \n").unwrap(), "k\u{a0}é");
         for blank in ["", " ", "\t\r\n", "\u{2003}\u{3000}"] {
             assert!(trimmed("key", blank).unwrap_err().message().contains("key"), "{blank:?}");

@@ -1,5 +1,5 @@
-//! Forgetting what is kept for one caller: exact keys, whole categories, or all of a part. Never by the start of a
-//! name, and without opening anything, so that it works after a lost key.
+//! Deletes entries of one caller: by exact keys, by category, or all of a kind. Never by prefix, and without opening
+//! entries, so that it works after the key was lost.
 
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
@@ -14,16 +14,16 @@ use super::EngineViews;
 use super::facts::trimmed;
 use crate::cache::purge::Selector;
 
-/// How many entries one transaction deletes.
+/// Entries per transaction.
 const BATCH: usize = 500;
-/// How long to wait for answers that are still queued.
+/// How long to wait for queued answers.
 const QUEUE_WAIT: Duration = Duration::from_secs(2);
-/// What the store's failures are counted as.
+/// Operation name in the metrics of store failures.
 const FORGET: &str = "forget";
 
 type Holder = Box<dyn Fn(&Identity) + Send + Sync>;
 
-/// Who else in this process holds what was said in conversations, and drops it when told whose. Clones are the same.
+/// Parts of this process that cache conversations, and drop those of a forgotten caller. Clones share the list.
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<RwLock<Vec<Holder>>>);
 
@@ -63,7 +63,7 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
     Ok(forgotten)
 }
 
-/// Returns the namespaces of the owner that may hold entries of a kind: its own, and those of its conversations.
+/// Returns the owner's namespaces that can contain entries of a kind: its own, and those of its conversations.
 async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BTreeSet<Namespace>> {
     let identity = &owner.identity;
     let mut all = BTreeSet::from([Namespace::of_caller(identity)]);
@@ -102,7 +102,7 @@ async fn remove(views: &EngineViews, deletes: Vec<Op>) -> Result<u64> {
     Ok(removed)
 }
 
-/// The store has no index of categories: their entries are looked for, and deleted by their exact keys.
+/// The store has no index of categories: their entries are searched, and deleted by exact keys.
 async fn category(views: &EngineViews, owner: &Owner, kind: Kind, name: &str) -> Result<u64> {
     let mut removed = 0;
     for namespace in namespaces(views, owner, kind).await? {
@@ -132,8 +132,8 @@ async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
     }
 }
 
-/// Who holds conversations is told before and after: nobody goes on from what is held while the rows go, and what was
-/// read meanwhile is not taken for true. Also after a failure, because the rows may have gone before its answer was
+/// Caches of conversations are cleared before and after: nothing continues from cached data while the rows are deleted,
+/// and data read in the meantime is dropped. After a failure too, because the rows may be gone although the answer was
 /// lost.
 async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
     views.holders.forget(&owner.identity);
@@ -143,15 +143,15 @@ async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
 }
 
 async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> Result<u64> {
-    // Rows that are queued would come back after the others went.
+    // Queued rows would come back after the delete.
     views.settle_audit().await;
-    // A name of a pack holds no slash, so this is the whole name.
+    // The name of a pack contains no slash, so this is the whole name.
     let prefix = pack.map(|pack| format!("pack/{pack}/")).unwrap_or_default();
     let delete = everything(Namespace::of_caller(&owner.identity), Kind::Audit, prefix);
     remove(views, vec![Op::Delete(delete)]).await
 }
 
-/// Answers that are queued for the store go there first, so that their namespaces are known.
+/// Writes queued answers first, so that their namespaces are known.
 async fn cache(views: &EngineViews, owner: &Owner, pending: &mut bool) -> Result<u64> {
     let _ = tokio::time::timeout(QUEUE_WAIT, views.hub.queue.flush()).await;
     let mut rows = 0;

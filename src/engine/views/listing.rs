@@ -1,17 +1,17 @@
-//! Reading a key space newest first, page by page, for those entries that are wanted. It opens nothing.
+//! Lists matching entries of a key space, newest first, page by page. Opens no entry.
 
 use helmdeck_core::{Code, Error, Result};
-use helmdeck_memory::driver::Position;
+use helmdeck_memory::requests::Position;
 use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
 
 use super::EngineViews;
 
-/// The entries that one request looks at, at most: with a rare category the page that was asked for may come out short.
+/// Limit of entries that one request examines. With a rare category, a page can be short.
 const MAX_LOOKED_AT: usize = 20_000;
-/// The most entries that the store is asked for at once.
+/// Limit of entries per list of the store.
 const PAGE: usize = 1000;
 
-/// Which entries are wanted.
+/// Filter of entries.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
     pub(super) category: Option<&'a str>,
@@ -28,12 +28,12 @@ impl Wanted<'_> {
     }
 }
 
-/// Some of what was wanted.
+/// A page of matching entries.
 #[derive(Debug, Default)]
 pub(super) struct ListedRow {
     /// The entries, newest first, at most as many as wanted.
     pub(super) entries: Vec<EntryMeta>,
-    /// Where to go on; `None` = there is no more.
+    /// Cursor of the next page; `None` = this is the last.
     pub(super) next: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl ListedRow {
     }
 }
 
-/// Returns what is wanted of a key space.
+/// Returns the matching entries of a key space.
 pub(super) async fn find(
     views: &EngineViews,
     operation: &'static str,
@@ -55,7 +55,7 @@ pub(super) async fn find(
     wanted: Wanted<'_>,
 ) -> Result<ListedRow> {
     let everything = wanted.category.is_none() && wanted.tag.is_none();
-    // One more than wanted tells whether there is more.
+    // One more than requested, to know whether there are more.
     let size = if everything { (wanted.limit + 1).min(PAGE) } else { PAGE };
     let mut found = ListedRow::default();
     let mut after = wanted.after.clone().map(Cursor);

@@ -1,7 +1,7 @@
-//! The views over the store: notes and facts of a caller, forgetting, and what the audit shows of a caller's habits.
+//! Views over the store: a caller's notes, facts and habits, and their deletion.
 //!
-//! Packs and transports come through here alike, so each rule is written once. A view reads and writes the key space of
-//! its own kind in the owner's own namespaces, and no other.
+//! Packs and transports both use these, so each rule is written once. A view reads and writes only the key space of its
+//! own kind in the owner's namespaces.
 
 mod defaults;
 mod facts;
@@ -36,7 +36,7 @@ use helmdeck_redact as redact;
 const PACK: &str = "pack";
 /// The attribute that names the pack that called it.
 const CALLED_BY: &str = "called_by";
-/// How long a reader of the audit waits for rows that are still queued.
+/// How long a reader of the audit waits for queued rows.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The views of one engine, as one pack or a transport has them.
@@ -44,21 +44,21 @@ const AUDIT_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
-    /// Files that packs wrote; `None` = nowhere.
+    /// Artifacts; `None` = there is no store of them.
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     /// The pack; `None` = a transport.
     pub(crate) pack: Option<PackName>,
-    /// Who else in this process holds what is forgotten.
+    /// Caches of this process that must be cleared on deletion.
     pub(crate) holders: Holders,
 }
 
 impl EngineViews {
-    /// Returns the same views as a pack has them.
+    /// Returns the views of a pack.
     pub(crate) fn of_pack(&self, pack: &PackName) -> Self {
         Self { pack: Some(pack.clone()), ..self.clone() }
     }
 
-    /// Says who writes an entry: what is recalled later is only worth what its writer is.
+    /// Returns attributes that name the writer of an entry, so that readers can judge it.
     fn attributes(&self, owner: &Owner) -> BTreeMap<String, String> {
         let calling = owner.called_by.as_ref().map(|calling| &calling.name);
         let named = [(PACK, self.pack.as_ref()), (CALLED_BY, calling)].into_iter();
@@ -69,7 +69,7 @@ impl EngineViews {
         &*self.hub.store
     }
 
-    /// Makes an error of the store's, and counts it.
+    /// Converts an error of the store, and counts it.
     fn trouble(&self, operation: &'static str, error: helmdeck_memory::StoreError) -> Error {
         if error.is_temporary() {
             self.hub.metrics.store_error(operation);
@@ -77,8 +77,7 @@ impl EngineViews {
         store_error(error)
     }
 
-    /// Deletes, and says how many rows went. Never of the cache: its answers are purged, so that the hot tier forgets
-    /// them too.
+    /// Deletes rows and returns how many. Not for the cache: its answers must be purged, which clears the hot tier too.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
         let written = self
             .hub
@@ -89,12 +88,12 @@ impl EngineViews {
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
-    /// Waits a little for the rows of calls that have ended, so that a caller finds its own last call.
+    /// Waits briefly for queued rows, so that a caller finds its own latest call.
     pub(crate) async fn settle_audit(&self) {
         let _ = tokio::time::timeout(AUDIT_WAIT, self.audit.flush()).await;
     }
 
-    /// Returns what the audit shows of a caller's habits.
+    /// Returns the habits of a caller, by the audit.
     pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
         self.settle_audit().await;
         defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))
@@ -160,8 +159,8 @@ fn about(meta: EntryMeta) -> About {
     }
 }
 
-/// Returns a value without the secrets of the call, and refuses names that hold one: what stands in its place could
-/// make two names one, and names are stored in the clear.
+/// Redacts a value, and refuses names that contain a secret: redaction could make two names equal, and names are stored
+/// in plain text.
 fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
     if secrets.is_empty() {

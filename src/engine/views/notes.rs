@@ -9,15 +9,15 @@ use helmdeck_memory::{Cursor, Delete, Kind, Namespace, Op, Page, Put, StoreError
 use super::listing::{self, Wanted};
 use super::{EngineViews, about, cleaned};
 
-/// What the notes without a category are called in a context.
+/// Name of notes without a category, in a context.
 const UNCATEGORIZED: &str = "uncategorized";
-/// The most notes of a category in a context.
+/// Limit of notes per category in a context.
 const MAX_OF_CATEGORY: usize = 50;
-/// The most notes that a context looks at.
+/// Limit of notes that a context examines.
 const MAX_LOOKED_AT: usize = 20_000;
-/// The most notes of a page.
+/// Limit of a page.
 const MAX_PAGE: usize = 1000;
-/// What the store's failures are counted as.
+/// Operation name in the metrics of store failures.
 const NOTE: &str = "note";
 
 fn namespace(owner: &Owner) -> Namespace {
@@ -67,8 +67,8 @@ pub(super) async fn delete(views: &EngineViews, owner: &Owner, key: &str) -> Res
     Ok(views.delete(NOTE, vec![Op::Delete(delete)]).await? > 0)
 }
 
-/// Only notes are looked at, so facts, audit rows and cached answers cannot crowd them out; and each category has its
-/// own share, so a busy one cannot crowd out the others.
+/// Only notes are read, so facts, audit rows and cached answers cannot crowd them out. Each category has its own share,
+/// so a busy one cannot crowd out the others.
 pub(super) async fn context(views: &EngineViews, owner: &Owner) -> Result<NoteContext> {
     let namespace = namespace(owner);
     let mut categories: BTreeMap<String, Vec<About>> = BTreeMap::new();

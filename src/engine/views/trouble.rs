@@ -1,15 +1,14 @@
-//! Errors of the store as the engine's transports tell them: public text says what the caller can do, never what the
-//! driver said.
+//! Public errors of the store: the text says what the caller can do, never what the driver reported.
 
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error};
 use helmdeck_memory::StoreError;
 
-/// When to come back to a store that is not available.
+/// Retry time for a store that is not available.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the error of a transport for an error of the store.
+/// Converts an error of the store into a public one.
 ///
 /// It is `overloaded` (with a wait) if the store is not available, `too_large` and `resource_exhausted` over a limit,
 /// `invalid_input` for what no store accepts, `conflict` for another version, else `internal`.
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_said_stays_out_of_public_text_and_the_wait_is_told() {
+    fn public_error_hides_driver_text_and_has_retry_time() {
         let error =
             store_error(StoreError::Unavailable { message: "canary at /home/x/memory.db".to_owned(), source: None });
         assert_eq!((error.code(), error.retry_after()), (Code::Overloaded, Some(RETRY_AFTER)));

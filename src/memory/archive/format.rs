@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::framing::Framed;
 use crate::key::hex;
 use crate::keyring::KeyRing;
-use crate::store::{Put, Restore};
+use crate::ops::{Put, Restore};
 
 const MAGIC: &[u8; 8] = b"HELMDECK";
 const FORMAT: u32 = 1;

@@ -9,8 +9,8 @@ use super::format::{ArchiveRecord, Reader};
 use super::{ArchiveError, Filter};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
+use crate::ops::Put;
 use crate::restore::{Restored, Restorer, Target};
-use crate::store::Put;
 
 /// Entries that may wait for the store, in parts of [`PART_BYTES`].
 const WAITING: usize = 4;

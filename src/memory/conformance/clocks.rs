@@ -11,7 +11,7 @@ use helmdeck_core::{Clock, Timestamp};
 use super::Fixture;
 use super::lists::{alice, keys, listed, put};
 use crate::entry::Kind;
-use crate::store::{Delete, Order, Put};
+use crate::ops::{Delete, Order, Put};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

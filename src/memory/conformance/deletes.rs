@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace, Reach};
-use crate::store::{Delete, Put};
+use crate::ops::{Delete, Put};
 
 fn one(key: &str) -> Delete {
     Delete::Key { namespace: alice(), kind: Kind::Note, key: key.into() }

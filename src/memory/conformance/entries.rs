@@ -12,7 +12,7 @@ use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace, Reach};
 use crate::error::StoreError;
-use crate::store::{Delete, Op, Order, Page, Put, Written};
+use crate::ops::{Delete, Op, Order, Page, Put, Written};
 
 pub(super) async fn a_put_comes_back_whole(s: Fixture) {
     let put = Put {

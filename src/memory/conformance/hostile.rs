@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::Fixture;
 use super::lists::{alice, put};
 use crate::entry::{Kind, Namespace, Reach};
-use crate::store::{Cursor, Delete, Page, Put};
+use crate::ops::{Cursor, Delete, Page, Put};
 
 /// Texts that other systems choke on: each must come back as it was, whatever it is used as.
 const TEXTS: [&str; 22] = [

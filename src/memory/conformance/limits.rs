@@ -9,7 +9,7 @@ use super::Fixture;
 use super::lists::{alice, keys, put};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Op, Put};
+use crate::ops::{Op, Put};
 
 pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Fixture) {
     let long = |bytes: usize| "x".repeat(bytes);
@@ -66,7 +66,7 @@ pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Fixture) {
     s.store.put(Put::new(Namespace::new("t", "bob", None), Kind::Note, "4", "v")).await.unwrap();
     s.store.put(Put::new(alice(), Kind::Fact, "4", "v")).await.unwrap();
     let batch = vec![
-        Op::Delete(crate::store::Delete::Key { namespace: alice(), kind: Kind::Note, key: "1".into() }),
+        Op::Delete(crate::ops::Delete::Key { namespace: alice(), kind: Kind::Note, key: "1".into() }),
         Op::Put(put("4", "v")),
     ];
     s.store.write(batch).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Fixture;
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Cursor, NamespaceStats, Order, Page, Put};
+use crate::ops::{Cursor, NamespaceStats, Order, Page, Put};
 
 /// The caller that most claims are about.
 pub(super) fn alice() -> Namespace {

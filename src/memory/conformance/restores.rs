@@ -10,7 +10,7 @@ use super::Fixture;
 use super::lists::{alice, keys, listed, put};
 use crate::entry::{Kind, Reach};
 use crate::error::StoreError;
-use crate::store::{Delete, Op, Put, Restore};
+use crate::ops::{Delete, Op, Put, Restore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

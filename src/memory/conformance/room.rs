@@ -12,7 +12,7 @@ use super::lists::alice;
 use crate::config::{Config, KindLimits, Limits};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Delete, Op, Order, Put, Restore};
+use crate::ops::{Delete, Op, Order, Put, Restore};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The cap of the claims about the cap; a look at the total every 4 KiB, and two such steps are left free.

@@ -14,7 +14,8 @@ use super::walks::walk;
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
 use crate::keyring::KeyRing;
-use crate::store::{Mark, Op, Put, Resealed, Store};
+use crate::ops::{Mark, Op, Put, Resealed};
+use crate::store::Store;
 
 /// A future that opens a store.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;

@@ -9,7 +9,7 @@ use super::Fixture;
 use super::lists::{alice, put};
 use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
-use crate::store::{Mark, Order, Put, Walked};
+use crate::ops::{Mark, Order, Put, Walked};
 
 /// Walks to the end in parts and returns all rows, with the number of parts.
 pub(super) async fn walk(store: &dyn crate::Store, limit: usize) -> (Vec<Walked>, usize) {

@@ -13,7 +13,7 @@ use super::file::GoRow;
 use super::{NamespaceRead, Options, Sessions};
 use crate::entry::{Kind, Namespace};
 use crate::keyring::KeyRing;
-use crate::store::{Put, Restore};
+use crate::ops::{Put, Restore};
 
 /// The lives that the original's facts API allows.
 const FACT_LIVES: std::ops::RangeInclusive<Duration> = Duration::from_secs(3600)..=Duration::from_secs(365 * 86_400);

@@ -25,8 +25,8 @@ use tokio::sync::mpsc;
 
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
+use crate::ops::Put;
 use crate::restore::{Restored, Restorer, Target};
-use crate::store::Put;
 use file::GoFile;
 use map::{Mapped, Namespaces};
 

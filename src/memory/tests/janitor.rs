@@ -1,6 +1,5 @@
 //! What the janitor does by itself, and what it tells of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{KEY_A, fresh, open_with, put, ring};
@@ -13,7 +12,7 @@ async fn the_janitor_sweeps_in_batches_counts_and_stops() {
     store.write(ended.collect()).await.unwrap();
     store.put(put("kept", "v")).await.unwrap();
     let config = JanitorConfig { interval: Duration::from_millis(1), batch: 10, most: 1000 };
-    let janitor = Janitor::spawn(Arc::clone(&store), config);
+    let janitor = Janitor::spawn(store.clone(), config);
     let work = janitor.work();
     while work.snapshot().runs < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;

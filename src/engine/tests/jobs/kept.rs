@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_forgotten_job_is_gone_from_the_memory_of_its_server_too() {
+async fn forgotten_job_leaves_server_memory_too() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let (theirs, other) = (
@@ -23,7 +23,7 @@ async fn a_forgotten_job_is_gone_from_the_memory_of_its_server_too() {
 }
 
 #[tokio::test]
-async fn a_list_by_state_has_jobs_that_are_newer_than_their_row() {
+async fn state_list_includes_unsaved_changes() {
     let place = Fixture::new();
     let (here, there) = (place.engine(None), place.engine(None));
     let job = here.submit(call("a", json!({"wait": true}))).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_list_by_state_has_jobs_that_are_newer_than_their_row() {
 }
 
 #[tokio::test]
-async fn jobs_without_much_output_take_their_room_in_memory_too() {
+async fn small_results_count_their_overhead() {
     let mut place = Fixture::new();
     place.config.jobs.memory_bytes = 3000;
     let engine = place.engine(None);
@@ -66,7 +66,7 @@ async fn jobs_without_much_output_take_their_room_in_memory_too() {
 }
 
 #[tokio::test]
-async fn the_reports_of_a_job_go_some_time_after_its_end_and_the_last_one_stays() {
+async fn old_reports_are_dropped_last_one_stays() {
     let place = Fixture::new();
     let engine = place.engine(None);
     let job = engine.submit(call("a", json!({"steps": 5}))).await.unwrap();

@@ -9,11 +9,11 @@ use helmdeck_core::{PackName, Timestamp, Version};
 use super::{CommonFinding, Defaults, PackUse, RecentCall};
 use crate::audit::AuditRow;
 
-/// The most packs that are shown.
+/// Limit of shown packs.
 const MAX_PACKS: usize = 12;
-/// The most findings that are shown.
+/// Limit of shown findings.
 const MAX_FINDINGS: usize = 20;
-/// The most calls that are shown.
+/// Limit of shown calls.
 const MAX_RECENT: usize = 200;
 /// The outcome of a call that ended well.
 const OK: &str = "ok";
@@ -98,7 +98,7 @@ impl Habits {
         self.recent.truncate(MAX_RECENT);
     }
 
-    /// Says what was counted.
+    /// Returns the summary.
     pub(super) fn finish(mut self) -> Defaults {
         self.keep_newest();
         let mut packs: Vec<PackUse> = self.packs.into_iter().map(|(pack, uses)| uses.of(pack)).collect();

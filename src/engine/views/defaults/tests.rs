@@ -50,7 +50,7 @@ fn no_history_gives_empty_lists_and_says_so() {
 }
 
 #[test]
-fn packs_rank_by_calls_that_ended_well_then_by_last_use_then_by_name() {
+fn packs_rank_by_successes_last_use_and_name() {
     let pages = [
         page("a.once", 9, ok(1)),
         page("b.twice", 1, ok(2)),
@@ -66,7 +66,7 @@ fn packs_rank_by_calls_that_ended_well_then_by_last_use_then_by_name() {
 }
 
 #[test]
-fn at_most_twelve_packs_twenty_findings_and_two_hundred_calls_are_shown() {
+fn habits_are_limited_per_list() {
     let findings = |n: usize| json!([{"t": 0, "us": 1, "f": [{"code": format!("c{n:02}")}]}]);
     let mut pages: Vec<Entry> = (0..25).map(|n| page(&format!("p.n{n:02}"), n as i64, findings(n))).collect();
     pages.push(page("p.n03", 100, ok(2000)));
@@ -80,7 +80,7 @@ fn at_most_twelve_packs_twenty_findings_and_two_hundred_calls_are_shown() {
 }
 
 #[test]
-fn the_most_frequent_input_wins_and_ties_go_to_the_smaller_text() {
+fn most_frequent_input_wins_ties_by_text() {
     let row = |persona: &str, theme: &str| json!({"t": 0, "us": 1, "in": {"persona": persona, "theme": theme}});
     let failed = json!({"t": 0, "us": 1, "o": "timeout", "in": {"persona": "a"}});
     let odd = json!({"t": 0, "us": 1, "in": {"persona": 7, "theme": null}});
@@ -100,7 +100,7 @@ fn the_most_frequent_input_wins_and_ties_go_to_the_smaller_text() {
 }
 
 #[test]
-fn findings_are_counted_over_all_outcomes_and_packs_and_tell_the_latest() {
+fn findings_count_all_outcomes_and_show_the_latest() {
     let found = |t: i64, outcome: &str, codes: &[(&str, &str)]| {
         let list: Vec<Value> =
             codes.iter().map(|(code, severity)| json!({"code": code, "severity": severity})).collect();
@@ -157,7 +157,7 @@ fn what_makes_no_sense_is_skipped_and_counted() {
 }
 
 #[test]
-fn rows_beyond_the_bound_are_left_out_oldest_first() {
+fn rows_beyond_the_limit_are_dropped_oldest_first() {
     let pages: Vec<Entry> = (0..11).rev().map(|n| page("a.b", n, ok(MAX_ROWS / 10))).collect();
     let defaults = project(&pages);
     assert!(defaults.truncated);

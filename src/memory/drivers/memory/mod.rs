@@ -13,11 +13,12 @@ use helmdeck_core::Timestamp;
 
 use self::space::Space;
 use self::state::{State, Undo};
-use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range, WALK_BYTES, page_of};
+use crate::driver::Driver;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::requests::{Batch, Canary, PendingOp, Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
-use crate::store::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Walked, Written};
 
 /// The driver. Clones share the rows.
 #[derive(Debug, Clone, Default)]
@@ -187,7 +188,7 @@ impl Driver for Memory {
 
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
         let (rows, next) = self.open()?.part(after.as_ref(), limit)?;
-        let rows = rows.into_iter().map(|row| Walked::open(row, seal)).collect();
+        let rows = rows.into_iter().map(|row| row.walk(&**seal)).collect();
         Ok(Walk { rows, next })
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use helmdeck_core::Timestamp;
 
-use crate::driver::{Position, prefix_end};
+use crate::requests::{Position, prefix_end};
 use crate::sealed::RawRow;
 
 /// The rows of a key space.

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use helmdeck_core::Timestamp;
 
 use super::space::Space;
-use crate::driver::{Batch, Canary, Existing, PendingOp, PendingWrite, Position, Range};
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::Result;
+use crate::ops::{Delete, Written};
+use crate::requests::{Batch, Canary, Existing, PendingOp, PendingWrite, Position, Range};
 use crate::sealed::RawRow;
-use crate::store::{Delete, Written};
 
 /// Everything that the driver holds.
 #[derive(Debug, Default)]

@@ -12,11 +12,11 @@ use super::locked::{self, Name, RowName};
 use super::rows;
 use super::wide::{self, Excess};
 use super::work::{RowKey, Settled, Work};
-use crate::driver::{Batch, PendingOp};
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{Delete, Written};
+use crate::requests::{Batch, PendingOp};
 use crate::sealed::SealedValue;
-use crate::store::{Delete, Written};
 
 /// What became of a group: the answers to its first batches, or to all of them.
 #[derive(Debug)]

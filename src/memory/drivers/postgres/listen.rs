@@ -15,7 +15,7 @@ use super::error::Outcome;
 use super::flush::Notice;
 use crate::entry::{Kind, Namespace, Reach};
 use crate::error::{Result, StoreError};
-use crate::store::{Change, Delete};
+use crate::ops::{Change, Delete};
 
 /// The longest payload; PostgreSQL allows 7999 bytes.
 const PAYLOAD_BYTES: usize = 7900;

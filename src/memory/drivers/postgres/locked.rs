@@ -12,8 +12,8 @@ use tokio_postgres::types::ToSql;
 use super::error::{Outcome, unavailable};
 use super::rows::{self, get};
 use super::work::{DriverStore, Next, RowKey, Slot, Space, Work};
-use crate::driver::Existing;
 use crate::entry::{Kind, Namespace};
+use crate::requests::Existing;
 
 /// A space by name.
 pub(super) type Name = (Namespace, Kind);

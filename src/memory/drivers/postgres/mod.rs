@@ -37,11 +37,12 @@ use self::locks::Claim;
 use self::url::Target;
 use self::writer::{Command, Waiting, Writer, again, give_back};
 use crate::config::Config;
-use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range};
+use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{Change, Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::requests::{Batch, Canary, PendingOp, Position, Range};
 use crate::sealed::Seal;
-use crate::store::{Change, Changes, ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 
 /// The driver's name.
 const NAME: &str = "postgres";

@@ -9,11 +9,11 @@ use tokio_postgres::types::ToSql;
 
 use super::error::Outcome;
 use super::rows::{self, get, meta_columns, raw_columns};
-use crate::driver::{Position, Range, WALK_BYTES, page_of};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::StoreError;
+use crate::ops::{ListPage, Mark, Order, Scan, Walk, Walked};
+use crate::requests::{Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
-use crate::store::{ListPage, Mark, Order, Scan, Walk, Walked};
 
 /// Live rows of a space. The space is a value to them and not a table to join, so that an index can give them in order.
 ///

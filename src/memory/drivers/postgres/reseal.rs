@@ -11,8 +11,8 @@ use super::rows::{self, get};
 use super::work::Work;
 use super::{flush, locked};
 use crate::error::StoreError;
+use crate::ops::{Mark, Resealed};
 use crate::sealed::{RawRow, Seal, SealedValue};
-use crate::store::{Mark, Resealed};
 
 const SPACES: &str = "SELECT DISTINCT space_id FROM memory_entries WHERE id = ANY($1)";
 const UPDATE: &str = "

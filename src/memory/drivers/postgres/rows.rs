@@ -8,9 +8,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::error::Outcome;
-use crate::driver::prefix_end;
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::Result;
+use crate::requests::prefix_end;
 use crate::sealed::{RawRow, SealedValue};
 
 /// The columns that [`meta`] reads, in its order.

@@ -8,7 +8,7 @@ use helmdeck_core::Timestamp;
 use super::error::Outcome;
 use super::queries::all;
 use super::rows::{self, get, unsigned};
-use crate::store::{NamespaceStats, Stats};
+use crate::ops::{NamespaceStats, Stats};
 
 /// What has ended and was not swept, which the counters still count.
 const ENDED: &str =

@@ -12,7 +12,7 @@ use super::locked;
 use super::rows::{self, get};
 use super::work::Work;
 use crate::entry::{Kind, Reach};
-use crate::store::Delete;
+use crate::ops::Delete;
 
 /// Deletes what a condition names, with its tags, and counts it.
 macro_rules! delete {

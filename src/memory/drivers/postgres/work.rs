@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use helmdeck_core::Timestamp;
 
 use super::rows::signed;
-use crate::driver::{Batch, Existing, PendingWrite, Quota};
+use crate::entry::Quota;
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::Delete;
+use crate::requests::{Batch, Existing, PendingWrite};
 use crate::sealed::SealedValue;
-use crate::store::Delete;
 
 /// The place of a row: its space and its key.
 pub(super) type RowKey = (i64, String);

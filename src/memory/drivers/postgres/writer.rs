@@ -15,9 +15,9 @@ use super::apply::{self, Done};
 use super::connect::{discard, take, within, within_long};
 use super::error::{Failure, Outcome, Remedy};
 use super::listen::Origin;
-use crate::driver::{Batch, PendingOp};
 use crate::error::{Result, StoreError};
-use crate::store::Written;
+use crate::ops::Written;
+use crate::requests::{Batch, PendingOp};
 
 /// The most batches of a group.
 const GROUP_BATCHES: usize = 256;

@@ -9,11 +9,11 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 use super::free_row_ids::{FreeRowIds, scattered};
 use super::usage::Usage;
 use super::{locks, rows};
-use crate::driver::{Batch, Existing, PendingOp, PendingWrite};
 use crate::entry::{EntryMeta, Kind, Reach};
 use crate::error::{Result, StoreError};
+use crate::ops::{Delete, Written};
+use crate::requests::{Batch, Existing, PendingOp, PendingWrite};
 use crate::sealed::SealedValue;
-use crate::store::{Delete, Written};
 
 /// One transaction: the work of a group of batches.
 #[derive(Debug)]

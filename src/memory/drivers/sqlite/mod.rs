@@ -36,11 +36,12 @@ use self::pool::{ConnectionPool, PooledConnection, WRITER};
 use self::work_queue::WorkQueue;
 use self::writer::{Command, Waiting, Writer};
 use crate::config::Config;
-use crate::driver::{Batch, Canary, Driver, PendingOp, Position, Range};
+use crate::driver::Driver;
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
+use crate::requests::{Batch, Canary, PendingOp, Position, Range};
 use crate::sealed::Seal;
-use crate::store::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, Walk, Written};
 
 static MIGRATIONS: Migrations = Migrations {
     ledger: "memory_migrations",

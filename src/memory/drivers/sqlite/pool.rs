@@ -14,8 +14,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::error::spoils_connection;
 use super::file::{DatabaseFile, FileIdentity, LOCK_WAIT};
 use super::free_row_ids::FreeRowIds;
-use crate::driver::Canary;
 use crate::error::{Result, StoreError};
+use crate::requests::Canary;
 
 /// How often a connection looks whether the file is still the same, at most.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

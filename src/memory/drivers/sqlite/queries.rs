@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::rows::{self, meta_columns};
 use crate::entry::{Entry, Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{NamespaceStats, Stats};
 use crate::sealed::{RawRow, Seal};
-use crate::store::{NamespaceStats, Stats};
 
 const GET: &str = concat!(
     "SELECT ",

@@ -9,10 +9,10 @@ use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
 
 use super::rows::{self, meta_columns};
-use crate::driver::{Position, Range, page_of};
 use crate::error::Result;
+use crate::ops::{ListPage, Order, Scan};
+use crate::requests::{Position, Range, page_of};
 use crate::sealed::Seal;
-use crate::store::{ListPage, Order, Scan};
 
 /// A prefix of so few keys is always narrow.
 const NARROW: i64 = 1000;

@@ -5,9 +5,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use super::apply::Work;
 use super::rows;
 use super::usage::Space;
-use crate::driver::Batch;
 use crate::entry::{EntryMeta, Kind};
 use crate::error::Result;
+use crate::requests::Batch;
 
 /// How many of a space's oldest rows are looked up at a time.
 const LOOK_AHEAD: i64 = 64;

@@ -7,9 +7,9 @@ use helmdeck_core::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
 
-use crate::driver::prefix_end;
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::Result;
+use crate::requests::prefix_end;
 use crate::sealed::{RawRow, SealedValue};
 
 /// The columns that [`meta`] reads, in its order.

@@ -9,11 +9,11 @@ use rusqlite::{Connection, Row};
 
 use super::rows::{self, meta_columns};
 use super::usage::Usage;
-use crate::driver::WALK_BYTES;
 use crate::entry::{Kind, Namespace};
 use crate::error::{Result, StoreError};
+use crate::ops::{Mark, Resealed, Walk, Walked};
+use crate::requests::WALK_BYTES;
 use crate::sealed::{RawRow, Seal};
-use crate::store::{Mark, Resealed, Walk, Walked};
 
 /// The bytes of values after which a step of a rotation ends: a few milliseconds in which nobody else writes.
 const STEP_BYTES: usize = 1 << 20;
@@ -43,7 +43,7 @@ struct Part {
 pub(super) fn walk(db: &Connection, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
     let Part { rows, next } = part(db, after, limit, WALK_BYTES, None)?;
     let open = |found: WalkedRow| {
-        let walked = Walked::open(found.raw, seal);
+        let walked = found.raw.walk(&**seal);
         if found.is_lost { Walked { value: Err("it is in no namespace"), ..walked } } else { walked }
     };
     Ok(Walk { rows: rows.into_iter().map(open).collect(), next })

@@ -15,9 +15,9 @@ use super::error::is_environmental;
 use super::file::LOCK_WAIT;
 use super::pool::{ConnectionPool, PooledConnection, WRITER};
 use super::tidy::{Tidy, empty_log};
-use crate::driver::{Batch, PendingOp};
 use crate::error::{Result, StoreError};
-use crate::store::Written;
+use crate::ops::Written;
+use crate::requests::{Batch, PendingOp};
 
 /// The most batches of a group.
 const GROUP_BATCHES: usize = 256;

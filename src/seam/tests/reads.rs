@@ -1,49 +1,7 @@
-//! How much calls do, and how long they take. The times are only printed: machines differ, and a test must not depend on how busy one
-//! is.
-
-use std::time::Instant;
+//! How few files calls open.
 
 use super::fixture::{Fixture, SLUG};
 use crate::{Context, Which};
-
-#[test]
-#[ignore = "prints how long things take"]
-fn a_path_of_state_and_a_recall_over_many_notes() {
-    let fixture = Fixture::with_vault();
-    for n in 0..30 {
-        fixture.always(&format!("rule-{n}"), format!("---\nkind: convention\n---\n\n{}\n", "word ".repeat(60)));
-    }
-    for n in 0..5_000 {
-        fixture.note(
-            &format!("decisions/d-{n:04}.md"),
-            format!("---\nkind: decision\nstatus: active\n---\n\n{}\n", "word ".repeat(80)),
-        );
-    }
-    fixture.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-    fixture.write("repo/.git/config", format!("[remote \"origin\"]\n\turl = https://host/o/{SLUG}.git\n"));
-    let seam = fixture.seam();
-    let median = |what: &str, call: &dyn Fn()| {
-        let mut took: Vec<_> = (0..21)
-            .map(|_| {
-                let begin = Instant::now();
-                call();
-                begin.elapsed()
-            })
-            .collect();
-        took.sort();
-        println!("{what}: median {:?}, best {:?}", took[10], took[0]);
-    };
-    let context = Context { plan: Some("foo".into()), ..fixture.context() };
-    median("state path, its own name", &|| drop(seam.state_path(&context, Which::Plan).unwrap()));
-    fixture.remove("repo/.harness/project.json");
-    median("state path, the name of origin", &|| drop(seam.state_path(&context, Which::Plan).unwrap()));
-    median("recall over 5,000 notes", &|| drop(seam.recall_here(&context, None, None)));
-    println!("a recall reads {} files", {
-        let before = fixture.look.reads().len();
-        let _ = seam.recall_here(&context, None, None);
-        fixture.look.reads().len() - before
-    });
-}
 
 /// The most files that a path of state opens: the settings, the mode, the name of the project or the address of origin, the marker, and
 /// the plan that it binds.

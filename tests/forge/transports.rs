@@ -37,7 +37,7 @@ fn learning(context: &str) -> Value {
 }
 
 #[test]
-fn the_server_hears_of_what_is_done_by_command_by_pack_and_over_http() {
+fn events_of_every_transport_are_published() {
     let nats = Server::start();
     let fixture = Fixture::light(&format!("[events]\nurl = \"{}\"\n", nats.url()));
     let root = fixture.root();
@@ -91,7 +91,7 @@ fn certificates(fixture: &Fixture, folder: &Path) {
 }
 
 #[test]
-fn a_server_that_encrypts_is_reached_with_the_certificates_that_are_named_and_not_without() {
+fn tls_server_needs_the_named_certificates() {
     let fixture = Fixture::light("");
     let keys = fixture.beside("keys");
     std::fs::create_dir(&keys).unwrap();

@@ -16,29 +16,29 @@ const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 const ANYBODY: (&str, &str) = ("HELMDECK_AUTH__ANONYMOUS_SCOPE", "packs:run");
 
 /// A project with memory of both kinds, and a home.
-struct Desk {
-    place: Fixture,
+struct ServerFixture {
+    project: Fixture,
     home: Home,
 }
 
-impl Desk {
+impl ServerFixture {
     /// Both are set for a server.
     fn new() -> Self {
-        let desk = Self::without_vault();
-        let (root, vault) = (desk.place.path("repo"), desk.place.path("vault"));
-        desk.home.configure(&format!("[forge]\nroot = {root:?}\n[seam]\nvault = {vault:?}\n"));
-        desk
+        let fixture = Self::without_vault();
+        let (root, vault) = (fixture.project.path("repo"), fixture.project.path("vault"));
+        fixture.home.configure(&format!("[forge]\nroot = {root:?}\n[seam]\nvault = {vault:?}\n"));
+        fixture
     }
 
     /// Only the project is.
     fn without_vault() -> Self {
-        let (place, home) = (Fixture::new(), Home::new());
-        place.write("repo/.git/HEAD", "ref: refs/heads/main\n");
-        place.write("repo/.git/objects/keep", "");
-        place.write("repo/.git/refs/keep", "");
-        place.write("repo/.forge/memory/long-term/architecture.md", "BUILT so\n");
-        home.configure(&format!("[forge]\nroot = {:?}\n", place.path("repo")));
-        Self { place, home }
+        let (project, home) = (Fixture::new(), Home::new());
+        project.write("repo/.git/HEAD", "ref: refs/heads/main\n");
+        project.write("repo/.git/objects/keep", "");
+        project.write("repo/.git/refs/keep", "");
+        project.write("repo/.forge/memory/long-term/architecture.md", "BUILT so\n");
+        home.configure(&format!("[forge]\nroot = {:?}\n", project.path("repo")));
+        Self { project, home }
     }
 
     /// Makes a token.
@@ -52,7 +52,7 @@ impl Desk {
     /// Prepares a command at a shell in the project.
     fn shell(&self, words: &[&str]) -> Command {
         let mut command = self.home.command(KEY, words);
-        command.current_dir(self.place.path("repo"));
+        command.current_dir(self.project.path("repo"));
         command
     }
 
@@ -92,11 +92,11 @@ fn refused(client: &McpClient<'_>, address: &str) -> String {
 
 #[test]
 fn callers_see_and_read_what_they_may_ask() {
-    let desk = Desk::new();
-    let full = desk.token("packs:run");
-    let some = desk.token("packs:run:seam.plans");
-    let lesser = desk.token("packs:run:test.*");
-    let server = Server::start_with(&desk.home, KEY, &[TOKENS, ANYBODY]);
+    let fixture = ServerFixture::new();
+    let full = fixture.token("packs:run");
+    let some = fixture.token("packs:run:seam.plans");
+    let lesser = fixture.token("packs:run:test.*");
+    let server = Server::start_with(&fixture.home, KEY, &[TOKENS, ANYBODY]);
     let template = vec!["helmdeck://seam/recall/{phase}".to_owned()];
 
     let client = McpClient::open(&server, &full);
@@ -143,12 +143,12 @@ fn callers_see_and_read_what_they_may_ask() {
 
 #[test]
 fn every_door_answers_the_same() {
-    let desk = Desk::new();
-    desk.place.write("repo/.harness/active-plan", "foo");
-    desk.place.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");
-    desk.place.write("vault/projects/seam-fixture/_harness/PLAN.md", "Status: done\n");
-    let token = desk.token("packs:run");
-    let server = Server::start_with(&desk.home, KEY, &[TOKENS]);
+    let fixture = ServerFixture::new();
+    fixture.project.write("repo/.harness/active-plan", "foo");
+    fixture.project.write("vault/projects/seam-fixture/_harness/PLAN-foo.md", "Status: open\n");
+    fixture.project.write("vault/projects/seam-fixture/_harness/PLAN.md", "Status: done\n");
+    let token = fixture.token("packs:run");
+    let server = Server::start_with(&fixture.home, KEY, &[TOKENS]);
     let client = McpClient::open(&server, &token);
     let rest = |pack: &str, input: &Value| {
         server.ask(&format!("POST /api/v1/packs/{pack}\n{}", bearer(&token)), &input.to_string())
@@ -166,7 +166,7 @@ fn every_door_answers_the_same() {
         ("seam.state_path", json!({"plan": "PLAN"}), &["--json", "state-path", "plan", "--plan", "PLAN"]),
         ("seam.plans", json!({}), &["--json", "plans"]),
     ] {
-        let shell = desk.at_a_shell(&[&["seam"], words].concat());
+        let shell = fixture.at_a_shell(&[&["seam"], words].concat());
         assert_eq!(shell.code, 0, "{words:?}: {}", shell.stderr);
         let shell: Value = serde_json::from_str(&shell.stdout).unwrap();
         let answer = rest(pack, &input);
@@ -177,9 +177,9 @@ fn every_door_answers_the_same() {
         "seam.offer_save_here",
         json!({"phase": "review", "candidate": serde_json::from_str::<Value>(candidate).unwrap()}),
     );
-    desk.place.write("candidate.json", candidate);
-    let file = desk.place.path("candidate.json").display().to_string();
-    let shell = desk.at_a_shell(&["seam", "offer-save-here", "--phase", "review", "--candidate-json", &file]);
+    fixture.project.write("candidate.json", candidate);
+    let file = fixture.project.path("candidate.json").display().to_string();
+    let shell = fixture.at_a_shell(&["seam", "offer-save-here", "--phase", "review", "--candidate-json", &file]);
     let shell: Value = serde_json::from_str(&shell.stdout).unwrap_or_else(|error| panic!("{error}: {}", shell.stderr));
     assert_eq!(shell[0]["phase"], "review", "{shell}");
     assert_eq!(rest(pack, &input).json()["output"]["candidates"], shell);
@@ -187,7 +187,7 @@ fn every_door_answers_the_same() {
 
     // What is unsafe or corrupt has one code and one text.
     let same = |input: Value, words: &[&str], code: &str| {
-        let shell = desk.at_a_shell(&[&["seam", "state-path", "plan"], words].concat());
+        let shell = fixture.at_a_shell(&[&["seam", "state-path", "plan"], words].concat());
         let line = shell
             .stderr
             .trim_end()
@@ -201,21 +201,21 @@ fn every_door_answers_the_same() {
         assert!(called["isError"] == json!(true) && called.to_string().contains(&format!("{code}: ")), "{called}");
     };
     same(json!({"plan": "../x"}), &["--plan", "../x"], "unsafe-name");
-    desk.place.write("repo/.harness/active-plan", "gone");
+    fixture.project.write("repo/.harness/active-plan", "gone");
     same(json!({}), &[], "corrupt-state");
 }
 
 #[test]
-fn a_server_shows_no_vault_but_the_one_that_its_settings_name() {
-    let desk = Desk::without_vault();
-    let vault = desk.place.path("vault").display().to_string();
-    let settings = desk.home.data().ancestors().nth(3).unwrap().join(".claude");
+fn server_shows_only_its_configured_vault() {
+    let fixture = ServerFixture::without_vault();
+    let vault = fixture.project.path("vault").display().to_string();
+    let settings = fixture.home.data().ancestors().nth(3).unwrap().join(".claude");
     std::fs::create_dir_all(&settings).unwrap();
     std::fs::write(settings.join(".agentm-config.json"), json!({"vault_path": vault}).to_string()).unwrap();
     let input = json!({"phase": "plan"});
     let offered = json!({"candidate": {"kind": "fix", "body": "DECIDED that"}});
     for ambient in ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH", "UNRELATED"] {
-        let server = Server::start_with(&desk.home, KEY, &[(ambient, &vault)]);
+        let server = Server::start_with(&fixture.home, KEY, &[(ambient, &vault)]);
         let recalled = server.call("seam.recall_here", &input).1;
         let text = recalled["text"].as_str().unwrap();
         assert!(
@@ -232,17 +232,17 @@ fn a_server_shows_no_vault_but_the_one_that_its_settings_name() {
     }
     // At a shell they are the person's own.
     let words = ["run", "seam.recall_here", "--json", "--input", "{\"phase\":\"plan\"}"];
-    let shell = Run::of(desk.shell(&words).env("MEMORY_VAULT_PATH", &vault).output().unwrap());
+    let shell = Run::of(fixture.shell(&words).env("MEMORY_VAULT_PATH", &vault).output().unwrap());
     assert!(shell.stdout.contains("ALWAYS"), "{}{}", shell.stdout, shell.stderr);
     // The operator says which one is for callers.
     let server =
-        Server::start_with(&desk.home, KEY, &[("HELMDECK_SEAM__VAULT", &vault), ("MEMORY_VAULT_PATH", "/nowhere")]);
+        Server::start_with(&fixture.home, KEY, &[("HELMDECK_SEAM__VAULT", &vault), ("MEMORY_VAULT_PATH", "/nowhere")]);
     let text = server.call("seam.recall_here", &input).1.to_string();
     assert!(text.contains("ALWAYS") && text.contains("BUILT so"), "{text}");
 }
 
 #[test]
-fn without_a_project_nothing_of_the_seam_is_offered() {
+fn without_project_no_seam_is_offered() {
     let home = Home::new();
     let server = Server::start(&home, KEY);
     for pack in ["seam.recall_here", "seam.plans"] {

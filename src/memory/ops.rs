@@ -1,0 +1,263 @@
+//! Operations on a store, and their answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use helmdeck_core::Timestamp;
+
+use crate::entry::{Entry, EntryMeta, Kind, Namespace, Reach};
+use crate::error::Result;
+
+/// What to write.
+#[derive(Debug, Clone)]
+pub struct Put {
+    /// Whose it is.
+    pub namespace: Namespace,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its name within namespace and kind; 1 byte to 1 KiB of any text.
+    pub key: String,
+    /// The value; up to 1 MiB by default, may be empty.
+    pub value: Bytes,
+    /// A word to group entries by.
+    pub category: String,
+    /// Labels to purge by.
+    pub tags: Vec<String>,
+    /// Clear facts for tools.
+    pub attributes: BTreeMap<String, String>,
+    /// How long it lives from now on; `None` = for ever. A time beyond the year 9999 counts as for ever.
+    pub ttl: Option<Duration>,
+    /// Write only if the entry is at this version (0 = absent). `None` = whatever is there.
+    pub expect_version: Option<u64>,
+    /// The entry as it was elsewhere, for imports; `ttl` is then of no effect. `None` = it is made now.
+    pub restore: Option<Restore>,
+}
+
+/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restore {
+    /// Its version.
+    pub version: u64,
+    /// When it came to be.
+    pub created_at: Timestamp,
+    /// When it was last replaced.
+    pub updated_at: Timestamp,
+    /// When it ends; `None` = never. The retention of its kind may end it earlier.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Put {
+    /// Makes a write without category, tags, attributes, end or condition.
+    pub fn new(namespace: Namespace, kind: Kind, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        Self {
+            namespace,
+            kind,
+            key: key.into(),
+            value: value.into(),
+            category: String::new(),
+            tags: Vec::new(),
+            attributes: BTreeMap::new(),
+            ttl: None,
+            expect_version: None,
+            restore: None,
+        }
+    }
+
+    /// Makes a write that ends an entry from within, by putting nothing in its place: for whoever wrote it and knows by now that
+    /// it should not have been. `version` and `updated_at` are what its own write answered; an entry that was made in its place
+    /// later stays, also at the same version, as after a delete.
+    ///
+    /// It is refused with `VersionMismatch` or `NotNewer` if what is there, if anything, is another entry.
+    pub fn ending(
+        namespace: Namespace,
+        kind: Kind,
+        key: impl Into<String>,
+        version: u64,
+        updated_at: Timestamp,
+    ) -> Self {
+        let after = Timestamp(updated_at.micros().saturating_add(1));
+        let ended = Restore { version, created_at: updated_at, updated_at: after, expires_at: Some(updated_at) };
+        Self { expect_version: Some(version), restore: Some(ended), ..Self::new(namespace, kind, key, Bytes::new()) }
+    }
+}
+
+/// What to delete. Deleting works on raw rows and never decrypts, so forgetting works after a lost key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delete {
+    /// One entry; no error if it is absent.
+    Key {
+        /// Whose.
+        namespace: Namespace,
+        /// Of which kind.
+        kind: Kind,
+        /// Its exact key.
+        key: String,
+    },
+    /// Every entry whose key starts with a prefix (literally, case-sensitive; empty = all).
+    Prefix {
+        /// Whose; `None` = of everybody.
+        namespace: Option<Namespace>,
+        /// Of which kind; `None` = of every kind.
+        kind: Option<Kind>,
+        /// The prefix.
+        prefix: String,
+    },
+    /// Every entry with a tag.
+    Tagged {
+        /// Whose.
+        whose: Reach,
+        /// Of which kind.
+        kind: Kind,
+        /// The exact tag.
+        tag: String,
+    },
+}
+
+/// One operation of a batch.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Write.
+    Put(Put),
+    /// Delete.
+    Delete(Delete),
+}
+
+/// What one operation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// The entry as it is now, without its value.
+    Put(Box<EntryMeta>),
+    /// How many entries were deleted (expired ones that were still there count).
+    Deleted(u64),
+}
+
+/// Where a page starts: opaque, made by the store.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(pub String);
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The most entries, 1 to 1000.
+    pub limit: usize,
+    /// Where the page starts; `None` = at the newest.
+    pub after: Option<Cursor>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { limit: 100, after: None }
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, Default)]
+pub struct ListPage {
+    /// The entries, newest `updated_at` first, ties by key.
+    pub entries: Vec<EntryMeta>,
+    /// Where the next page starts; `None` = this was the last.
+    pub next: Option<Cursor>,
+}
+
+/// In which order a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By key, byte for byte, ascending.
+    KeyAscending,
+    /// By key, byte for byte, descending.
+    KeyDescending,
+    /// By `updated_at`, newest first, ties by key ascending: the order of a list.
+    NewestFirst,
+}
+
+/// What a scan found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// The entries with their values.
+    pub entries: Vec<Entry>,
+    /// How many rows did not open and were left out.
+    pub unreadable: u64,
+}
+
+/// How far a walk over all rows has come: opaque, made by the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark(pub String);
+
+/// A row that a walk came by.
+#[derive(Debug, Clone)]
+pub struct Walked {
+    /// What the row says about itself; it may have ended.
+    pub meta: EntryMeta,
+    /// The id of the key that it names; empty if it is not sealed.
+    pub key_id: String,
+    /// Its value, or why it does not open.
+    pub value: Result<Bytes, &'static str>,
+}
+
+/// A part of a walk.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    /// The rows, in no particular order.
+    pub rows: Vec<Walked>,
+    /// Where the next part starts; `None` = this was the last.
+    pub next: Option<Mark>,
+}
+
+/// What a step of a rotation did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resealed {
+    /// Rows that are now sealed with the current key.
+    pub rows: u64,
+    /// Rows that do not open with any key of the ring; they stay as they are.
+    pub unreadable: u64,
+    /// Where the next step starts; `None` = every row was looked at.
+    pub next: Option<Mark>,
+}
+
+/// What somebody else (another process, another replica) did to the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It deleted.
+    Deleted(Delete),
+    /// It may have done anything: news was lost, for example with the connection.
+    Anything,
+}
+
+/// News of what others do to the store. Who is told that it lagged behind must take it for [`Change::Anything`].
+///
+/// PostgreSQL tells them itself; a message bus (NATS) can be another source.
+pub type Changes = tokio::sync::broadcast::Receiver<Change>;
+
+/// What one namespace holds of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceStats {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Of which kind.
+    pub kind: Kind,
+    /// Live entries.
+    pub rows: u64,
+    /// What they take: see [`EntryMeta::cost`].
+    pub bytes: u64,
+}
+
+/// What a store holds and how it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The driver's name.
+    pub driver: &'static str,
+    /// Live rows.
+    pub rows: u64,
+    /// Rows that have ended and wait for the sweep.
+    pub expired: u64,
+    /// What all rows take: see [`EntryMeta::cost`].
+    pub bytes: u64,
+    /// Bytes on disk, 0 if there is none.
+    pub disk_bytes: u64,
+    /// Rows per key id; the empty id stands for rows that are not sealed.
+    pub rows_by_key_id: BTreeMap<String, u64>,
+    /// Rows per kind.
+    pub rows_by_kind: BTreeMap<String, u64>,
+}

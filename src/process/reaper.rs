@@ -1,0 +1,103 @@
+//! Kills the running process groups when this process is killed.
+//!
+//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more process, the reaper, and tells it
+//! through a pipe which groups run. The pipe closes with the process, however that ends, and the reaper kills what is left.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use crate::group::GroupId;
+
+/// The argument of a program that makes it a reaper.
+pub const REAPER: &str = "__reaper";
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
+
+/// Switches the reaper on, for all groups of the asynchronous front.
+///
+/// The program must call [`reap`] if its first argument is [`REAPER`]. It is started with the first group.
+pub fn reap_when_killed(program: PathBuf) {
+    let _ = PROGRAM.set(program);
+}
+
+/// Reads which groups run until standard input closes, and kills those that still do.
+pub fn reap() {
+    for group in left(io::stdin().lock()) {
+        group.kill();
+    }
+}
+
+/// Reads lines `+<id>` and `-<id>`, and returns the groups that were added and not removed.
+fn left(lines: impl BufRead) -> Vec<GroupId> {
+    let mut groups = BTreeSet::new();
+    for line in lines.lines().map_while(Result::ok) {
+        match line.split_at_checked(1) {
+            Some(("+", id)) => drop(groups.insert(id.to_owned())),
+            Some(("-", id)) => drop(groups.remove(id)),
+            _ => {}
+        }
+    }
+    groups.iter().filter_map(|id| GroupId::of_leader(id.parse().ok()?)).collect()
+}
+
+/// A group that the reaper knows.
+#[derive(Debug)]
+pub(crate) struct Reaped(GroupId);
+
+impl Reaped {
+    /// Tells the reaper of a group, if it is switched on.
+    pub(crate) fn new(group: GroupId) -> Option<Self> {
+        let program = PROGRAM.get()?;
+        tell(program, '+', group);
+        Some(Self(group))
+    }
+}
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        if let Some(program) = PROGRAM.get() {
+            tell(program, '-', self.0);
+        }
+    }
+}
+
+/// Fails silently: without a reaper, everything else works.
+fn tell(program: &Path, sign: char, group: GroupId) {
+    let mut pipe = PIPE.lock();
+    if pipe.is_none() {
+        *pipe = start(program).ok().flatten();
+    }
+    if let Some(pipe) = pipe.as_mut() {
+        let _ = pipe.write_all(format!("{sign}{}\n", group.leader().as_raw_nonzero()).as_bytes());
+    }
+}
+
+/// Its own process group, so that what kills this one does not kill it; no environment, because that may hold keys.
+fn start(program: &Path) -> io::Result<Option<ChildStdin>> {
+    let mut command = Command::new(program);
+    command.arg(REAPER).env_clear().current_dir("/").process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok(child.stdin.take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_still_run_are_left() {
+        let ids = |text: &str| -> Vec<i32> {
+            left(text.as_bytes()).into_iter().map(|group| group.leader().as_raw_nonzero().get()).collect()
+        };
+        assert_eq!(ids("+12\n+34\n-12\n"), [34]);
+        // A line that is cut off was not written before the end.
+        assert_eq!(ids("+12\n-12\n+x\n+0\n\n-5\n"), [] as [i32; 0]);
+    }
+}
