@@ -16,27 +16,27 @@ pub mod repo;
 pub mod seam;
 pub mod swe;
 
-/// What the packs are given when they are made.
+/// Dependencies of the packs.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// The way out.
+    /// The guarded HTTP client.
     pub egress: Egress,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where GitHub is.
+    /// Settings of the `github.*` packs.
     #[cfg(feature = "github")]
     pub github: github::Config,
-    /// How repositories are worked on.
+    /// Settings of the `repo.*` packs.
     pub repo: repo::Config,
-    /// The way to models.
+    /// The client for models.
     pub llm: Client,
-    /// How a model works on a repository.
+    /// Settings of `swe.solve`.
     pub swe: swe::Config,
-    /// Where conversations are kept; may be filled later.
+    /// The conversation memory; may be set later.
     pub conversations: Conversations,
-    /// The project whose memory is worked on.
+    /// Settings of the `forge.*` packs.
     pub forge: forge::Config,
-    /// What processes see of memory.
+    /// Settings of the `seam.*` packs.
     pub seam: seam::Config,
 }
 

@@ -1,4 +1,4 @@
-//! `conversation.add`: keeps a turn of a conversation.
+//! `conversation.add`: appends a turn to a conversation.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, NewDigest, NewTurn};
@@ -16,17 +16,17 @@ impl Handler for Add {
             None => (None, input),
         };
         let conversation = Conversation::of(&self.0, &context, session.as_deref())?;
-        let turn = without_secrets(&conversation, turn.read()?)?;
+        let turn = redacted(&conversation, turn.read()?)?;
         Reply::value(&conversation.memory.add_turn(&conversation.identity, turn).await?)
     }
 }
 
 fn read(text: String) -> Result<Json> {
-    Json::parse(text).map_err(|error| Error::new(Code::Internal, "a part of the input is no JSON").with_source(error))
+    Json::parse(text).map_err(|error| Error::new(Code::Internal, "a part of the input is not JSON").with_source(error))
 }
 
-/// A pack that calls this one may have put a credential of its own into the texts.
-fn without_secrets(conversation: &Conversation<'_>, turn: NewTurn) -> Result<NewTurn> {
+/// Redacts the texts: a calling pack may have put its own credential into them.
+fn redacted(conversation: &Conversation<'_>, turn: NewTurn) -> Result<NewTurn> {
     let text = |text| conversation.cleaned(text);
     let texts = |texts: Vec<String>| texts.into_iter().map(text).collect::<Result<Vec<String>>>();
     let digest = |digest: NewDigest| {
@@ -39,7 +39,7 @@ fn without_secrets(conversation: &Conversation<'_>, turn: NewTurn) -> Result<New
     };
     let shown = |shown: Json| {
         let clean = text(shown.as_str().to_owned())?;
-        Json::parse(clean).map_err(|_| Error::new(Code::InvalidInput, "artifacts_shown holds a secret"))
+        Json::parse(clean).map_err(|_| Error::new(Code::InvalidInput, "artifacts_shown contains a secret"))
     };
     Ok(NewTurn {
         user_message: text(turn.user_message)?,

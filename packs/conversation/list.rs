@@ -1,7 +1,7 @@
-//! `conversation.list`: lists the turns of a conversation, with their texts if they are wanted, or the conversations of the caller.
+//! `conversation.list`: lists the turns of a conversation, with their texts on request, or the caller's conversations.
 
 use async_trait::async_trait;
-use helmdeck_conversation::{Conversations, Health, ItemFilter, ItemId, Session, SessionFilter};
+use helmdeck_conversation::{ConversationFilter, ConversationInfo, Conversations, Health, TurnFilter, TurnId};
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ enum What {
     Dialogues,
 }
 
-/// Conversations as their caller sees them. What the process counts over all callers is not shown.
+/// A page of the caller's conversations, without the counts over all callers.
 #[derive(Serialize)]
 struct Page {
     dialogues: Vec<About>,
@@ -44,7 +44,7 @@ struct Page {
     next: Option<String>,
 }
 
-/// A conversation; whose it is goes without saying.
+/// A conversation of the caller.
 #[derive(Serialize)]
 struct About {
     session: String,
@@ -55,15 +55,15 @@ struct About {
     health: Health,
 }
 
-impl From<Session> for About {
-    fn from(session: Session) -> Self {
+impl From<ConversationInfo> for About {
+    fn from(info: ConversationInfo) -> Self {
         Self {
-            session: session.session,
-            turns: session.turns,
-            bytes: session.bytes,
-            updated_at: session.updated_at.to_rfc3339(),
-            expires_at: session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339),
-            health: session.health,
+            session: info.session,
+            turns: info.turns,
+            bytes: info.bytes,
+            updated_at: info.updated_at.to_rfc3339(),
+            expires_at: info.expires_at.map(helmdeck_core::Timestamp::to_rfc3339),
+            health: info.health,
         }
     }
 }
@@ -75,21 +75,21 @@ impl Handler for List {
         let conversation = Conversation::of(&self.0, &context, input.session.as_deref())?;
         match input.what {
             What::Turns => {
-                let filter = ItemFilter {
+                let filter = TurnFilter {
                     content_search: input.content_search,
                     folded: input.folded,
                     with_texts: input.texts,
                     limit: input.limit,
-                    after: input.after.as_deref().map(place).transpose()?,
+                    after: input.after.as_deref().map(turn_id).transpose()?,
                 };
-                Reply::value(&conversation.memory.list_items(&conversation.identity, &filter).await?)
+                Reply::value(&conversation.memory.list_turns(&conversation.identity, &filter).await?)
             }
             What::Dialogues => {
                 let of_turns = input.session.is_some() || input.content_search.is_some() || input.folded.is_some();
                 if of_turns || input.texts {
                     return Err(invalid("\"session\", \"content_search\", \"folded\" and \"texts\" go with turns"));
                 }
-                let filter = SessionFilter {
+                let filter = ConversationFilter {
                     tenant: Some(context.identity.tenant().to_owned()),
                     user: Some(context.identity.user().to_owned()),
                     limit: input.limit,
@@ -103,8 +103,8 @@ impl Handler for List {
     }
 }
 
-fn place(after: &str) -> Result<ItemId> {
-    ItemId::parse(after).ok_or_else(|| invalid("\"after\" is not the \"next\" of a page"))
+fn turn_id(after: &str) -> Result<TurnId> {
+    TurnId::parse(after).ok_or_else(|| invalid("\"after\" is not the \"next\" of a page"))
 }
 
 fn invalid(message: &'static str) -> Error {

@@ -1,5 +1,5 @@
-//! The contracts, what each pack answers without a memory, and what they do with one. What only an engine does (taking secrets out,
-//! forgetting everything of a caller) is shown where there is one.
+//! The contracts, what each pack answers without a memory, and what they do with one. What only an engine does (taking
+//! secrets out, forgetting everything of a caller) is shown where there is one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `forge.artifact_*`: what was produced.
+//! `forge.artifact_*`: project artifacts.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -1,4 +1,4 @@
-//! `forge.prime`, `forge.health`, `forge.events_tail`: how things stand.
+//! `forge.prime`, `forge.health`, `forge.events_tail`: the state of the project.
 
 use helmdeck_forge::events::{Events, Replay, Replayed};
 use helmdeck_forge::health::Health;

@@ -1,4 +1,4 @@
-//! `forge.checkpoint_*`: states from which one may go on.
+//! `forge.checkpoint_*`: create, list and show checkpoints.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::checkpoints::{Checkpoint, Checkpoints, Create, Made};
@@ -10,7 +10,7 @@ use super::place::Done;
 /// So many checkpoints are listed, unless asked otherwise.
 const LISTED: usize = 20;
 
-/// What to make a checkpoint of. What must succeed is configured in the project, and where a tag goes is for people to say.
+/// Input of `checkpoint_create`. The project configures what must succeed, and people decide where a tag goes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct New {

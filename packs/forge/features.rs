@@ -1,4 +1,4 @@
-//! `forge.features_*`: the features, and which of them work.
+//! `forge.features_*`: features and their state.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::Error;
@@ -84,7 +84,7 @@ pub(super) fn set_untested(project: &Project, input: Set) -> Done<Changed> {
     set(project, input)
 }
 
-/// A test that somebody names is a file that somebody else's `verify` runs.
+/// A named test is a file that another caller's `verify` runs.
 fn refuse_tests(named: bool) -> Done<()> {
     if !named {
         return Ok(());

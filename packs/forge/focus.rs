@@ -1,4 +1,4 @@
-//! `forge.focus_show`, `forge.focus_set`: what is being done now.
+//! `forge.focus_show`, `forge.focus_set`: the current task.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::focus::{Set, SetFocus, Shown};

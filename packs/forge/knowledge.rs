@@ -1,4 +1,4 @@
-//! `forge.knowledge_*`, `forge.invariants_check`: what was learned, for good.
+//! `forge.knowledge_*`, `forge.invariants_check`: durable knowledge.
 
 use helmdeck_forge::error::Error;
 use helmdeck_forge::invariants::Checked;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::place::{Done, Nothing};
 
-/// Something that was learned. How an invariant is checked is a command, and so nothing that a caller may say.
+/// A new entry. The check of an invariant is a command, so callers can't set it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Learn {

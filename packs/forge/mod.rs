@@ -1,8 +1,8 @@
-//! The `forge.*` family: the memory of the operator's project, the folder `.forge/` in its repository.
+//! The `forge.*` packs: memory of the operator's project, the folder `.forge/` in its repository.
 //!
-//! No input is a command, and none is a path outside of the project. Packs that run programs (tests, checks, hooks of git) run what the
-//! project's own files say, and are offered only where the operator lets callers run programs: whoever may call packs is not whoever
-//! may run programs. To say that work may go on after a pause is for people, so no pack does.
+//! No input is a command, and none is a path outside of the project. Packs that run programs (tests, checks, git hooks)
+//! run what the project's own files say. They are offered only if the operator lets callers run programs. No pack
+//! resumes paused work: people decide that.
 
 mod artifacts;
 mod brief;
@@ -28,12 +28,13 @@ use place::{ProjectOpener, Verb};
 /// Settings of the `forge.*` packs.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// A folder of the project; none = every call answers `not_found` and says what to set. Nothing is opened before the first call.
+    /// A folder of the project; none = every call answers `not_found` and says what to set. Nothing is opened before
+    /// the first call.
     pub root: Option<PathBuf>,
     /// Whether the packs that run programs are offered, and tests may be named that those run. No by default.
     pub run: bool,
-    /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the name, and unless it says otherwise
-    /// the session, that stand here.
+    /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the
+    /// name, and unless it says otherwise the session, that stand here.
     pub environment: ProjectEnvironment,
 }
 

@@ -1,4 +1,4 @@
-//! The project, opened for one call, and what its errors are called at the transports.
+//! Opens the project for one call, and maps its errors.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,31 +54,31 @@ impl ProjectOpener {
     }
 }
 
-/// Says whether a caller is who runs this program.
+/// Returns whether a caller is the one who runs this program.
 fn is_local(caller: &Identity) -> bool {
     let local = Identity::local();
     !caller.is_anonymous() && (caller.tenant(), caller.user()) == (local.tenant(), local.user())
 }
 
-/// What is done if the settings of the project are damaged.
+/// What to do if the project's settings are damaged.
 #[derive(Debug, Clone, Copy)]
 enum Settings {
-    /// Nothing: they are needed.
+    /// Refuse: they are needed.
     Needed,
-    /// Each has its default: whoever looks is told of the damage.
+    /// Use the defaults; a reader sees the damage in the answer.
     OrDefaults,
 }
 
-/// A pack: reads its input, and does its work on the project, on a thread that may wait.
+/// A handler: parses its input and works on the project on a blocking thread.
 pub(super) struct Verb<I, O> {
     place: ProjectOpener,
     work: fn(&Project, I) -> Done<O>,
-    /// Whether the input may name the session in which the work is done.
+    /// Whether the input may name a work session.
     in_session: bool,
     settings: Settings,
-    /// Whether a call shows that the session lives.
+    /// Whether a call renews the session's sign of life.
     lives: bool,
-    /// Whether a session that is over takes it no more.
+    /// Whether the call fails after the session ended.
     changes: bool,
 }
 
@@ -87,7 +87,7 @@ impl<I, O> Verb<I, O> {
         Self { place: place.clone(), work, in_session: false, settings: Settings::Needed, lives: true, changes: false }
     }
 
-    /// Takes `session` of the input for the session in which the work is done.
+    /// Takes the work session from the member `session`.
     pub(super) fn in_session(self) -> Self {
         Self { in_session: true, ..self }
     }
@@ -97,12 +97,12 @@ impl<I, O> Verb<I, O> {
         Self { settings: Settings::OrDefaults, ..self }
     }
 
-    /// Changes something, and so nothing in the name of a session that is over.
+    /// Changes something, so the session must not have ended.
     pub(super) fn changing(self) -> Self {
         Self { changes: true, ..self }
     }
 
-    /// Changes nothing at all, not even when the session was last seen.
+    /// Changes nothing, not even the session's last sign of life.
     pub(super) fn quiet(self) -> Self {
         Self { lives: false, ..self }
     }
@@ -123,7 +123,7 @@ where
         let (place, work, settings) = (self.place.clone(), self.work, self.settings);
         let (lives, changes) = (self.lives, self.changes);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
-        // Whoever goes away meanwhile does not cut it short: what was begun is done to its end, as it would be at a shell.
+        // A started change is finished even if the caller goes away.
         let done = tokio::task::spawn_blocking(move || {
             wait.check()?;
             let project = place.open(&caller, session, settings)?;
@@ -159,7 +159,7 @@ fn without_session(input: Json) -> Result<(Option<String>, Json)> {
     }
 }
 
-/// Until when somebody waits.
+/// Until when the caller waits.
 struct Wait {
     deadline: Option<Instant>,
     cancel: Option<CancellationToken>,
@@ -170,7 +170,7 @@ impl Wait {
         Self { deadline: context.deadline, cancel: context.cancel.clone() }
     }
 
-    /// Says whether it is still worth to begin.
+    /// Returns whether it is worth starting.
     fn check(&self) -> Result<()> {
         if self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled) {
             return Err(Error::new(Code::Cancelled, "cancelled before anything was done"));
@@ -182,7 +182,7 @@ impl Wait {
     }
 }
 
-/// Returns an error of the project as a transport tells it: with its own code, and what to do.
+/// Maps an error of the project: with its code and what to do.
 pub(super) fn said(error: &ProjectError) -> Error {
     let code = match error.category {
         _ if error.code == "E_TOO_LARGE" => Code::TooLarge,
@@ -191,7 +191,7 @@ pub(super) fn said(error: &ProjectError) -> Error {
         Category::Refused | Category::Paused => Code::Forbidden,
         Category::Locked | Category::Stale | Category::Unknown => Code::Conflict,
         Category::Failed => Code::HandlerFailed,
-        // Calling again changes nothing about it.
+        // Calling again would not help.
         Category::Corrupt => Code::Internal,
     };
     let mut message = format!("{} ({})", error.message, error.code);
@@ -206,7 +206,7 @@ pub(super) fn said(error: &ProjectError) -> Error {
     Error::new(code, message)
 }
 
-/// The input of packs that want to know nothing.
+/// Input of packs without parameters.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}

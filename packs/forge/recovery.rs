@@ -1,4 +1,4 @@
-//! `forge.recover_*`: how far things are from the last checkpoint, and going back without losing anything.
+//! `forge.recover_*`: assess damage and roll back without losing anything.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Recovery, Report};
@@ -34,8 +34,8 @@ pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
     Ok(attempts)
 }
 
-/// How to go back. Where a new work tree goes is not for a caller to say, nor to which checkpoint: one that is named is gone back to
-/// whatever was measured, and that is for a person to decide.
+/// How to go back. Where a new work tree goes is not for a caller to say, nor to which checkpoint: one that is named is
+/// gone back to whatever was measured, and that is for a person to decide.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {

@@ -1,4 +1,4 @@
-//! `forge.session_*`, `forge.commit`: how work begins, goes on, is committed, and ends.
+//! `forge.session_*`, `forge.commit`: start, log, commit and end work.
 
 use helmdeck_forge::git::{Commits, Committed, NewCommit};
 use helmdeck_forge::sessions::{End, Finished, Log, Logged, Sessions, Start, Started};

@@ -1,4 +1,4 @@
-//! `forge.skill_*`: what an agent knows to do.
+//! `forge.skill_*`: skills of the project.
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::{Category, Error};

@@ -1,4 +1,4 @@
-//! What an unsuccessful answer means, by its status, headers and documented fields; it never searches message text.
+//! Maps an unsuccessful answer to an error, by status, headers and documented fields; never searches message text.
 //!
 //! Sources: GitHub's documentation of
 //! [rate limits](https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api) and

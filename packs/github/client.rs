@@ -1,4 +1,4 @@
-//! One request and its answer, over octocrab; it never follows a link to another host and never reads more than it was told.
+//! Sends one request over octocrab. Never follows a link to another host, and limits the answer's size.
 
 use std::sync::Arc;
 use std::time::Duration;

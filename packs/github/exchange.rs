@@ -1,4 +1,4 @@
-//! The requests of one call: repeats what may be repeated, within the call's deadline, and counts what costs quota.
+//! The requests of one call: retries what may be repeated, within the call's deadline, and counts used quota.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -78,8 +78,8 @@ impl<'a> Exchange<'a> {
 
     /// Writes something and reads the answer.
     ///
-    /// Repeated only where no connection was made, since GitHub may have carried out anything it was sent. A redirect that
-    /// keeps method and body (a renamed repository) is followed on the API's own host.
+    /// Repeated only where no connection was made, since GitHub may have carried out anything it was sent. A redirect
+    /// that keeps method and body (a renamed repository) is followed on the API's own host.
     ///
     /// # Errors
     /// What [`classify`] says; `handler_failed` if GitHub cannot be reached or its answer got lost.
@@ -135,7 +135,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Waits before a repetition: as long as GitHub asks, else doubling with jitter. Says no if the deadline comes first.
+    /// Waits before a repetition: as long as GitHub asks, else doubling with jitter. Says no if the deadline comes
+    /// first.
     async fn wait(&self, repeats: u32, asked: Option<Duration>) -> bool {
         let step = self.client.retry_wait * 2u32.pow(repeats);
         // Half fixed, half random, so that callers who failed together do not come back together.

@@ -1,6 +1,6 @@
-//! What the packs take from GitHub's answers: a small typed part, the same for every pack.
+//! The parts of GitHub's answers that packs return: small, typed, the same for every pack.
 //!
-//! What GitHub leaves empty (`body`, a deleted user) is `null` here, never an error.
+//! Empty values (`body`, a deleted user) are `null`, never an error.
 
 use serde::{Deserialize, Serialize};
 

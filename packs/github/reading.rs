@@ -1,7 +1,7 @@
-//! Conditional reading of one or several pages, confirmed together or read anew together.
+//! Conditional requests for one or several pages, revalidated together or read again together.
 //!
-//! The validator of an answer is the list of everything that was read for it, each with its `ETag`. The answer still holds if
-//! all of it is unchanged; if anything changed, all of it is read anew, since an unchanged page comes without its content.
+//! The validator of an answer lists everything that was read for it, each with its `ETag`. If all of it is unchanged,
+//! the answer is still valid. Otherwise all is read again, since an unchanged page comes without its content.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The name of a repository; one that could leave its place in a path never becomes a [`Repo`].
+//! Names of repositories. A name that could leave its place in a path is refused.
 
 use helmdeck_core::{Code, Error};
 use serde::Deserialize;

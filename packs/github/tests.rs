@@ -1,4 +1,5 @@
-//! The handlers against a scripted server and against recorded exchanges with the real GitHub, through their own schemas.
+//! The handlers against a scripted server and against recorded exchanges with the real GitHub, through their own
+//! schemas.
 
 mod limits;
 mod manifests;

@@ -1,25 +1,38 @@
-//! The `memory.*` family: what is durably known about the caller. Without a memory key each of them answers `not_found`.
+//! The `memory.*` packs: durable facts about the caller. Without a memory key each of them answers `not_found`.
 //!
-//! The packs write no audit rows, and none of their answers is cached: both would keep what was forgotten.
+//! The packs write no audit rows, and their answers are not cached: both would outlive what was forgotten.
 
-mod forget;
-mod list;
-mod recall;
-mod store;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use helmdeck_core::{Builtin, Handler};
+use async_trait::async_trait;
+use helmdeck_core::{Builtin, Context, Handler, Json, Reply, Result};
 
-/// Returns the packs of this family.
-pub(crate) fn packs() -> Vec<Builtin> {
-    let pack = |file, manifest, handler: Arc<dyn Handler>| Builtin { file, manifest, handler };
-    vec![
-        pack("packs/memory/store.toml", include_str!("store.toml"), Arc::new(store::Store)),
-        pack("packs/memory/recall.toml", include_str!("recall.toml"), Arc::new(recall::Recall)),
-        pack("packs/memory/list.toml", include_str!("list.toml"), Arc::new(list::List)),
-        pack("packs/memory/forget.toml", include_str!("forget.toml"), Arc::new(forget::Forget)),
-    ]
+/// Declares packs by their verbs. Each calls the method of the same name on the caller's facts.
+macro_rules! packs {
+    ($($verb:ident => $handler:ident),*) => {
+        $(
+            struct $handler;
+
+            #[async_trait]
+            impl Handler for $handler {
+                async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+                    Reply::value(&context.facts()?.$verb(input.read()?).await?)
+                }
+            }
+        )*
+
+        /// Returns the packs of this family.
+        pub(crate) fn packs() -> Vec<Builtin> {
+            vec![$(Builtin {
+                file: concat!("packs/memory/", stringify!($verb), ".toml"),
+                manifest: include_str!(concat!(stringify!($verb), ".toml")),
+                handler: Arc::new($handler),
+            }),*]
+        }
+    };
 }
+
+packs!(store => Store, recall => Recall, list => List, forget => Forget);

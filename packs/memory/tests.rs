@@ -1,4 +1,5 @@
-//! The contracts, and what each pack answers without a memory. That they work with one is shown where there is an engine.
+//! The contracts, and what each pack answers without a memory. That they work with one is shown where there is an
+//! engine.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What changed in a work tree since the commit that it was made of, also where commands committed by themselves.
+//! Finds the changes of a work tree since its checkout, also those that commands committed.
 //!
-//! It is found out inside the session with a git folder of its own, so that no setting, hook, filter or ref that somebody put
-//! into the work tree's `.git` has a say. What comes out is text to be looked at and applied, and is trusted no more than that.
+//! This runs inside the session with its own git folder, so that settings, hooks, filters and refs in the work tree's
+//! `.git` have no effect. The output is untrusted text to look at and apply.
 
 use bytes::Bytes;
 use helmdeck_core::session::Session;
@@ -50,7 +50,8 @@ pub(crate) struct Changed {
 /// Finds out what changed.
 ///
 /// # Errors
-/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is none any more; else as [`Inside::run`].
+/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is none any more; else as
+/// [`Inside::run`].
 pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_bytes: usize) -> Result<Changes> {
     let base = checkout::base(checkout)?;
     let folder = session.folder().join(&checkout.path);

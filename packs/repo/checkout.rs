@@ -1,4 +1,4 @@
-//! A work tree in a session: made inside it, from the clean copy, with a `.git` that nobody has touched before.
+//! Makes work trees inside a session, from the clean copy, with a fresh `.git`.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,8 @@ fn record(session: &dyn Session, path: &str) -> PathBuf {
     session.supplies().join(RECORDS).join(format!("{name}.json"))
 }
 
-/// Brings a repository into a session: renews the clean copy and makes the work tree anew from it, whatever stood there.
+/// Brings a repository into a session: renews the clean copy and makes the work tree anew from it, whatever stood
+/// there.
 ///
 /// # Errors
 /// As [`mirror::renew`] and [`Inside::run`]; `conflict` if something else stands at `path`.

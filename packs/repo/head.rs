@@ -1,6 +1,6 @@
-//! Reads which commit a working tree stands on, from git's files alone.
+//! Reads the commit of a work tree from git's files.
 //!
-//! Never runs git, and never fails: a tree without git, or one that git's files do not explain, has no commit.
+//! Never runs git, and never fails: a tree without git, or with unknown files, has no commit.
 
 use std::fs;
 use std::io::Read;
@@ -16,8 +16,8 @@ pub(super) fn work_tree(folder: &Path) -> Option<&Path> {
 
 /// Returns the commit that is checked out, as hex digits; `None` without git or before the first commit.
 ///
-/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and keeps the branches in
-/// the folder that its `commondir` names.
+/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and keeps the branches
+/// in the folder that its `commondir` names.
 pub(super) fn head(work_tree: &Path) -> Option<String> {
     let dot_git = work_tree.join(".git");
     let own = match read(&dot_git) {

@@ -1,7 +1,7 @@
-//! What git leaves out: the rules of `.ignore`, `.gitignore` and `.git/info/exclude` (gitignore(5)).
+//! Ignore rules: `.ignore`, `.gitignore` and `.git/info/exclude` (gitignore(5)).
 //!
-//! Anybody may have put these files there, so they are read as little as the sources are trusted: never through a link, never a
-//! pipe or a device, and never more than a limit. A file of rules that is none of this has no rules.
+//! The files are untrusted, like the sources: they are never read through a link, from a pipe or a device, or beyond a
+//! limit. Such a file has no rules.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, statat};
 
-use super::place::{MapRoot, open_file, open_folder};
+use super::map_root::{MapRoot, open_file, open_folder};
 
-/// The largest file of rules that is read, in bytes.
+/// Maximum bytes of a file of rules.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// The most bytes of rules that one walk reads.
+/// Maximum bytes of rules that one walk reads.
 const MAX_ALL_BYTES: u64 = 1 << 20;
 
-/// The files of rules, the strongest first, and whether their rules end where another repository begins.
+/// The files of rules, strongest first, and whether their rules end at another repository.
 const FILES: [(&str, bool); 3] = [(".ignore", false), (".gitignore", true), (".git/info/exclude", true)];
 
-/// The rules of a tree, read as they are asked for.
+/// The rules of a tree, read on demand.
 pub(super) struct Ignored {
-    place: Arc<MapRoot>,
+    map_root: Arc<MapRoot>,
     top: PathBuf,
     known: Mutex<Known>,
 }
@@ -36,29 +36,29 @@ struct Known {
     bytes_left: u64,
 }
 
-/// The rules that stand in one folder.
+/// The rules in one folder.
 #[derive(Default)]
 struct Rules {
-    /// Each with its place in [`FILES`].
+    /// Each with its index in [`FILES`].
     files: Vec<(usize, Gitignore)>,
     is_repository: bool,
 }
 
 impl Ignored {
-    /// Prepares the rules of a place. They begin at `top`: its root, or a folder above if it is none of a session.
-    pub(super) fn new(place: Arc<MapRoot>, top: &Path) -> Self {
+    /// Prepares the rules of a folder. They begin at `top`: its root, or a folder above it outside of sessions.
+    pub(super) fn new(map_root: Arc<MapRoot>, top: &Path) -> Self {
         let known = Known { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
-        Self { place, top: top.to_owned(), known: Mutex::new(known) }
+        Self { map_root, top: top.to_owned(), known: Mutex::new(known) }
     }
 
-    /// Says whether a file or folder, by its path below the top, is to be looked at. One with a dot in front is only if a rule
-    /// says so.
+    /// Returns whether to look at a file or folder, given its path below the top. Hidden ones need a rule that includes
+    /// them.
     pub(super) fn shows(&self, path: &Path, is_folder: bool) -> bool {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         self.says(path, is_folder).unwrap_or(!hidden)
     }
 
-    /// Returns what the strongest rule says; `None` without one.
+    /// Returns the decision of the strongest rule; `None` without one.
     fn says(&self, path: &Path, is_folder: bool) -> Option<bool> {
         let mut said = [None; FILES.len()];
         let mut left_repository = false;
@@ -87,7 +87,7 @@ impl Ignored {
     }
 
     fn read(&self, folder: &Path, bytes_left: &mut u64) -> io::Result<Rules> {
-        let folder = match self.place.held() {
+        let folder = match self.map_root.held() {
             Some(held) => open_folder(held, folder)?,
             None => open_folder(rustix::fs::CWD, &self.top.join(folder))?,
         };
@@ -104,7 +104,7 @@ impl Ignored {
     }
 }
 
-/// Reads the rules of a file; `None` if there are none, or too many.
+/// Parses the rules of a file; `None` if there are none, or too many.
 fn parse(file: &File, bytes_left: &mut u64) -> Option<Gitignore> {
     let most = MAX_BYTES.min(*bytes_left);
     let mut bytes = Vec::new();
@@ -116,7 +116,7 @@ fn parse(file: &File, bytes_left: &mut u64) -> Option<Gitignore> {
     let text = String::from_utf8_lossy(&bytes);
     let mut builder = GitignoreBuilder::new("");
     for line in text.trim_start_matches('\u{feff}').lines() {
-        // A line that is no pattern is no rule; git says nothing about it either.
+        // An invalid pattern is no rule; git ignores it too.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok().filter(|globs| !globs.is_empty())

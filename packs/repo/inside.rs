@@ -1,4 +1,4 @@
-//! git inside a session: there it may read what commands wrote, since it has no network, no secret and nothing else to lose.
+//! Runs git inside a session, where it may read what commands wrote: without network and secrets.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -8,17 +8,17 @@ use bytes::Bytes;
 use helmdeck_core::session::{Ended, Exec, Session};
 use helmdeck_core::{Code, Error, Result};
 
-/// How long one command may take.
+/// Timeout of a command.
 const LONGEST: Duration = Duration::from_secs(1800);
 
-/// The name of git's settings in the folder of supplies.
+/// File name of git's settings.
 const SETTINGS: &str = "gitconfig";
 
-/// What git is told inside: nothing of the system, and no doubt about who owns the copies.
+/// Git's settings inside: nothing of the system, and every owner is trusted.
 const SETTINGS_TEXT: &str = "[safe]\n\tdirectory = *\n[core]\n\thooksPath = /dev/null\n\tfsmonitor = false\n\
      [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[advice]\n\tdetachedHead = false\n[init]\n\tdefaultBranch = main\n";
 
-/// Runs commands of ours inside a session.
+/// Runs our commands inside a session.
 pub(super) struct Inside<'a> {
     pub(super) session: &'a dyn Session,
     variables: Vec<(String, String)>,
@@ -34,17 +34,17 @@ impl<'a> Inside<'a> {
         Ok(Self { session, variables: Vec::new() })
     }
 
-    /// Adds a variable to what all commands get.
+    /// Adds an environment variable for all commands.
     pub(super) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Runs a command to its end, in a folder below the session's, and returns what it printed.
+    /// Runs a command in a folder below the session's, and returns its output.
     ///
     /// # Errors
-    /// `too_large` if it printed more than `max_output` bytes; `resource_exhausted`, `timeout` or `session_unavailable` for what
-    /// the session ran out of; `handler_failed` if it failed.
+    /// `too_large` if it printed more than `max_output` bytes; `resource_exhausted`, `timeout` or `session_unavailable`
+    /// for the session's limits; `handler_failed` if it failed.
     pub(super) async fn run(&self, cwd: &str, argv: &[&str], max_output: usize, stdin: Bytes) -> Result<Vec<u8>> {
         let mut command = Exec::new(argv.iter().copied());
         command.cwd = cwd.to_owned();
@@ -74,7 +74,7 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// Writes a file that commands can read and not change, unless it stands there already.
+/// Writes a file that commands can read but not change, unless it exists already.
 ///
 /// # Errors
 /// `resource_exhausted` if it cannot be written.
@@ -84,7 +84,7 @@ pub(super) fn supply(session: &dyn Session, name: &str, text: &str) -> Result<()
     if readable() && std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
         return Ok(());
     }
-    // Commands run as another user, whatever this process makes of new files.
+    // Commands run as another user, whatever the umask of this process.
     std::fs::write(&path, text).and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o644))).map_err(
         |error| Error::new(Code::ResourceExhausted, "the session's supplies cannot be written").with_source(error),
     )

@@ -92,7 +92,8 @@ pub(super) fn of(file: &Path) -> Option<&'static Grammar> {
 }
 
 impl Grammar {
-    /// Returns the grammar with its query compiled; `None` if the query does not fit the grammar, which a test rules out.
+    /// Returns the grammar with its query compiled; `None` if the query does not fit the grammar, which a test rules
+    /// out.
     pub(super) fn ready(&'static self) -> Option<&'static Ready> {
         self.ready
             .get_or_init(|| {

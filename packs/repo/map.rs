@@ -1,6 +1,6 @@
-//! `repo.map`: the symbols of a source tree that matter most, within a token budget.
+//! `repo.map`: the most important symbols of a source tree, within a token budget.
 //!
-//! Reads files only, on threads that may block; never touches the network, git's commands, or anything outside the folder.
+//! Reads files only, on blocking threads. Uses neither the network nor git, and nothing outside the folder.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
 use super::head;
-use super::place::MapRoot;
+use super::map_root::MapRoot;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
 use super::symbols::{self, Skip, Symbols};
-use super::walk::{self, Filter, Globs, SourceFile, WalkedFile};
+use super::walk::{self, Filter, Globs, SourceFile, Walked};
 
-/// The most threads that one call parses on.
+/// Maximum parser threads of a call.
 const MAX_THREADS: usize = 4;
 
-/// How many files are parsed between two reports of progress.
+/// Number of files between two progress reports.
 const REPORT_EVERY: usize = 100;
 
 /// The handler.
@@ -51,7 +51,7 @@ struct Output<'a> {
     truncated: bool,
 }
 
-/// How many files are not in the map, by reason.
+/// Number of files that are not in the map, by reason.
 #[derive(Serialize, Default)]
 struct Skipped {
     too_large: usize,
@@ -64,7 +64,7 @@ impl Handler for RepoMap {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
         let dropped = Arc::new(AtomicBool::new(false));
-        // The blocking thread outlives this future when it is dropped; the guard tells it to end.
+        // The blocking thread outlives a dropped future; the guard stops it.
         let _guard = SetOnDrop(Arc::clone(&dropped));
         let work = Work { context, dropped };
         tokio::task::spawn_blocking(move || work.run(&input))
@@ -73,7 +73,7 @@ impl Handler for RepoMap {
     }
 }
 
-/// Returns the text of the map of a folder of the context's session, without any report.
+/// Returns the map of a folder of the context's session as text, without progress reports.
 ///
 /// # Errors
 /// As the pack.
@@ -93,10 +93,10 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// A file with what was found in it.
+/// A file and its symbols.
 type Parsed<'a> = (&'a SourceFile, Symbols);
 
-/// One call, on a thread that may block.
+/// One call, on a blocking thread.
 struct Work {
     context: Context,
     dropped: Arc<AtomicBool>,
@@ -118,20 +118,20 @@ impl Work {
     }
 
     fn run(&self, input: &Input) -> Result<Reply> {
-        let place = Arc::new(MapRoot::find(&input.path, self.context.session.as_deref())?);
+        let map_root = Arc::new(MapRoot::find(&input.path, self.context.session.as_deref())?);
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
-        // What git's files in a session say is whatever commands wrote there.
-        let work_tree = if place.is_of_session() { None } else { head::work_tree(&place.root) };
+        // In a session, git's files are untrusted.
+        let work_tree = if map_root.is_of_session() { None } else { head::work_tree(&map_root.root) };
         let commit = work_tree.and_then(head::head);
         self.context.report(Some(0.0), "looking for source files");
         let filter = Filter { paths: &paths, languages: &input.languages };
-        let found = walk::walk(&place, work_tree, commit.as_deref(), &filter, &|| self.stopped())
+        let found = walk::walk(&map_root, work_tree, commit.as_deref(), &filter, &|| self.stopped())
             .ok_or_else(|| self.stop_error())?;
         if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {
             return Ok(Reply::not_modified());
         }
-        let (files, skipped) = self.parse(&found, &place)?;
+        let (files, skipped) = self.parse(&found, &map_root)?;
         let ranked: Vec<Ranked<'_>> = files
             .iter()
             .map(|(file, symbols)| Ranked {
@@ -144,7 +144,7 @@ impl Work {
         let map = render::fit(&files, &ranks, input.token_budget);
         self.context.report(Some(100.0), "done");
         let output = Output {
-            root: place.shown.clone(),
+            root: map_root.shown.clone(),
             commit,
             map: &map.text,
             tokens: map.tokens,
@@ -154,16 +154,16 @@ impl Work {
             skipped,
         };
         let reply = Reply::value(&output)?;
-        // A session changes with every command, and ends; an answer about it is of no use to anybody later.
-        Ok(if place.is_of_session() {
+        // A session changes with every command, so the answer is not stored.
+        Ok(if map_root.is_of_session() {
             reply.no_store()
         } else {
             reply.with_validator(found.digest.as_str()).confirm_always()
         })
     }
 
-    /// Parses all files on a few threads; the answer is in the order of the files, whatever thread was first.
-    fn parse<'a>(&self, found: &'a WalkedFile, place: &MapRoot) -> Result<(Vec<Parsed<'a>>, Skipped)> {
+    /// Parses all files on a few threads; results are in the order of the files.
+    fn parse<'a>(&self, found: &'a Walked, map_root: &MapRoot) -> Result<(Vec<Parsed<'a>>, Skipped)> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(found.files.len()));
         let worker = || {
@@ -171,7 +171,7 @@ impl Work {
                 && let Some(file) = found.files.get(index)
                 && !self.stopped()
             {
-                let symbols = symbols::read(place.open(file), file.grammar, &|| self.stopped());
+                let symbols = symbols::read(map_root.open(&file.file), file.grammar, &|| self.stopped());
                 let mut done = done.lock();
                 done.push((index, symbols));
                 let finished = done.len();

@@ -1,6 +1,6 @@
-//! The clean copy of a repository: bare, in a folder that commands of the session can read and never change.
+//! The clean copy of a repository: bare, in a folder that commands of the session can read but not change.
 //!
-//! Only trusted git writes it, and only it is ever used with the network and a credential.
+//! Only trusted git writes it. Only this copy is used with the network and a credential.
 
 use std::fs::{File, Permissions, TryLockError};
 use std::os::unix::fs::PermissionsExt;

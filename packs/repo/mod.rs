@@ -1,7 +1,7 @@
-//! The `repo.*` family: packs that work on repositories and source trees.
+//! The `repo.*` packs: repositories and source trees.
 //!
-//! What goes to the network does so with trusted git on clean bare copies (`git/`, `mirror.rs`, `publish.rs`); what looks at files
-//! that commands of a session may have written does so inside the session (`inside.rs`, `checkout.rs`, `changes.rs`).
+//! Network access uses trusted git on clean bare copies (`git/`, `mirror.rs`, `publish.rs`). Files that commands of a
+//! session may have written are read inside the session (`inside.rs`, `checkout.rs`, `changes.rs`).
 
 mod changes;
 mod checkout;
@@ -16,10 +16,10 @@ mod inside;
 mod languages;
 #[cfg(feature = "repo-map")]
 mod map;
+#[cfg(feature = "repo-map")]
+mod map_root;
 mod mirror;
 mod names;
-#[cfg(feature = "repo-map")]
-mod place;
 mod publish;
 mod push;
 #[cfg(feature = "repo-map")]
@@ -44,7 +44,7 @@ pub(crate) use git::{Git, Remote};
 pub(crate) use mirror::Wish;
 pub(crate) use publish::{Proposal, apply_and_push};
 
-/// Returns the packs of this family. Starts nothing yet.
+/// Returns the packs of this family.
 pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
     let pack = |file, manifest, handler: Arc<dyn Handler>| Builtin { file, manifest, handler };
     vec![
@@ -55,7 +55,7 @@ pub(crate) fn packs(git: &Git) -> Vec<Builtin> {
     ]
 }
 
-/// Returns the map of a folder of the context's session, as text for a prompt; empty in a build without `repo.map`.
+/// Returns the map of a folder of the context's session as text; empty in a build without `repo.map`.
 ///
 /// # Errors
 /// As `repo.map`.

@@ -1,4 +1,4 @@
-//! Which texts are names of branches, tags and folders here; git is never given any other.
+//! Checks names of branches, tags and folders; git gets no others.
 
 use helmdeck_core::{Code, Error, Result};
 

@@ -1,4 +1,4 @@
-//! Publishes a patch as a new branch, from a clean bare repository outside of any session: what is pushed is exactly the patch.
+//! Publishes a patch as a new branch, from a clean bare repository outside of any session: exactly the patch is pushed.
 
 use bytes::Bytes;
 use helmdeck_core::session::Session;
@@ -27,8 +27,8 @@ pub(crate) struct Proposal<'a> {
 /// Nothing of the session is read but the clean copy among its supplies, which commands cannot change.
 ///
 /// # Errors
-/// `invalid_input` for a name that no branch has, or a patch that is empty or does not apply; `conflict` for the default branch,
-/// one that exists, or a rejected push; else as [`Remote::fetch`].
+/// `invalid_input` for a name that no branch has, or a patch that is empty or does not apply; `conflict` for the
+/// default branch, one that exists, or a rejected push; else as [`Remote::fetch`].
 pub(crate) async fn apply_and_push(
     git: &Git,
     remote: &Remote,
@@ -48,7 +48,8 @@ pub(crate) async fn apply_and_push(
             format!("{default:?} is the default branch, which is never pushed to; choose a name other than {branch:?}");
         return Err(Error::new(Code::Conflict, message));
     }
-    // Where HEAD names a branch that does not exist yet, git says nothing of it: pushing that one would make it the default.
+    // Where HEAD names a branch that does not exist yet, git says nothing of it: pushing that one would make it the
+    // default.
     if !refs.ids.contains_key("HEAD") && USUAL_DEFAULTS.iter().any(|usual| same(usual, branch)) {
         let message = format!(
             "the default branch of the repository does not exist yet and {branch:?} may be it; choose another name"

@@ -1,4 +1,4 @@
-//! `repo.push`: pushes what changed in a session's work tree as a new branch.
+//! `repo.push`: pushes the changes of a session's work tree as a new branch.
 
 use async_trait::async_trait;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};

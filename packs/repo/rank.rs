@@ -1,7 +1,8 @@
-//! Ranks symbols by who uses them: `PageRank` over files, where a file that uses a name votes for the files that define it.
+//! Ranks symbols by who uses them: `PageRank` over files, where a file that uses a name votes for the files that define
+//! it.
 //!
-//! The idea is Aider's repository map (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same numbers,
-//! bit for bit: every sum runs in a fixed order.
+//! The idea is Aider's repository map (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same
+//! numbers, bit for bit: every sum runs in a fixed order.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +117,8 @@ fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     (definers, votes, cast)
 }
 
-/// How much a name tells: long names of several words are seldom two things at once, private ones are seldom meant for others.
+/// How much a name tells: long names of several words are seldom two things at once, private ones are seldom meant for
+/// others.
 fn telling(name: &str) -> f64 {
     let several_words = name.contains('_') || name.contains(char::is_uppercase) && name.contains(char::is_lowercase);
     let mut factor = 1.0;

@@ -1,4 +1,4 @@
-//! Fits the highest-ranked symbols into a token budget and writes them as text for a prompt.
+//! Renders the highest-ranked symbols as text for a prompt, within a token budget.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Reads one source file: what it defines, and which names it uses.
+//! Parses one source file: its definitions and the names it uses.
 //!
 //! Never trusts the file: it may be huge, binary, garbage, or gone.
 

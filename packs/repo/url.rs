@@ -1,4 +1,4 @@
-//! The address of a repository: read strictly, so that git is only ever given what was understood here.
+//! Parses addresses of repositories strictly: git gets only what was understood here.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -197,8 +197,8 @@ impl RepoUrl {
         format!("{}://{host}{port}", self.transport.name())
     }
 
-    /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path of a
-    /// folder. For keys only: git cannot use it.
+    /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path
+    /// of a folder. For keys only: git cannot use it.
     pub(crate) fn key(&self) -> String {
         let path = decode(&self.path).unwrap_or_else(|| self.path.clone());
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,6 +1,6 @@
-//! Walks a folder for source files, as git would see them.
+//! Finds the source files of a folder, as git sees them.
 //!
-//! Never follows a symbolic link, so nothing outside the folder is read; never reads the user's own git settings.
+//! Never follows a symbolic link, so nothing outside the folder is read; never reads the user's git settings.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use sha2::{Digest, Sha256};
 
 use super::ignored::Ignored;
 use super::languages::{self, Grammar};
-use super::place::MapRoot;
+use super::map_root::MapRoot;
 use super::symbols::MAX_FILE_BYTES;
 
-/// The most source files that are read; the first ones in the order of the walk.
+/// Maximum source files; the first ones of the walk.
 const MAX_FILES: usize = 10_000;
 
-/// The most files and folders that are looked at.
+/// Maximum files and folders to look at.
 const MAX_ENTRIES: usize = 500_000;
 
-/// The deepest folder.
+/// Maximum depth.
 const MAX_DEPTH: usize = 64;
 
-/// Bumped when the same tree gives another map, so that no older answer is confirmed.
+/// Increased when the same tree gives another map, so that older answers are not revalidated.
 const MAP_VERSION: &str = "1";
 
-/// A source file that may be read.
+/// A source file.
 pub(super) struct SourceFile {
     /// Its path below the root.
     pub(super) file: PathBuf,
@@ -38,24 +38,24 @@ pub(super) struct SourceFile {
     pub(super) grammar: &'static Grammar,
 }
 
-/// What the walk found.
+/// Result of a walk.
 #[derive(Default)]
-pub(super) struct WalkedFile {
+pub(super) struct Walked {
     /// The files, by path.
     pub(super) files: Vec<SourceFile>,
-    /// How many source files there are, those too large among them.
+    /// Number of source files, including those too large.
     pub(super) seen: usize,
-    /// How many are too large.
+    /// Number of those too large.
     pub(super) too_large: usize,
-    /// How many files or folders could not be looked at.
+    /// Number of unreadable files and folders.
     pub(super) unreadable: usize,
     /// Whether a limit ended the walk.
     pub(super) cut: bool,
-    /// What the answer depends on, as hex digits.
+    /// Digest of everything that the answer depends on, in hex.
     pub(super) digest: String,
 }
 
-/// What is looked for.
+/// Which files to find.
 pub(super) struct Filter<'a> {
     /// Only files that match one of these; all if empty.
     pub(super) paths: &'a Globs,
@@ -63,7 +63,7 @@ pub(super) struct Filter<'a> {
     pub(super) languages: &'a [String],
 }
 
-/// Patterns as in a `.gitignore` file, over paths below the root.
+/// Patterns of a `.gitignore` file, for paths below the root.
 pub(super) struct Globs(Gitignore);
 
 impl Globs {
@@ -84,40 +84,40 @@ impl Globs {
         Ok(Self(globs))
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Says whether a file, or a folder above it, matches.
+    /// Returns whether a file, or a folder above it, matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         self.0.matched_path_or_any_parents(path, false).is_ignore()
     }
 }
 
-/// Walks a place. `None` when `stopped` says so.
+/// Walks a folder; `None` if `stopped` says so.
 ///
-/// Inside a git repository with the folder `work_tree` its ignore rules hold, those above the place too; elsewhere those of the
-/// files below the place do. Hidden files are left out.
+/// Inside a git repository with the folder `work_tree` its ignore rules apply, also those above the folder. Elsewhere
+/// those below the folder apply. Hidden files are left out.
 pub(super) fn walk(
-    place: &Arc<MapRoot>,
+    map_root: &Arc<MapRoot>,
     work_tree: Option<&Path>,
     commit: Option<&str>,
     filter: &Filter<'_>,
     stopped: &dyn Fn() -> bool,
-) -> Option<WalkedFile> {
-    let mut found = WalkedFile::default();
+) -> Option<Walked> {
+    let mut found = Walked::default();
     let mut digest = Sha256::new();
-    let start = place.start();
-    let top = work_tree.unwrap_or(&place.root);
-    let ignored = Ignored::new(Arc::clone(place), top);
-    let (from, below_top) = (start.clone(), place.root.strip_prefix(top).unwrap_or(Path::new("")).to_owned());
+    let start = map_root.start();
+    let top = work_tree.unwrap_or(&map_root.root);
+    let ignored = Ignored::new(Arc::clone(map_root), top);
+    let (from, below_top) = (start.clone(), map_root.root.strip_prefix(top).unwrap_or(Path::new("")).to_owned());
     let shown = move |entry: &DirEntry| {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         let below = entry.path().strip_prefix(&from).unwrap_or(Path::new(""));
         entry.depth() == 0 || ignored.shows(&below_top.join(below), is_folder)
     };
-    // The library reads files of rules without any bound, so it reads none.
+    // The library's own reader of rules has no limits, so it is off.
     let walk = WalkBuilder::new(&start)
         .standard_filters(false)
         .follow_links(false)
@@ -137,7 +137,7 @@ pub(super) fn walk(
             found.unreadable += 1;
             continue;
         };
-        // A link is no file here, whatever it points to; nor is a pipe or a device.
+        // Links, pipes and devices are not source files.
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             continue;
         }
@@ -155,7 +155,7 @@ pub(super) fn walk(
             continue;
         };
         found.seen += 1;
-        // The change time too: nobody can set it back, so a file that kept its size and modification time is still noticed.
+        // With the change time, which can't be set back: a change that keeps size and modification time is noticed.
         digest.update((path.len() as u64).to_be_bytes());
         digest.update(path.as_bytes());
         for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
@@ -172,10 +172,10 @@ pub(super) fn walk(
     digest.update([u8::from(found.cut)]);
     digest.update(commit.unwrap_or_default());
     digest.update(MAP_VERSION);
-    // A link to the folder may point elsewhere by then.
-    digest.update(place.root.as_os_str().as_encoded_bytes());
+    // A link to the folder may point elsewhere later.
+    digest.update(map_root.root.as_os_str().as_encoded_bytes());
     found.digest = helmdeck_core::hex(&digest.finalize());
-    // By the path as text, so that ties are broken alike everywhere below.
+    // By the path as text, so that ties are broken alike everywhere.
     found.files.sort_by(|a, b| a.path.cmp(&b.path));
     Some(found)
 }

@@ -1,7 +1,6 @@
-//! The `seam.*` family: what a process sees of memory, of the operator's project and vault. It asks the seam and nothing below it, so it
-//! never writes.
+//! The `seam.*` packs: read-only access to the operator's project memory and note vault, through the seam only.
 //!
-//! No input is a path: callers may be others than the operator, whose project is the only one that is shown.
+//! No input is a path: callers may be others than the operator, whose project is the only one shown.
 
 #[cfg(test)]
 mod tests;
@@ -19,18 +18,18 @@ use serde_json::{Map, Value};
 /// Settings of the `seam.*` packs.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// What the seam is given, with a folder of the project as its working folder; none = there are no such packs.
+    /// Settings of the seam, with the project's folder as working folder; `None` = there are no such packs.
     pub seam: Option<SeamConfig>,
 }
 
 impl Config {
-    /// Makes the settings of a project without a vault.
+    /// Returns the settings of a project without a vault.
     pub fn of_project(folder: impl Into<PathBuf>) -> Self {
         Self { seam: Some(SeamConfig::new(folder)) }
     }
 }
 
-/// Makes a pack of a verb and what it does.
+/// Declares a pack by its verb and its function.
 macro_rules! pack {
     ($verb:literal, $config:expr, $work:expr) => {
         Builtin {
@@ -41,7 +40,7 @@ macro_rules! pack {
     };
 }
 
-/// Returns the packs of this family; none if no project is set, for all that they could answer is that.
+/// Returns the packs of this family; none without a project.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     let Some(config) = &config.seam else { return Vec::new() };
     let config = &Arc::new(config.clone());
@@ -53,7 +52,7 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
     ]
 }
 
-/// A pack: reads its input and asks the seam, on a thread that may wait.
+/// A handler: parses its input and calls the seam on a blocking thread.
 struct Verb<I, O> {
     config: Arc<SeamConfig>,
     work: fn(&Seam, I) -> Result<O>,

@@ -1,4 +1,4 @@
-//! Finds the commands in what a model answered: calls of the tool, or one fenced block from models without tools.
+//! Finds the commands in a model's answer: calls of the tool, or one fenced block from models without tools.
 
 use helmdeck_llm::{Answer, Finish, Tool};
 use serde::Deserialize;
@@ -7,16 +7,16 @@ use serde_json::json;
 /// The name of the tool.
 pub(super) const TOOL: &str = "bash";
 
-/// The most commands of one answer that are run.
+/// Maximum commands of one answer that are run.
 const MAX_COMMANDS: usize = 8;
 
-/// The longest command: one argument of a program can have 128 KiB on Linux.
+/// Maximum bytes of a command: one argument of a program can have 128 KiB on Linux.
 const MAX_COMMAND_BYTES: usize = 96 << 10;
 
-/// A command that a model wants run.
+/// A command of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Action {
-    /// The call of the tool that it answers; `None` for a fenced block.
+    /// The tool call that it answers; `None` for a fenced block.
     pub(super) id: Option<String>,
     /// The command, or what is wrong with it.
     pub(super) command: Result<String, String>,
@@ -93,8 +93,8 @@ fn check(command: String) -> Result<String, String> {
     Ok(command)
 }
 
-/// Returns the text of every fenced block that says it is for a shell. A fence ends at a line of at least as many backticks
-/// (`CommonMark` 0.31 section 4.5).
+/// Returns the text of every fenced block that says it is for a shell. A fence ends at a line of at least as many
+/// backticks (`CommonMark` 0.31 section 4.5).
 fn blocks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = text.lines();

@@ -1,6 +1,7 @@
-//! The loop: asks the model, runs its commands in the session, shows it what came of them, until it submits or a limit ends it.
+//! The agent loop: asks the model, runs its commands in the session and shows it their output, until it submits or a
+//! limit ends it.
 //!
-//! Each command has a process of its own; nothing of the model's key is near it. Dropping the future kills what runs.
+//! Each command has its own process, without access to the model's key. Dropping the future kills what runs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,31 +18,31 @@ use super::progress;
 use super::prompt::{self, MARKER, Rules};
 use super::trajectory::{Trajectory, What};
 
-/// How many answers in a row may have no command.
+/// Maximum consecutive answers without a command.
 const MAX_WITHOUT_COMMAND: u32 = 3;
 
-/// From how many answers left on the model is told so.
+/// Number of remaining answers from which on the model is warned.
 const FEW_LEFT: u32 = 3;
 
-/// The most of a submission's words that is kept, in bytes.
+/// Maximum bytes kept of a submission's text.
 const MAX_SUMMARY_BYTES: usize = 4000;
 
-/// What ends the work before the model does.
+/// Limits of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
-    /// The most answers.
+    /// Maximum answers.
     pub(super) steps: u32,
-    /// When it has to be over.
+    /// The deadline.
     pub(super) until: Instant,
-    /// How long that is, for who asks afterwards.
+    /// The time until then, for reports.
     pub(super) seconds: u64,
-    /// The most USD. Looked at before each question, so the last answer may go over it, and its commands still run.
+    /// Maximum cost in USD. Checked before each question, so the last answer may exceed it.
     pub(super) cost: Option<f64>,
-    /// The longest that one command may take.
+    /// Timeout of a command.
     pub(super) command: Duration,
-    /// The most of an output that is shown, in bytes.
+    /// Maximum bytes of an output that is shown.
     pub(super) observation_bytes: usize,
-    /// The most of the conversation, in bytes.
+    /// Maximum bytes of the conversation.
     pub(super) context_bytes: usize,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Workplace<'a> {
 }
 
 impl<'a> Agent<'a> {
-    /// Puts a model to work: with the map of the repository, if there is one, and the message of the task.
+    /// Starts a run with the map of the repository, if there is one, and the task.
     pub(super) fn new(
         place: &Workplace<'a>,
         limits: Limits,
@@ -95,7 +96,7 @@ impl<'a> Agent<'a> {
         Self { context, session, client, endpoint, limits, folder, rules, conversation, trajectory, without_command: 0 }
     }
 
-    /// Works until the model submits or something else ends it. Never fails: what went wrong is an ending too.
+    /// Runs until the model submits or a limit is reached. Never fails: an error is an ending too.
     pub(super) async fn run(mut self) -> Ending {
         loop {
             if let Err(ending) = self.step().await {
@@ -104,7 +105,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Asks once and runs what the answer says.
+    /// Asks once and runs the commands of the answer.
     async fn step(&mut self) -> Result<(), Ending> {
         self.check_limits()?;
         let answer = self.ask().await?;
@@ -142,7 +143,8 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Asks the model. A conversation that is too long is shortened, and an endpoint that knows no tools is asked without.
+    /// Asks the model. A conversation that is too long is shortened, and an endpoint that knows no tools is asked
+    /// without.
     async fn ask(&mut self) -> Result<Answer, Ending> {
         let mut fitted = self.conversation.fit().ok_or(Ending::TooLong)?;
         let started = Instant::now();
@@ -209,7 +211,7 @@ impl<'a> Agent<'a> {
         self.count_bad_answer()
     }
 
-    /// Runs a command and shows the model what came of it. A submission is an ending.
+    /// Runs a command and shows the model its output. A submission ends the run.
     async fn execute(&mut self, id: Option<String>, command: String) -> Result<(), Ending> {
         let left = self.limits.until.saturating_duration_since(Instant::now());
         if left.is_zero() {

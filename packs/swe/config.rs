@@ -1,4 +1,4 @@
-//! What an operator can set about `swe.solve`. Every field has a default; unknown keys are refused.
+//! Settings of `swe.solve`. Every field has a default; unknown keys are refused.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How long one command of a model may take, unless the call says otherwise. Default 2 min.
+    /// Timeout of a model's command, unless the call sets one. Default 2 min.
     #[serde(with = "text")]
     pub command_timeout: Duration,
-    /// How long the tests may take. Default 10 min.
+    /// Timeout of the tests. Default 10 min.
     #[serde(with = "text")]
     pub test_timeout: Duration,
-    /// How much of a command's output a model is shown. Default 16 KiB.
+    /// Maximum bytes shown of a command's output. Default 16 KiB.
     #[serde(with = "size")]
     pub observation_bytes: u64,
-    /// How long the conversation with a model may get before old outputs are left out of it; about four bytes are a token. Default
-    /// 400 KiB.
+    /// Maximum bytes of the conversation with a model; then old outputs are left out. About four bytes are a token.
+    /// Default 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,
-    /// The most answers of a model that a call gets, whatever it asks for. Default 250.
+    /// Maximum answers per call, whatever it asks for. Default 250.
     pub max_steps: u32,
-    /// The most USD that a call may cost, whatever it asks for; 0 = no limit but the call's own. Default 0.
+    /// Maximum cost per call in USD, whatever it asks for; 0 = only the call's own limit. Default 0.
     pub max_cost: f64,
 }
 
@@ -42,7 +42,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Says what the settings cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
     /// A message that names the setting.

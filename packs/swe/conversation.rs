@@ -52,9 +52,9 @@ impl Conversation {
         self.push(message);
     }
 
-    /// Leaves out old outputs if the conversation is over its size, down to two thirds of it at once, so that what the endpoint has
-    /// in its cache stays good for some steps; shortens the newest if that is not enough. Returns how many it left out or
-    /// shortened, or `None` if the conversation is too long even so.
+    /// Leaves out old outputs if the conversation is over its size, down to two thirds of it at once, so that what the
+    /// endpoint has in its cache stays good for some steps; shortens the newest if that is not enough. Returns how many
+    /// it left out or shortened, or `None` if the conversation is too long even so.
     pub(super) fn fit(&mut self) -> Option<usize> {
         if self.bytes <= self.limit {
             return Some(0);
@@ -70,9 +70,9 @@ impl Conversation {
         Some(cut)
     }
 
-    /// Takes the endpoint's word that the conversation is too long: from now on it stays under what it was, and it is halved as far as
-    /// that goes, so that the next steps have room. Returns how many outputs were left out or shortened, or `None` if the conversation
-    /// does not get shorter.
+    /// Takes the endpoint's word that the conversation is too long: from now on it stays under what it was, and it is
+    /// halved as far as that goes, so that the next steps have room. Returns how many outputs were left out or
+    /// shortened, or `None` if the conversation does not get shorter.
     pub(super) fn shrink(&mut self) -> Option<usize> {
         let before = self.bytes;
         self.limit = before.saturating_sub(1);

@@ -1,27 +1,27 @@
-//! How the work of a model ended.
+//! How a run ended.
 
 use helmdeck_core::{Code, Error};
 
-/// How the work ended. Whatever it is, the patch and the trajectory are kept.
+/// How the run ended. Patch and trajectory are kept in any case.
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
-    /// The model said that it is done, with these words.
+    /// The model submitted, with these words.
     Submitted(String),
-    /// It had this many answers, and may have no more.
+    /// The maximum number of answers was reached.
     Steps(u32),
-    /// It had this many seconds, and may have no more.
+    /// The time limit in seconds was reached.
     Time(u64),
-    /// It cost this many USD, and may cost no more than the second.
+    /// It cost the first amount in USD; the second is the limit.
     Cost(f64, f64),
-    /// What it costs is not known, so a limit cannot be kept.
+    /// The cost is unknown, so a limit can't be enforced.
     CostUnknown,
     /// The conversation is too long for the model.
     TooLong,
-    /// So many answers in a row had no command.
+    /// That many consecutive answers had no command.
     NoCommands(u32),
-    /// The model could not be asked any more.
+    /// The endpoint failed.
     Model(Error),
-    /// Commands cannot be run any more.
+    /// The session failed.
     Session(Error),
 }
 

@@ -1,6 +1,6 @@
-//! The `swe.*` family: a model that works on a repository.
+//! The `swe.*` packs: a model works on a repository.
 //!
-//! The model's commands run in a session and nowhere else. Its key, and that of the repository, never enter the session.
+//! The model's commands run in a session only. Its key and the repository's credential never enter the session.
 
 mod action;
 mod agent;
@@ -30,7 +30,8 @@ use solve::Solve;
 
 use crate::repo::Git;
 
-/// Returns the packs of this family. Connects to nothing yet. `github_host` is where the repositories of the `github.*` packs are.
+/// Returns the packs of this family. Connects to nothing yet. `github_host` is where the repositories of the `github.*`
+/// packs are.
 pub(crate) fn packs(
     config: &Config,
     client: &Client,

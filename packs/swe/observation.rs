@@ -1,4 +1,4 @@
-//! What a model is shown of a command that ended: how it ended, and what it printed, cut in the middle.
+//! Formats the result of a command for a model: how it ended, and its output, cut in the middle.
 
 use std::borrow::Cow;
 
@@ -43,8 +43,8 @@ pub(super) fn output(captured: &Captured, limit: usize) -> (String, u64) {
     (format!("{head}\n[... {left_out} bytes left out here: {note} ...]\n{tail}"), left_out)
 }
 
-/// Returns bytes as text. What is no text, and control characters that steer a terminal and that not every endpoint takes, are
-/// marked.
+/// Returns bytes as text. What is no text, and control characters that steer a terminal and that not every endpoint
+/// takes, are marked.
 fn readable(bytes: &[u8]) -> String {
     let mark = |c: char| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c };
     String::from_utf8_lossy(bytes).chars().map(mark).collect()

@@ -1,4 +1,4 @@
-//! What a person sees of a run while it goes on: a line per step.
+//! Progress reports of a run: a line per step.
 
 use helmdeck_core::Context;
 use helmdeck_core::session::{Ended, Executed};

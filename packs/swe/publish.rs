@@ -1,7 +1,7 @@
 //! What happens to a change that succeeded: a new branch, and a pull request for it.
 //!
-//! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between push and
-//! pull request leaves the branch.
+//! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between
+//! push and pull request leaves the branch.
 
 use helmdeck_core::text::truncate;
 use helmdeck_core::{Code, Context, Error, Json, Result};
@@ -65,8 +65,8 @@ pub(super) fn branch(run: &str) -> String {
     format!("helmdeck/swe-solve-{short}")
 }
 
-/// Pushes a change as a new branch, and opens a pull request if `github` names a repository. A pull request that cannot be
-/// opened is trouble, but no failure: the branch is there.
+/// Pushes a change as a new branch, and opens a pull request if `github` names a repository. A pull request that cannot
+/// be opened is trouble, but no failure: the branch is there.
 ///
 /// # Errors
 /// Those of [`Repository::push`].
@@ -126,8 +126,8 @@ fn body(change: &Change<'_>) -> String {
     )
 }
 
-/// Returns text in a fence that it cannot leave (`CommonMark` 0.31 section 4.5): a model's words name people, close issues and load
-/// images nowhere.
+/// Returns text in a fence that it cannot leave (`CommonMark` 0.31 section 4.5): a model's words name people, close
+/// issues and load images nowhere.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

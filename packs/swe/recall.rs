@@ -1,7 +1,7 @@
-//! What earlier runs on a repository left for later ones: a note each, of the caller, for 30 days.
+//! Notes of earlier runs on a repository: one per run, of the caller, for 30 days.
 //!
-//! A memory that is not there or fails changes nothing: the task is the task. What a note says was written by a model that
-//! read a stranger's files, so it is data wherever it goes.
+//! A missing or failing memory changes nothing. A note was written by a model that read untrusted files, so it is data
+//! everywhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,7 +72,8 @@ pub(super) struct Lesson {
 impl Lesson {
     /// Writes it for a model.
     ///
-    /// `same` is how many earlier runs of the same task succeeded too; `stale` says that its commit is no longer in the repository.
+    /// `same` is how many earlier runs of the same task succeeded too; `stale` says that its commit is no longer in the
+    /// repository.
     fn shown(&self, same: usize, stale: bool) -> String {
         let Self { at, task, success, ended, summary, base_commit, branch, pr_url, tests, files } = self;
         let commit = &base_commit[..base_commit.floor_char_boundary(12)];
@@ -99,8 +100,8 @@ impl Lesson {
     }
 }
 
-/// Merges successes of the same task into the newest of them, each with how many there were besides, and returns those to show, newest
-/// first. The newest failure is among them: it is what saves the next run most.
+/// Merges successes of the same task into the newest of them, each with how many there were besides, and returns those
+/// to show, newest first. The newest failure is among them: it is what saves the next run most.
 fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
     let mut merged: Vec<(Lesson, usize)> = Vec::new();
     for lesson in lessons {
@@ -141,8 +142,8 @@ impl Recall {
         Some(Self { notes: context.memory()?, prefix: format!("swe.solve/{digest}/") })
     }
 
-    /// Returns what earlier runs left, newest first: equal successes as one, and a failure among them if there was any. Those
-    /// whose commit is no longer part of the repository are marked.
+    /// Returns what earlier runs left, newest first: equal successes as one, and a failure among them if there was any.
+    /// Those whose commit is no longer part of the repository are marked.
     pub(super) async fn earlier(&self, session: &dyn Session, checkout: &Checkout) -> Vec<String> {
         let merged = chosen(timeout(PATIENCE, self.read()).await.unwrap_or_default());
         let mut known: HashMap<String, bool> = HashMap::new();
@@ -182,7 +183,8 @@ impl Recall {
         lessons
     }
 
-    /// Keeps what this run leaves, under a name of its own or one that is written over. A memory that fails is no failure of the run.
+    /// Keeps what this run leaves, under a name of its own or one that is written over. A memory that fails is no
+    /// failure of the run.
     pub(super) async fn keep(&self, name: &str, mut lesson: Lesson) {
         for text in [&mut lesson.task, &mut lesson.summary] {
             *text = flat(text);

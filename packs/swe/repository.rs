@@ -1,4 +1,4 @@
-//! What `swe.solve` needs of a repository: a work tree to work in, the change made there, and a branch for it.
+//! Access of `swe.solve` to a repository: a work tree, its changes, and a branch for them.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -108,8 +108,8 @@ pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>
     if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
 }
 
-/// Says whether a commit can be reached from any reference of the work tree's repository, `None` if git does not tell. Asked before
-/// any command of a model has run there.
+/// Says whether a commit can be reached from any reference of the work tree's repository, `None` if git does not tell.
+/// Asked before any command of a model has run there.
 pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, commit: &str) -> Option<bool> {
     if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

@@ -1,4 +1,4 @@
-//! What `swe.solve` answers.
+//! The output of `swe.solve`.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::trajectory::{Spent, ended, exit};
 /// The most of the tests' output that is answered, in bytes.
 const MAX_TAIL_BYTES: usize = 4000;
 
-/// The most of a patch that is answered if all of it is an artifact, in bytes. As JSON it is at most six times as long, so the answer
-/// always fits into what a job keeps of a result (`jobs.max_result_bytes`, 4 MiB).
+/// The most of a patch that is answered if all of it is an artifact, in bytes. As JSON it is at most six times as long,
+/// so the answer always fits into what a job keeps of a result (`jobs.max_result_bytes`, 4 MiB).
 const MAX_PATCH_BYTES: usize = 512 << 10;
 
 /// The output.

@@ -1,7 +1,7 @@
-//! `swe.solve`: recalls what is known, fetches the repository, lets a model work, and keeps what came of it.
+//! `swe.solve`: reads notes, fetches the repository, lets a model work, and stores the results.
 //!
-//! Whatever ends the work, the patch, the trajectory and a note are kept. Only a run in which no command ran at all is an error, and
-//! so is one whose push fails; their messages name the trajectory.
+//! However a run ends, its patch, trajectory and note are kept. It is an error only if no command ran or the push
+//! failed; the message then names the trajectory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The name of the note of a run in which no command ran. There is one of them, or an endpoint that is gone for a day would drive out
-/// what runs learned.
+/// The name of the note of a run in which no command ran. There is one of them, or an endpoint that is gone for a day
+/// would drive out what runs learned.
 const IDLE_NOTE: &str = "idle";
 
 /// How long a run may take that nobody limits.
@@ -165,8 +165,8 @@ impl Run<'_> {
         self.reply(done, published?, &trajectory)
     }
 
-    /// Returns what ends the model's work: the input's limits as far as the operator's allow them, and what the call and the session
-    /// leave of time, less what comes after it.
+    /// Returns what ends the model's work: the input's limits as far as the operator's allow them, and what the call
+    /// and the session leave of time, less what comes after it.
     fn limits(&self) -> Limits {
         let (input, config) = (&self.input, &self.solve.config);
         let left = self.time_left();
@@ -217,7 +217,8 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the patch, runs the tests, and keeps the trajectory. A patch that cannot be taken is no success, and costs nothing else.
+    /// Takes the patch, runs the tests, and keeps the trajectory. A patch that cannot be taken is no success, and costs
+    /// nothing else.
     async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Done {
         self.context.report(Some(78.0), "taking the patch");
         let patch = self.patch().await;

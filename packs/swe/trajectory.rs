@@ -1,5 +1,5 @@
-//! What happened in a run, in its order: every message, command, end, time and token. Written as our own format or, by
-//! `mini`, as that of mini-swe-agent.
+//! Trajectory of a run: every message, command and ending with times and tokens. Written in our own format or, by
+//! `mini`, in that of mini-swe-agent.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,21 +1,23 @@
-//! What an operator can set about conversations. Every field has a default; unknown keys are refused.
+//! Settings of conversations. Every field has a default; unknown keys are refused.
 
-use std::fmt;
 use std::time::Duration;
 
 use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Serialize};
 
-/// What is done with the turns of a conversation that do not fit what a model is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+/// How turns become a context when they exceed the budget.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case", try_from = "String")]
+#[strum(serialize_all = "snake_case")]
 pub enum Strategy {
-    /// Nothing is kept at all.
+    /// No turn is stored.
     None,
-    /// The newest turns that fit the budget are shown; older ones stay stored, and out of sight.
+    /// The newest turns that fit the budget are shown; older ones stay stored.
     #[default]
     Truncation,
-    /// The newest turns are shown, and a summary of all before them.
+    /// The newest turns are shown after a summary of the older ones.
     RollingSummary,
 }
 
@@ -25,15 +27,11 @@ impl Strategy {
 
     /// Returns the name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Truncation => "truncation",
-            Self::RollingSummary => "rolling_summary",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// Reads a name; the empty text means `none`, as in the original.
+    /// Parses a name; the empty text means `none`, as in the original.
     ///
     /// # Errors
     /// A message that lists the names.
@@ -56,17 +54,11 @@ impl TryFrom<String> for Strategy {
     }
 }
 
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What is done with a turn that alone takes more than the whole budget.
+/// What happens to a turn that exceeds the whole budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOversize {
-    /// It is kept as it is and shown whole, and the context says that it is over the budget.
+    /// It is stored and shown whole, and the context says that it is over the budget.
     #[default]
     Keep,
     /// It is refused.
@@ -86,49 +78,49 @@ pub enum TokenCounter {
     O200kBase,
 }
 
-/// The settings of the conversation memory.
+/// Settings of the conversation memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What is done with turns that do not fit. Default `truncation`.
+    /// The strategy. Default `truncation`.
     pub strategy: Strategy,
-    /// The most tokens of a context: its summary and its turns. 0 = unbounded. Default 8000.
+    /// Maximum tokens of a context: its summary and its turns. 0 = unbounded. Default 8000.
     pub budget_tokens: u64,
-    /// The newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
+    /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
     pub recent_turns: usize,
-    /// What is done with a turn that alone takes more than the budget. Default `keep`.
+    /// What happens to a turn that exceeds the budget. Default `keep`.
     pub on_oversize: OnOversize,
     /// How tokens are counted. Default `chars`.
     pub tokens: TokenCounter,
-    /// The most bytes of a turn, as it is stored. Default 256 KiB.
+    /// Maximum bytes of a stored turn. Default 256 KiB.
     #[serde(with = "size")]
     pub max_turn_bytes: u64,
-    /// How long a conversation is kept after its last turn. 0 = for ever. Default 90 d.
+    /// Lifetime of a conversation after its last turn. 0 = unlimited. Default 90 d.
     #[serde(with = "text")]
     pub ttl: Duration,
-    /// The most turns that are kept of a conversation, summarised or not; the oldest go first. Default 10,000.
+    /// Maximum stored turns of a conversation, summarised or not; the oldest go first. Default 10,000.
     pub max_turns: u64,
-    /// The most bytes that the turns of a conversation take; the oldest go first. Default 64 MiB.
+    /// Maximum bytes of the stored turns of a conversation; the oldest go first. Default 64 MiB.
     #[serde(with = "size")]
     pub max_bytes: u64,
-    /// How often conversations are looked for that have ended or that wait for a summary. Default 1 min.
+    /// Interval of the sweep, which finds expired conversations and waiting turns. Default 1 min.
     #[serde(with = "text")]
     pub sweep_interval: Duration,
-    /// How many batches may wait for a summary before their number is told as a warning; they are folded oldest first, and
-    /// none is dropped for it. Default 16.
+    /// Number of waiting batches over which a warning is logged. They are still summarised, oldest first; none is
+    /// dropped. Default 16.
     pub recovery_backlog_max: u64,
-    /// The bytes of memory that conversations in use may take. Default 32 MiB.
+    /// Memory of the hot tier. Default 32 MiB.
     #[serde(with = "size")]
     pub hot_bytes: u64,
-    /// How long a conversation in memory is taken for true without asking the store whether another process wrote to it. 0 = always
-    /// ask. Default 250 ms.
+    /// How long a cached copy is trusted without asking the store for writes of other processes. 0 = always ask.
+    /// Default 250 ms.
     #[serde(with = "text")]
     pub hot_for: Duration,
-    /// What summarises, for `rolling_summary`.
+    /// The summarizer of `rolling_summary`.
     pub summarizer: SummarizerConfig,
 }
 
-/// What summarises.
+/// Settings of the summarizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizerConfig {
@@ -136,25 +128,25 @@ pub struct SummarizerConfig {
     pub endpoint: String,
     /// The model. Default: empty, none.
     pub model: String,
-    /// The name of the credential that the endpoint wants. Default: empty, none.
+    /// Name of the endpoint's credential. Default: empty, none.
     pub credential: String,
-    /// The most tokens of a summary; never more than half of the budget. Default 1024.
+    /// Maximum tokens of a summary; never more than half of the budget. Default 1024.
     pub summary_tokens: u64,
-    /// The most turns that one request asks to summarise. Default 16.
+    /// Maximum turns of one request. Default 16.
     pub batch_turns: usize,
-    /// The most tokens of turns that one request asks to summarise. Default 6000.
+    /// Maximum tokens of the turns of one request. Default 6000.
     pub batch_tokens: u64,
-    /// How long one answer may take. Default 1 min.
+    /// Timeout of a request. Default 1 min.
     #[serde(with = "text")]
     pub timeout: Duration,
-    /// How many requests are under way at once, over all conversations. Default 2.
+    /// Maximum concurrent requests, over all conversations. Default 2.
     pub concurrency: usize,
-    /// How often it may fail in a row before a conversation is degraded. Default 3.
+    /// Consecutive failures after which a conversation is degraded. Default 3.
     pub max_attempts: u32,
     /// The wait after the first failure, doubled for each one after it, with jitter. Default 1 s.
     #[serde(with = "text")]
     pub retry_wait: Duration,
-    /// The longest wait between two attempts. Default 5 min.
+    /// Maximum wait between two attempts. Default 5 min.
     #[serde(with = "text")]
     pub max_retry_wait: Duration,
 }
@@ -199,7 +191,7 @@ impl Default for SummarizerConfig {
 }
 
 impl Config {
-    /// Says what the settings cannot be. Whether there is something to summarise with shows when the memory opens.
+    /// Checks the settings. Whether a summarizer is configured is checked when the memory opens.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -236,7 +228,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the most tokens of a summary.
+    /// Returns the maximum tokens of a summary.
     #[must_use]
     pub const fn summary_tokens(&self) -> u64 {
         let half = self.budget_tokens / 2;

@@ -1,4 +1,4 @@
-//! Where transports and packs find the conversation memory, which is there only behind gate 1, and opened only if somebody wants it.
+//! Handle through which transports and packs find the conversation memory; opened on first use.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::memory::ConversationMemory;
 
 type Opener = Box<dyn Fn() -> Result<ConversationMemory> + Send + Sync>;
 
-/// A place for one conversation memory. Cheap to clone; clones are the same place.
+/// Handle of a conversation memory that may be set later. Clones share one memory.
 ///
-/// It is made before the engine, because packs are, and filled after it, because the store is the engine's.
+/// It is created before the engine, because packs need it, and set after it, because it uses the engine's store.
 #[derive(Clone, Default)]
 pub struct Conversations(Arc<Slot>);
 
@@ -24,23 +24,22 @@ struct Slot {
 }
 
 impl Conversations {
-    /// Makes a place that is filled already.
+    /// Makes a handle of an open memory.
     #[must_use]
     pub fn of(memory: ConversationMemory) -> Self {
         let place = Slot { opener: OnceLock::new(), opened: Ok(memory).into() };
         Self(Arc::new(place))
     }
 
-    /// Says how the memory is opened, once; a second time is of no effect.
+    /// Sets how to open the memory; only the first call counts.
     pub fn provide(&self, opener: impl Fn() -> Result<ConversationMemory> + Send + Sync + 'static) {
         let _ = self.0.opener.set(Box::new(opener));
     }
 
-    /// Returns the memory, opened at the first call, within a tokio runtime.
+    /// Returns the memory; the first call opens it, within a tokio runtime.
     ///
     /// # Errors
-    /// That of [`NoMemory::Off`] if there is none; else why it does not open, the same at every call; `Closed` if it was closed before
-    /// anybody wanted it.
+    /// [`NoMemory::Off`] if there is none, `Closed` if it was closed before its first use, or the error of opening it.
     pub fn get(&self) -> Result<&ConversationMemory> {
         let opened = match (self.0.opened.get(), self.0.opener.get()) {
             (Some(opened), _) => opened,
@@ -50,20 +49,20 @@ impl Conversations {
         opened.as_ref().map_err(Error::clone)
     }
 
-    /// Returns the memory if it is open; opens nothing.
+    /// Returns the memory if it is open.
     #[must_use]
     pub fn opened(&self) -> Option<&ConversationMemory> {
         self.0.opened.get()?.as_ref().ok()
     }
 
-    /// Drops what is held in memory of a caller whose conversations were deleted from the store; nothing if the memory was not opened.
+    /// Drops the cached conversations of a caller after their rows were deleted.
     pub fn forgotten(&self, caller: &helmdeck_core::Identity) {
         if let Some(memory) = self.opened() {
             memory.forgotten(caller.tenant(), caller.user());
         }
     }
 
-    /// Closes the memory. One that nobody opened by now is not opened any more.
+    /// Closes the memory. One that was never opened can't be opened any more.
     pub async fn close(&self, within: Duration) {
         if self.0.opener.get().is_some() {
             let _ = self.0.opened.get_or_init(|| Err(ConversationError::Closed.into()));
@@ -74,11 +73,7 @@ impl Conversations {
     }
 }
 
-impl std::fmt::Debug for Conversations {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Conversations").field("open", &self.0.opened.get().is_some()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Conversations, "Conversations", this => open = this.0.opened.get().is_some());
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What can go wrong with a conversation memory.
+//! Errors of the conversation memory.
 
 use helmdeck_core::{Code, Error};
 use helmdeck_memory::StoreError;
@@ -8,26 +8,26 @@ use crate::health::Health;
 /// A result whose error is [`ConversationError`].
 pub type Result<T, E = ConversationError> = std::result::Result<T, E>;
 
-/// What can go wrong with a conversation memory. No message holds a turn's text.
+/// Errors of the conversation memory. No message contains text of a turn.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationError {
-    /// There is no such item, or no such conversation.
+    /// Turn or conversation not found.
     #[error("memory: record not found")]
     NotFound,
     /// Tenant, user or session is empty.
     #[error("memory: identity triple incomplete: {reason}; name the conversation with the argument `session`")]
     IdentityRequired {
-        /// Which parts, in fixed words.
+        /// The missing parts, in fixed words.
         reason: String,
     },
     /// The memory was closed.
     #[error("memory: store is closed")]
     Closed,
-    /// A snapshot of another strategy, or none at all.
+    /// The snapshot is invalid, or of another strategy.
     #[error("memory: invalid snapshot for this strategy: {0}")]
     InvalidSnapshot(String),
-    /// A change of health that the table does not know: a bug of whoever asked for it.
+    /// The table doesn't allow this change of health: a bug.
     #[error("memory: invalid health transition: {prior} to {new}")]
     InvalidHealthTransition {
         /// From.
@@ -35,12 +35,12 @@ pub enum ConversationError {
         /// To.
         new: Health,
     },
-    /// There is nothing to summarise with; `rolling_summary` does not open so.
+    /// `rolling_summary` was opened without a summarizer.
     #[error(
         "memory: rolling_summary needs a summarizer: set conversation.summarizer.endpoint and conversation.summarizer.model"
     )]
     SummarizerRequired,
-    /// A turn alone takes more than the whole budget, and the operator refuses such turns. Nothing was written.
+    /// The turn exceeds the whole budget, and `on_oversize` is `refuse`. Nothing was written.
     #[error("memory: the turn takes {tokens} tokens, the budget of a conversation is {budget}")]
     Oversize {
         /// The turn's tokens.
@@ -48,28 +48,28 @@ pub enum ConversationError {
         /// The budget.
         budget: u64,
     },
-    /// A turn or a snapshot is over a limit. Nothing was written.
+    /// A turn or a snapshot exceeds a limit. Nothing was written.
     #[error("memory: the {what} has {size} {unit}, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The kind of value.
         what: &'static str,
         /// Its size.
         size: u64,
         /// The limit.
         limit: u64,
-        /// Of what: `bytes`, `turns`.
+        /// The unit: `bytes` or `turns`.
         unit: &'static str,
     },
     /// Another turn was added under the same `once` less than a day ago. Nothing was written.
     #[error("memory: another turn was added under this once")]
     OnceReused,
-    /// An argument that cannot be.
+    /// An argument is invalid.
     #[error("memory: {0}")]
     Invalid(String),
-    /// Others wrote to the same conversation all the time. Nothing was written; the same call may succeed later.
+    /// Other writers kept changing the conversation. Nothing was written; try again later.
     #[error("memory: others write to this conversation at the same time")]
     Contended,
-    /// What is stored of the conversation does not open or makes no sense. Flushing or restoring it makes it usable again.
+    /// The stored conversation is unreadable. Flush or restore it to repair it.
     #[error("memory: the conversation is damaged: {0}")]
     Corrupt(String),
     /// The store failed.
@@ -78,7 +78,7 @@ pub enum ConversationError {
 }
 
 impl ConversationError {
-    /// Says whether the same call may succeed later without anybody doing anything.
+    /// Returns whether the same call may succeed later.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl From<ConversationError> for Error {
                 _ => Code::Internal,
             },
         };
-        // What a driver says stays in the log: it may name a host or a file.
+        // Driver messages stay in the log: they may name a host or a file.
         let message = match &error {
             ConversationError::Store(error) if error.is_temporary() => "memory: the store is not available".to_owned(),
             ConversationError::Store(_) if code == Code::Internal => "memory: the store failed".to_owned(),

@@ -1,43 +1,43 @@
-//! The health of a conversation: four states, and the only moves between them.
-
-use std::fmt;
+//! Health of a conversation: four states and the transitions between them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{ConversationError, Result};
-
-/// How the summary of a conversation is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+/// State of summarising a conversation.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Health {
-    /// All is well.
+    /// No problem is known.
     #[default]
     Healthy,
-    /// The summarizer failed, and is asked again soon.
+    /// The summarizer failed and is asked again soon.
     Retry,
-    /// The summarizer failed too often. Turns pile up unsummarised; none is lost.
+    /// The summarizer failed too often. Turns wait unsummarised; none is lost.
     Degraded,
-    /// What has piled up is being summarised.
+    /// The waiting turns are being summarised.
     Recovering,
 }
 
-/// Why the health changed: fixed words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Reason of a change of health, in fixed words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// The summarizer failed.
     SummarizerFailed,
-    /// The summarizer succeeded after it had failed.
+    /// The summarizer succeeded after a failure.
     SummarizerSucceeded,
     /// The summarizer failed too often in a row.
     RetriesExhausted,
-    /// What has piled up is tried again.
+    /// The waiting turns are tried again.
     RecoveryLoopAttempt,
-    /// That failed.
+    /// That attempt failed.
     RecoveryBatchFailed,
-    /// That succeeded, and more is left.
+    /// That attempt succeeded, and more turns wait.
     RecoveryBatchDrained,
-    /// That succeeded, and nothing is left.
+    /// That attempt succeeded, and no turn waits.
     RecoveryLoopDrained,
     /// The conversation was flushed.
     Flushed,
@@ -51,60 +51,37 @@ impl Health {
 
     /// Returns the name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Retry => "retry",
-            Self::Degraded => "degraded",
-            Self::Recovering => "recovering",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// Says whether a move is legal for a reason.
-    ///
-    /// # Errors
-    /// `InvalidHealthTransition`: whoever asks has a bug.
-    pub const fn change(self, new: Self, reason: Reason) -> Result<Self> {
+    /// Returns whether the table allows a transition for a reason.
+    #[must_use]
+    pub const fn allows(self, new: Self, reason: Reason) -> bool {
         use Reason as R;
-        match (self, new, reason) {
+        matches!(
+            (self, new, reason),
             (Self::Healthy, Self::Retry, R::SummarizerFailed)
             | (Self::Retry, Self::Healthy, R::SummarizerSucceeded)
             | (Self::Retry, Self::Degraded, R::RetriesExhausted)
             | (Self::Degraded, Self::Recovering, R::RecoveryLoopAttempt)
             | (Self::Recovering, Self::Healthy, R::RecoveryLoopDrained)
             | (Self::Recovering, Self::Degraded, R::RecoveryBatchFailed | R::RecoveryBatchDrained | R::RetriesExhausted)
-            // Staying is legal, for whatever happened meanwhile.
+            // Staying is allowed.
             | (Self::Healthy, Self::Healthy, R::SummarizerSucceeded)
             | (Self::Retry, Self::Retry, R::SummarizerFailed)
             | (Self::Degraded, Self::Degraded, R::RetriesExhausted)
             | (Self::Recovering, Self::Recovering, R::RecoveryLoopAttempt)
             // A clean start is always possible.
-            | (_, Self::Healthy, R::Flushed | R::Restored) => Ok(new),
-            _ => Err(ConversationError::InvalidHealthTransition { prior: self, new }),
-        }
+            | (_, Self::Healthy, R::Flushed | R::Restored)
+        )
     }
 }
 
 impl Reason {
     /// Returns the word on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SummarizerFailed => "summarizer_failed",
-            Self::SummarizerSucceeded => "summarizer_succeeded",
-            Self::RetriesExhausted => "retries_exhausted",
-            Self::RecoveryLoopAttempt => "recovery_loop_attempt",
-            Self::RecoveryBatchFailed => "recovery_batch_failed",
-            Self::RecoveryBatchDrained => "recovery_batch_drained",
-            Self::RecoveryLoopDrained => "recovery_loop_drained",
-            Self::Flushed => "flushed",
-            Self::Restored => "restored",
-        }
-    }
-}
-
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

@@ -1,15 +1,16 @@
-//! Whose conversation is meant.
+//! Owner of a conversation.
 
 use std::sync::Arc;
 
 use helmdeck_core::identity::check;
+use helmdeck_events::Who;
 use helmdeck_memory::Namespace;
 
 use crate::error::{ConversationError, Result};
 
-/// Tenant, user, session and run, as a caller gives them: not yet known to be complete.
+/// Tenant, user, conversation id and run, not yet checked to be complete.
 ///
-/// Tenant, user and session are mandatory on every method. A run is accepted and ignored: a conversation outlives its runs.
+/// Every method needs tenant, user and session. A run is accepted and ignored: a conversation outlives its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Identity {
     /// The tenant.
@@ -29,17 +30,18 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: session.into(), run: None }
     }
 
-    /// Returns the identity of a caller in a conversation: `session`, or the one that the caller itself names. With neither the
-    /// session is empty, so every method refuses it.
+    /// Returns the identity of a caller in a conversation: `session`, or the one that the caller names. With neither,
+    /// every method refuses it.
     #[must_use]
     pub fn of(caller: &helmdeck_core::Identity, session: Option<&str>) -> Self {
         Self::new(caller.tenant(), caller.user(), session.or(caller.session()).unwrap_or_default())
     }
 
-    /// Returns where the conversation is kept.
+    /// Returns the namespace of the conversation.
     ///
     /// # Errors
-    /// `IdentityRequired` if a part is empty; `Invalid` if one is longer than 256 bytes or has a control character.
+    /// `IdentityRequired` if a part is empty; `Invalid` if one is longer than 256 bytes or contains a control
+    /// character.
     pub fn namespace(&self) -> Result<Namespace> {
         if let Some(reason) = self.missing() {
             return Err(ConversationError::IdentityRequired { reason });
@@ -54,8 +56,14 @@ impl Identity {
         })
     }
 
-    /// Says which parts are missing, in a fixed order and fixed words: `tenant_id empty`, `tenant_id and user_id empty`,
-    /// `tenant_id, user_id and session_id empty`. `None` = none.
+    /// Returns the identity as events name it; empty parts are unknown.
+    pub(crate) fn who(&self) -> Who {
+        let known = |part: &str| Some(part).filter(|part| !part.is_empty()).map(str::to_owned);
+        Who { tenant: known(&self.tenant), user: known(&self.user), session: known(&self.session) }
+    }
+
+    /// Returns which parts are missing, in a fixed order and fixed words: `tenant_id empty`, `tenant_id and user_id
+    /// empty`, `tenant_id, user_id and session_id empty`.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let parts = [("tenant_id", &self.tenant), ("user_id", &self.user), ("session_id", &self.session)];

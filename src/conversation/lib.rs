@@ -1,21 +1,22 @@
 #![doc = include_str!("README.md")]
 
+#[macro_use]
+mod redacted;
+
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod conversations;
-mod emit;
 pub mod error;
 pub mod health;
-mod hot;
+mod hot_tier;
 pub mod identity;
-pub mod item;
 mod memory;
 pub mod metrics;
 pub mod patch;
 pub mod prompt;
 mod rows;
-mod shared_state;
+mod shared;
 pub mod snapshot;
 mod strategies;
 pub mod summarizer;
@@ -23,6 +24,8 @@ pub mod summarizer;
 mod tests;
 pub mod tokens;
 pub mod turn;
+mod turn_id;
+pub mod views;
 pub mod wire;
 mod worker;
 
@@ -31,12 +34,15 @@ pub use conversations::Conversations;
 pub use error::{ConversationError, Result};
 pub use health::Health;
 pub use identity::Identity;
-pub use item::{
-    Added, Deleted, Folding, Item, ItemDetail, ItemFilter, ItemId, ItemPage, Session, SessionFilter, SessionPage, Trace,
-};
+
 pub use memory::{ConversationMemory, Dependencies};
 pub use metrics::Metrics;
 pub use patch::{LlmContextPatch, RecentTurn};
 pub use snapshot::{Record, Snapshot};
 pub use summarizer::{SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 pub use turn::{ConversationTurn, NewDigest, NewTurn, TrajectoryDigest, TurnTime};
+pub use turn_id::TurnId;
+pub use views::{
+    Added, ConversationFilter, ConversationInfo, ConversationPage, Deleted, SummaryStatus, Trace, TurnDetail,
+    TurnFilter, TurnInfo, TurnPage,
+};

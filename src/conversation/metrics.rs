@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -12,45 +12,45 @@ use crate::summarizer::Failure;
 const HOUR: i64 = 3600 * 1_000_000;
 const HOURS: usize = 24;
 
-/// What a conversation memory did since it was opened, in this process.
+/// Counters of a conversation memory in this process, since it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Turns added.
     pub turns_added: u64,
     /// Summaries made and stored.
-    pub folds: u64,
-    /// Summaries that were thrown away, because the conversation was flushed, restored or changed meanwhile.
-    pub folds_discarded: u64,
-    /// Failures to make one, by their fixed word.
-    pub fold_failures: BTreeMap<&'static str, u64>,
-    /// How often more batches of a conversation waited than `recovery_backlog_max`.
+    pub summaries: u64,
+    /// Summaries discarded because the conversation was flushed, restored or changed meanwhile.
+    pub summaries_discarded: u64,
+    /// Failures of the summarizer, by reason.
+    pub summary_failures: BTreeMap<&'static str, u64>,
+    /// How often a conversation had more than `recovery_backlog_max` batches waiting.
     pub long_backlogs: u64,
     /// Turns dropped before they were summarised.
     pub turns_dropped: u64,
     /// Calls refused for an incomplete identity.
     pub identities_rejected: u64,
-    /// Changes of health, by the state that they led to.
+    /// Changes of health, by new state.
     pub health_moves: BTreeMap<&'static str, u64>,
-    /// Reads that were answered from memory.
+    /// Reads answered from memory.
     pub hot_hits: u64,
-    /// Reads that were not.
+    /// Reads that needed the store.
     pub hot_misses: u64,
-    /// The bytes of conversations in memory.
+    /// Bytes of the cached conversations.
     pub hot_bytes: u64,
-    /// Conversations that wait for a summary now.
+    /// Conversations waiting for a summary.
     pub backlog: u64,
 }
 
-/// Where it is counted.
+/// The counters.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) turns_added: AtomicU64,
-    pub(crate) folds: AtomicU64,
-    pub(crate) folds_discarded: AtomicU64,
+    pub(crate) summaries: AtomicU64,
+    pub(crate) summaries_discarded: AtomicU64,
     pub(crate) long_backlogs: AtomicU64,
-    /// Conversations that wait for a summary now; set by the worker.
+    /// Conversations waiting for a summary; set by the worker.
     pub(crate) backlog: AtomicU64,
-    fold_failures: Mutex<BTreeMap<&'static str, u64>>,
+    summary_failures: Mutex<BTreeMap<&'static str, u64>>,
     health_moves: [AtomicU64; Health::ALL.len()],
     turns_dropped: AtomicU64,
     identities_rejected: AtomicU64,
@@ -61,9 +61,9 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts a failure to make a summary.
-    pub(crate) fn fold_failed(&self, failure: Failure) {
-        *self.fold_failures.lock().entry(failure.as_str()).or_default() += 1;
+    /// Counts a failure of the summarizer.
+    pub(crate) fn summary_failed(&self, failure: Failure) {
+        *self.summary_failures.lock().entry(failure.as_str()).or_default() += 1;
     }
 
     pub(crate) fn hit(&self) {
@@ -88,7 +88,7 @@ impl Counters {
         self.recently_rejected.add(now, 1);
     }
 
-    /// Returns how many calls were refused for their identity, and how many turns dropped, in the last 24 hours.
+    /// Returns the refused identities and the dropped turns of the last 24 hours.
     pub(crate) fn last_day(&self, now: Timestamp) -> (u64, u64) {
         (self.recently_rejected.sum(now), self.recently_dropped.sum(now))
     }
@@ -97,10 +97,10 @@ impl Counters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
             turns_added: of(&self.turns_added),
-            folds: of(&self.folds),
-            folds_discarded: of(&self.folds_discarded),
+            summaries: of(&self.summaries),
+            summaries_discarded: of(&self.summaries_discarded),
             long_backlogs: of(&self.long_backlogs),
-            fold_failures: self.fold_failures.lock().clone(),
+            summary_failures: self.summary_failures.lock().clone(),
             turns_dropped: of(&self.turns_dropped),
             identities_rejected: of(&self.identities_rejected),
             health_moves: Health::ALL.map(|health| (health.as_str(), of(&self.health_moves[health as usize]))).into(),
@@ -112,7 +112,7 @@ impl Counters {
     }
 }
 
-/// Counts of the last 24 hours, one an hour.
+/// Hourly counts of the last 24 hours.
 #[derive(Default)]
 struct Day(Mutex<[(i64, u64); HOURS]>);
 

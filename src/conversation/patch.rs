@@ -1,66 +1,56 @@
-//! What a model is shown of a conversation.
+//! The context of a model: what an agent puts before its next question.
 
-use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::config::Strategy;
-use crate::item::ItemId;
 use crate::turn::ConversationTurn;
+use crate::turn_id::TurnId;
 
 /// The context patch: what an agent puts before its next question.
 ///
-/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. `Serialize` gives the form of
-/// the transports: `{strategy, summary?, opening?, recent_turns: [{id, user_message, assistant_response, timestamp, ...}], tokens,
-/// omitted_turns, over_budget, unreadable}`; see [`crate::wire`].
-#[derive(Clone, PartialEq, Eq, Default)]
+/// Every turn of the conversation is in exactly one of: the summary, the recent turns, the omitted ones. Its JSON has
+/// the members below; `summary` and `opening` are left out if they are empty.
+#[derive(Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LlmContextPatch {
     /// The strategy.
     pub strategy: Strategy,
-    /// The summary of the turns before the recent ones; empty if there is none.
+    /// The summary of the turns before the recent ones; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
-    /// What the user asked for at first, once that turn is in the summary or out of sight: a goal to keep to.
+    /// The user's first request, once its turn is summarised or left out: the goal to keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub opening: Option<String>,
     /// The turns after the summary, oldest first.
     pub recent_turns: Vec<RecentTurn>,
     /// The tokens of summary, opening and turns, by the configured counter.
     pub tokens: u64,
-    /// How many turns are after the summary, and left out because the budget is full. They are kept.
+    /// Number of turns after the summary that the budget leaves out. They stay stored.
     pub omitted_turns: u64,
-    /// Whether the newest turn alone is over the budget; it is shown whole.
+    /// Whether the newest turn alone exceeds the budget; it is included whole.
     pub over_budget: bool,
-    /// How many turns are there that do not open.
+    /// Number of unreadable turns.
     pub unreadable: u64,
 }
 
-/// A turn in sight.
+/// A turn of a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentTurn {
     /// Its id.
-    pub id: ItemId,
+    pub id: TurnId,
     /// The turn.
     pub turn: Arc<ConversationTurn>,
 }
 
 impl LlmContextPatch {
-    /// Says whether there is nothing to show.
+    /// Returns whether there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.summary.is_empty() && self.opening.is_none() && self.recent_turns.is_empty()
     }
 }
 
-// What people said: no log shows it by accident.
-impl fmt::Debug for LlmContextPatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LlmContextPatch")
-            .field("strategy", &self.strategy)
-            .field("summary_bytes", &self.summary.len())
-            .field("opening_bytes", &self.opening.as_ref().map(String::len))
-            .field("recent_turns", &self.recent_turns)
-            .field("tokens", &self.tokens)
-            .field("omitted_turns", &self.omitted_turns)
-            .field("over_budget", &self.over_budget)
-            .field("unreadable", &self.unreadable)
-            .finish()
-    }
-}
+redacted_debug!(LlmContextPatch, "LlmContextPatch", this => strategy = this.strategy,
+    summary_bytes = this.summary.len(), recent_turns = this.recent_turns, tokens = this.tokens,
+    omitted_turns = this.omitted_turns, over_budget = this.over_budget, unreadable = this.unreadable);

@@ -1,4 +1,4 @@
-//! A turn of a conversation: what the user said, what the assistant answered, and what it did in between. One unit, never split.
+//! Turns of a conversation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::{MAX_DEPTH, is_shallow};
 
-/// A turn of a conversation.
+/// A turn: one user message, the reply, and what the assistant did in between.
 ///
-/// Its JSON (see [`crate::wire`]) has the keys of the original, in its order: `UserMessage`, `AssistantResponse`,
-/// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then whatever else a reader found there.
+/// Its JSON (see [`crate::wire`]) has the keys of the Go original, in its order: `UserMessage`, `AssistantResponse`,
+/// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then unknown members.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ConversationTurn {
     /// What the user said.
@@ -20,17 +20,17 @@ pub struct ConversationTurn {
     pub assistant_response: String,
     /// What the assistant did in between.
     pub trajectory_digest: Option<TrajectoryDigest>,
-    /// What the user was shown: an object of any values, kept as it was written.
+    /// What the user was shown: a JSON object.
     pub artifacts_shown: Option<Json>,
     /// What the user was not shown.
     pub artifacts_hidden_refs: Option<Vec<String>>,
     /// When it happened.
     pub timestamp: TurnTime,
-    /// Members that this version does not know, by name, kept as they were written.
+    /// Members that this version doesn't know, by name, as they were written.
     pub other: BTreeMap<String, Json>,
 }
 
-/// What an assistant did in a turn, in short.
+/// Short report of what an assistant did in a turn.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct TrajectoryDigest {
     /// The tools that it called; `None` = `null`, as the original writes an absent list.
@@ -41,25 +41,25 @@ pub struct TrajectoryDigest {
     pub reasoning_summary: String,
     /// The files that it made; `None` = `null`.
     pub artifacts_refs: Option<Vec<String>>,
-    /// Members that this version does not know, by name, kept as they were written.
+    /// Members that this version doesn't know, by name, as they were written.
     pub other: BTreeMap<String, Json>,
 }
 
-/// A time as RFC 3339 text, kept as it was written: a snapshot of another program may be more exact than we are.
+/// An RFC 3339 time as text: a snapshot of another program may be more exact than our times.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TurnTime(String);
 
 impl TurnTime {
-    /// Reads a time: `2026-11-22T16:00:00Z`, with a fraction of any length (64 characters in all) and any offset.
+    /// Parses a time: `2026-11-22T16:00:00Z`, with an optional fraction (64 characters in all) and any offset.
     ///
     /// # Errors
-    /// A message, if the text is no RFC 3339 time. Small letters and leap seconds are refused too: the original does not read them.
+    /// A message, if it isn't RFC 3339. Lower case and leap seconds are refused, as in the original.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::of(text.to_owned())
             .ok_or_else(|| "a timestamp must be RFC 3339, like \"2026-11-22T16:00:00Z\"".to_owned())
     }
 
-    /// Takes a text that is a time.
+    /// Checks and takes a text.
     pub(crate) fn of(text: String) -> Option<Self> {
         is_time(text.as_bytes()).then_some(Self(text))
     }
@@ -71,7 +71,7 @@ impl TurnTime {
     }
 }
 
-// Not jiff's timestamps: they end a day before the original's latest time, and several forms beside RFC 3339 pass for one.
+// Not jiff's timestamps: their range is smaller, and they accept forms beside RFC 3339.
 fn is_time(text: &[u8]) -> bool {
     let (Some((start, rest)), true) = (text.split_at_checked(19), text.len() <= 64) else { return false };
     let digits = rest.strip_prefix(b".").map_or(0, |rest| rest.iter().take_while(|byte| byte.is_ascii_digit()).count());
@@ -108,7 +108,7 @@ impl From<Timestamp> for TurnTime {
 }
 
 impl Default for TurnTime {
-    /// The zero time of the original.
+    /// The zero time of Go.
     fn default() -> Self {
         Self("0001-01-01T00:00:00Z".to_owned())
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for TurnTime {
     }
 }
 
-/// A turn to be added, as a transport reads it.
+/// A turn to add, as transports read it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewTurn {
@@ -142,13 +142,13 @@ pub struct NewTurn {
     /// What the user was not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_hidden_refs: Option<Vec<String>>,
-    /// A name of the caller's for this turn, 1 to 256 bytes: adding it again within a day adds nothing and answers the first;
-    /// adding another turn under it is an error.
+    /// Idempotency key, 1 to 256 bytes. Adding the same turn again within a day adds nothing and returns the first
+    /// result; adding another turn under it is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }
 
-/// What an assistant did in a turn, as a transport reads it.
+/// Report of what an assistant did in a turn, as transports read it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewDigest {
@@ -163,21 +163,31 @@ pub struct NewDigest {
 }
 
 impl NewTurn {
-    /// Makes a turn of two texts, now.
+    /// Makes a turn of two texts, with the current time.
     pub fn new(user_message: impl Into<String>, assistant_response: impl Into<String>) -> Self {
         Self { user_message: user_message.into(), assistant_response: assistant_response.into(), ..Self::default() }
+    }
+
+    /// Returns whether the turn has neither texts nor a digest nor artifacts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let texts = [&self.user_message, &self.assistant_response];
+        texts.iter().all(|text| text.is_empty())
+            && self.trajectory_digest.is_none()
+            && self.artifacts_shown.is_none()
+            && self.artifacts_hidden_refs.is_none()
     }
 
     /// Returns the turn.
     ///
     /// # Errors
-    /// A message, for a timestamp that is none or artifacts that are no object.
+    /// A message, if the timestamp isn't one or the artifacts aren't an object.
     pub fn into_turn(self, now: Timestamp) -> Result<ConversationTurn, String> {
         if let Some(shown) = &self.artifacts_shown {
             if !shown.as_str().trim_start().starts_with('{') {
                 return Err("artifacts_shown must be an object".to_owned());
             }
-            // What is deeper could be written, and never read again.
+            // A deeper value could be written and never read again.
             if !is_shallow(shown.as_str()) {
                 return Err(format!("artifacts_shown is nested more than {MAX_DEPTH} levels deep"));
             }
@@ -200,28 +210,8 @@ impl NewTurn {
     }
 }
 
-impl fmt::Debug for NewTurn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.user_message.len() + self.assistant_response.len();
-        f.debug_struct("NewTurn").field("bytes", &bytes).finish_non_exhaustive()
-    }
-}
-impl fmt::Debug for NewDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewDigest").finish_non_exhaustive()
-    }
-}
-
-// A turn is what people said: no log shows it by accident.
-impl fmt::Debug for ConversationTurn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.user_message.len() + self.assistant_response.len();
-        f.debug_struct("ConversationTurn").field("bytes", &bytes).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for TrajectoryDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrajectoryDigest").finish_non_exhaustive()
-    }
-}
+redacted_debug!(NewTurn, "NewTurn", this => bytes = this.user_message.len() + this.assistant_response.len());
+redacted_debug!(NewDigest, "NewDigest");
+redacted_debug!(ConversationTurn, "ConversationTurn", this =>
+    bytes = this.user_message.len() + this.assistant_response.len());
+redacted_debug!(TrajectoryDigest, "TrajectoryDigest");

@@ -1,7 +1,7 @@
 //! Background worker: summarises turns, and removes old turns and ended conversations.
 //!
-//! All state here is a cache. The database rows alone decide what is due, so the sweep of any process finds what was lost with
-//! a process, or did not fit into a queue.
+//! All state here is a cache. The database rows alone decide what is due, so the sweep of any process finds what a dead
+//! process or a full queue lost.
 
 mod backlog;
 mod batch;
@@ -32,7 +32,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
 use crate::identity::Identity;
-use crate::shared_state::Shared;
+use crate::shared::Shared;
 
 use fair_queue::{Ended, FairQueue, Job};
 #[cfg(any(test, feature = "conformance"))]
@@ -45,7 +45,7 @@ const ROOM: usize = 16_384;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Turns to summarise.
-    Fold,
+    Summarise,
     /// More turns than the limit.
     Prune,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Worker {
 
 /// Shared state of the tasks.
 struct WorkerState {
-    shared_state: Arc<Shared>,
+    shared: Arc<Shared>,
     summaries: Queue<summarise::Notes>,
     prunes: Queue<()>,
     stop: CancellationToken,
@@ -78,21 +78,21 @@ struct Queue<N> {
 
 impl Worker {
     /// Starts the tasks that the strategy needs.
-    pub(crate) fn start(shared_state: Arc<Shared>) -> Self {
+    pub(crate) fn start(shared: Arc<Shared>) -> Self {
         let stop = CancellationToken::new();
         let worker_state =
-            Arc::new(WorkerState { shared_state, summaries: Queue::new(), prunes: Queue::new(), stop: stop.clone() });
+            Arc::new(WorkerState { shared, summaries: Queue::new(), prunes: Queue::new(), stop: stop.clone() });
         let tracker = TaskTracker::new();
         let mut tasks = Vec::new();
-        let strategy = worker_state.shared_state.config.strategy;
+        let strategy = worker_state.shared.config.strategy;
         if strategy == Strategy::RollingSummary {
-            for _ in 0..worker_state.shared_state.config.summarizer.concurrency {
+            for _ in 0..worker_state.shared.config.summarizer.concurrency {
                 tasks.push(tracker.spawn(Arc::clone(&worker_state).summarise()).abort_handle());
             }
         }
         if strategy != Strategy::None {
             tasks.push(tracker.spawn(Arc::clone(&worker_state).prune()).abort_handle());
-            if worker_state.shared_state.stays {
+            if worker_state.shared.stays {
                 tasks.push(tracker.spawn(sweep::Sweeper::new(Arc::clone(&worker_state)).run()).abort_handle());
             }
         }
@@ -100,27 +100,27 @@ impl Worker {
         Self { worker_state, tracker, tasks, _stop: stop.drop_guard() }
     }
 
-    /// Says that something is due. Cheap; never waits.
+    /// Reports due work. Cheap; never waits.
     pub(crate) fn wake(&self, identity: &Identity, due: Due) {
-        // Whoever got as far as to have something due has a place.
+        // Whoever has due work has a complete identity.
         if let Ok(namespace) = identity.namespace() {
             self.worker_state.wake(&namespace, due);
         }
     }
 
-    /// Folds what is due now, and returns how many turns still wait.
+    /// Summarises the due turns now, and returns the number of turns that still wait.
     ///
     /// # Errors
     /// `Corrupt`, `Store`; `Closed` if the memory is closed meanwhile.
     pub(crate) async fn summarise(&self, identity: &Identity, within: Duration) -> Result<u64> {
         let namespace = identity.namespace()?;
         let worker_state = &self.worker_state;
-        if worker_state.shared_state.config.strategy != Strategy::RollingSummary {
+        if worker_state.shared.config.strategy != Strategy::RollingSummary {
             return Ok(0);
         }
-        match tokio::time::timeout(within, worker_state.fold_now(&namespace)).await {
+        match tokio::time::timeout(within, worker_state.summarise_now(&namespace)).await {
             Ok(Err(error)) => Err(error),
-            Ok(Ok(())) | Err(_) => summarise::due(&worker_state.shared_state, &namespace).await,
+            Ok(Ok(())) | Err(_) => summarise::due(&worker_state.shared, &namespace).await,
         }
     }
 
@@ -130,7 +130,7 @@ impl Worker {
         self.worker_state.prunes.queue().forget(namespace);
     }
 
-    /// Ends all of it, and waits at most `within` for that.
+    /// Stops all tasks, and waits at most `within` for them.
     pub(crate) async fn close(&self, within: Duration) {
         self.worker_state.stop.cancel();
         if tokio::time::timeout(within, self.tracker.wait()).await.is_err() {
@@ -143,27 +143,27 @@ impl Worker {
 impl WorkerState {
     fn wake(&self, namespace: &Namespace, due: Due) {
         match due {
-            Due::Fold if self.shared_state.config.strategy == Strategy::RollingSummary && self.shared_state.stays => {
+            Due::Summarise if self.shared.config.strategy == Strategy::RollingSummary && self.shared.stays => {
                 self.summaries.wake(namespace);
                 self.count();
             }
-            Due::Fold => {}
+            Due::Summarise => {}
             Due::Prune => self.prunes.wake(namespace),
         }
     }
 
-    /// Folds until nothing is due, or the summarizer refuses for good.
-    async fn fold_now(&self, namespace: &Namespace) -> Result<()> {
+    /// Summarises until nothing is due or the summarizer refuses permanently.
+    async fn summarise_now(&self, namespace: &Namespace) -> Result<()> {
         let mut pushed = false;
-        let failures = summarise::failures(&self.shared_state, namespace).await?;
+        let failures = summarise::failures(&self.shared, namespace).await?;
         loop {
             let ended = self.summaries.ended.notified();
             tokio::pin!(ended);
-            // From here on no end is missed.
+            // From here on no end of a job is missed.
             ended.as_mut().enable();
             let out = self.summaries.queue().is_out(namespace);
             if !pushed || out {
-                if summarise::due(&self.shared_state, namespace).await? == 0 && out {
+                if summarise::due(&self.shared, namespace).await? == 0 && out {
                     return Ok(());
                 }
                 self.summaries.force(namespace);
@@ -173,40 +173,37 @@ impl WorkerState {
                 () = self.stop.cancelled() => return Err(ConversationError::Closed),
                 () = ended => {}
             }
-            // Nobody gets another answer from a summarizer that refused the credential or the request.
-            if summarise::is_refused(&self.shared_state, namespace, failures).await? {
+            // A refused credential or request would be refused again.
+            if summarise::is_refused(&self.shared, namespace, failures).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Folds what waits, one conversation after the other.
+    /// Summarises the waiting conversations, one after the other.
     async fn summarise(self: Arc<Self>) {
         while let Some(job) = self.summaries.next(&self.stop).await {
             let Job { namespace, forced, gone, notes } = job;
             let (worker_state, whose) = (Arc::clone(&self), namespace.clone());
-            // A task of its own: a panic ends the attempt, not who makes it.
+            // Its own task: a panic ends the attempt, not the worker.
             let attempt = tokio::spawn(async move {
-                summarise::attempt(&worker_state.shared_state, &whose, (&worker_state.stop, &gone), forced, notes).await
+                summarise::attempt(&worker_state.shared, &whose, (&worker_state.stop, &gone), forced, notes).await
             });
             let (ended, notes) = AbortOnDropHandle::new(attempt).await.unwrap_or_else(|error| {
                 tracing::error!(panicked = error.is_panic(), "an attempt to summarise a conversation broke off");
-                (
-                    Ended::Rest(wait::jittered(self.shared_state.config.summarizer.max_retry_wait)),
-                    summarise::Notes::default(),
-                )
+                (Ended::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), summarise::Notes::default())
             });
             self.summaries.end(&namespace, ended, notes);
             self.count();
         }
     }
 
-    /// Removes turns that are not to be kept, of one conversation after the other.
+    /// Removes turns over the limits, of one conversation after the other.
     async fn prune(self: Arc<Self>) {
         while let Some(job) = self.prunes.next(&self.stop).await {
-            let ended = prune::prune(&self.shared_state, &job.namespace).await.unwrap_or_else(|error| {
+            let ended = prune::prune(&self.shared, &job.namespace).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the oldest turns of a conversation could not be removed; it is tried again");
-                // The next sweep finds it.
+                // The next sweep retries it.
                 Ended::Done
             });
             self.prunes.end(&job.namespace, ended, ());
@@ -215,7 +212,7 @@ impl WorkerState {
 
     fn count(&self) {
         let waiting = self.summaries.queue().len() as u64;
-        self.shared_state.counters.backlog.store(waiting, Ordering::Relaxed);
+        self.shared.counters.backlog.store(waiting, Ordering::Relaxed);
     }
 }
 
@@ -247,7 +244,7 @@ impl<N: Clone + Default> Queue<N> {
         self.ended.notify_waiters();
     }
 
-    /// Returns the next job when there is one, `None` when there will be none any more.
+    /// Waits for the next job; `None` after the worker was stopped.
     async fn next(&self, stop: &CancellationToken) -> Option<Job<N>> {
         loop {
             if stop.is_cancelled() {
@@ -255,7 +252,7 @@ impl<N: Clone + Default> Queue<N> {
             }
             let until = match self.queue().next(Instant::now()) {
                 Ok(job) => {
-                    // One word may stand for many who wait.
+                    // One notification may stand for several conversations.
                     self.work.notify_one();
                     return Some(job);
                 }

@@ -1,9 +1,9 @@
-//! Which IP addresses are not public, and why: it judges an address by itself and never asks anybody.
+//! Decides which IP addresses are not public, and why, from the address alone.
 //!
 //! The tables follow the special-purpose registries of IANA
 //! ([IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry),
-//! [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry)). An IPv6 address that carries an IPv4 address is
-//! judged by the one inside, since that is where the packet may end.
+//! [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry)). An IPv6 address that carries an IPv4 address
+//! is judged by the one inside, since that is where the packet may end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! One entry of the operator's list of what may be reached although it is not public.
+//! An entry of the operator's list of non-public hosts that may be reached.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What goes wrong on the way out; no text here holds more of a URL than its host.
+//! Errors of the guard. No message contains more of a URL than its host.
 
 use std::sync::Arc;
 

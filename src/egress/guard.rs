@@ -1,4 +1,4 @@
-//! The guard and its client; no request of the client reaches an address that was not checked.
+//! The guard and its client: every request goes to an address that was checked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Egress {
         Self::build(config, None, resolver::system())
     }
 
-    /// Returns a guard that may also reach exactly the host and port of this URL, which the operator's configuration names.
+    /// Returns a guard that may also reach exactly the host and port of this URL, which the operator's configuration
+    /// names.
     ///
     /// It has a client of its own, so that what is named for one purpose is not open to a URL that comes from a call's
     /// input. A URL without a host names nothing.
@@ -68,8 +69,8 @@ impl Egress {
         Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))
     }
 
-    /// Returns a guard that reaches the host and port of this URL and nothing else, by redirects neither, and lets the other
-    /// side be silent for as long as `read_timeout` in the middle of an answer.
+    /// Returns a guard that reaches the host and port of this URL and nothing else, by redirects neither, and lets the
+    /// other side be silent for as long as `read_timeout` in the middle of an answer.
     ///
     /// For a server that the operator's configuration names and that is sent headers which are nobody else's business.
     #[must_use]
@@ -84,8 +85,8 @@ impl Egress {
         (Arc::clone(&self.0.rules), Arc::clone(&self.0.lookup), self.0.config.connect_timeout)
     }
 
-    /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an answer
-    /// and in the middle of one. For servers that think before they speak.
+    /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an
+    /// answer and in the middle of one. For servers that think before they speak.
     #[must_use]
     pub fn patient(&self, read_timeout: Duration) -> Self {
         let inner = &self.0;
@@ -110,8 +111,9 @@ impl Egress {
         Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 
-    /// Checks all of a URL that can be checked without resolving its name: scheme, port of a named host, and a host that is
-    /// written as an address. The client checks the same and the rest by itself; this says no before anything is sent.
+    /// Checks all of a URL that can be checked without resolving its name: scheme, port of a named host, and a host
+    /// that is written as an address. The client checks the same and the rest by itself; this says no before anything
+    /// is sent.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotHttp`].
@@ -129,8 +131,8 @@ impl Egress {
         self.0.client.get_or_try_init(|| self.make(true)).await.cloned()
     }
 
-    /// Returns a client that follows no redirect, for those who decide at each one what may go on to the next host. Every
-    /// request of it is checked like those of [`Egress::client`].
+    /// Returns a client that follows no redirect, for those who decide at each one what may go on to the next host.
+    /// Every request of it is checked like those of [`Egress::client`].
     ///
     /// # Errors
     /// As [`Egress::client`].
@@ -148,8 +150,8 @@ impl Inner {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that makes clients")]
     fn make_client(&self, follow: bool) -> Result<Client, Error> {
         let rules = Arc::clone(&self.rules);
-        // A client has no hook that may say no to a URL, and a host written as an address never meets the resolver. So a
-        // refused URL is sent to a proxy whose name the resolver never resolves, and nobody can forget the check.
+        // A client has no hook that may say no to a URL, and a host written as an address never meets the resolver. So
+        // a refused URL is sent to a proxy whose name the resolver never resolves, and nobody can forget the check.
         let gate = Proxy::custom(move |url| rules.check_url(url).err().map(|_| format!("http://{NOWHERE}")));
         let rules = Arc::clone(&self.rules);
         let redirects = redirect::Policy::custom(move |attempt| {

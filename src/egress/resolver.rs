@@ -1,4 +1,4 @@
-//! Resolves a name and hands on only addresses that were checked, so that the connection goes to what was checked.
+//! Resolves a name once and returns only checked addresses, so that the connection goes to one of those.
 
 use std::future::Future;
 use std::io;

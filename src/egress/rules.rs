@@ -1,4 +1,4 @@
-//! Decides whether a URL or an address may be reached; it never resolves a name itself.
+//! Decides whether a URL or an address may be reached, without resolving names.
 
 use std::net::IpAddr;
 
@@ -42,8 +42,8 @@ impl Rules {
         if let Some((named, named_port)) = &self.named
             && named == host
         {
-            // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must be
-            // stopped here, also where it happens to be public.
+            // The resolver knows names but no ports, and lets a named host pass. So a named host at another port must
+            // be stopped here, also where it happens to be public.
             return if port == *named_port || (!self.only_named && self.allows_host(host)) {
                 Ok(())
             } else {

@@ -1,4 +1,4 @@
-//! What a model answers, read from the forms in which endpoints spell it.
+//! Parses a model's answer from the forms that endpoints use.
 
 use helmdeck_core::Error;
 use serde::de::DeserializeOwned;
@@ -70,8 +70,8 @@ pub struct Answer {
     pub finish: Finish,
     /// What it took, with the answers before it that got lost; `None` if the endpoint does not say.
     pub usage: Option<Usage>,
-    /// What it cost in USD, with the answers before it that got lost; `None` if neither the endpoint nor a configured price tells,
-    /// or not of all of them.
+    /// What it cost in USD, with the answers before it that got lost; `None` if neither the endpoint nor a configured
+    /// price tells, or not of all of them.
     pub cost: Option<f64>,
     /// How often the request was sent.
     pub attempts: u32,
@@ -90,8 +90,8 @@ impl Answer {
     }
 }
 
-/// Reads the body of a successful answer. Whatever of it cannot be understood is as if it were not there: an answer that was paid
-/// for is not thrown away for the sake of an odd field.
+/// Reads the body of a successful answer. Whatever of it cannot be understood is as if it were not there: an answer
+/// that was paid for is not thrown away for the sake of an odd field.
 ///
 /// # Errors
 /// What it took, as far as it says, if it is no answer: no JSON, or nothing chosen.
@@ -212,7 +212,8 @@ struct Spent {
 }
 
 impl Spent {
-    /// Returns what it says. Tokens of which only one half can be read are unknown: a price of half of them would be wrong.
+    /// Returns what it says. Tokens of which only one half can be read are unknown: a price of half of them would be
+    /// wrong.
     fn taken(&self) -> Taken {
         let both = count(&self.prompt_tokens).zip(count(&self.completion_tokens));
         Taken {

@@ -1,4 +1,4 @@
-//! What an unsuccessful answer means, by its status and the fields of its body; it never searches message text.
+//! Maps an unsuccessful answer to an error, by its status and the fields of its body; never searches message text.
 //!
 //! Source: OpenAI's [error codes](https://platform.openai.com/docs/guides/error-codes), and what llama.cpp answers.
 
@@ -22,7 +22,8 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most of the endpoint's own words that a message repeats, in bytes.
 const MAX_WORDS_BYTES: usize = 300;
 
-/// What endpoints call a conversation that is too long for the model: OpenAI, vLLM and gateways; llama.cpp; OpenAI for one text.
+/// What endpoints call a conversation that is too long for the model: OpenAI, vLLM and gateways; llama.cpp; OpenAI for
+/// one text.
 const TOO_LONG: [&str; 3] = ["context_length_exceeded", "exceed_context_size_error", "string_above_max_length"];
 
 /// What endpoints call an account without money: a wait does not help.
@@ -49,7 +50,8 @@ impl Problem {
     }
 }
 
-/// Returns the error that an unsuccessful answer means. `too_large` means that the conversation is too long for the model.
+/// Returns the error that an unsuccessful answer means. `too_large` means that the conversation is too long for the
+/// model.
 pub(crate) fn classify(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let Body { error: problem } = serde_json::from_slice(body).unwrap_or_default();
     let host = endpoint.host();

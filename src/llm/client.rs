@@ -1,6 +1,7 @@
-//! Sends a request and repeats it where that can help, within the caller's deadline.
+//! Sends requests, and retries within the caller's deadline.
 //!
-//! Asking a model changes nothing at the endpoint, so a request whose answer got lost is sent again, but only once: it costs twice.
+//! Asking a model changes nothing at the endpoint. A request whose answer got lost is sent again, but only once: it
+//! costs twice.
 
 use std::time::{Duration, Instant};
 
@@ -60,15 +61,16 @@ impl Client {
 
     /// Asks a model and returns its whole answer.
     ///
-    /// A request that was limited (429), failed (408, 409, 5xx) or was never connected is repeated with growing waits, or with those
-    /// that the endpoint asks for, as long as `deadline` lets it. One whose answer got lost (it broke off, came too late, or was no
-    /// chat completion) is repeated once, and what it took is part of the answer's usage and cost. Dropping the future drops the
-    /// request.
+    /// A request that was limited (429), failed (408, 409, 5xx) or was never connected is repeated with growing waits,
+    /// or with those that the endpoint asks for, as long as `deadline` lets it. One whose answer got lost (it broke
+    /// off, came too late, or was no chat completion) is repeated once, and what it took is part of the answer's usage
+    /// and cost. Dropping the future drops the request.
     ///
     /// # Errors
-    /// `credential_invalid` (401, 403, no credit), `not_found` (no such model), `rate_limited` with the wait, `too_large` if the
-    /// conversation is too long for the model, `invalid_input` if the endpoint does not accept the request, `forbidden` if the host
-    /// may not be reached, `timeout` at the deadline, `handler_failed` for everything else.
+    /// `credential_invalid` (401, 403, no credit), `not_found` (no such model), `rate_limited` with the wait,
+    /// `too_large` if the conversation is too long for the model, `invalid_input` if the endpoint does not accept the
+    /// request, `forbidden` if the host may not be reached, `timeout` at the deadline, `handler_failed` for everything
+    /// else.
     pub async fn chat(
         &self,
         endpoint: &Endpoint,
@@ -169,8 +171,8 @@ impl Client {
         })
     }
 
-    /// Returns how long to wait: as long as the endpoint asks, else doubling; half fixed, half random, so that those who
-    /// failed together do not come back together.
+    /// Returns how long to wait: as long as the endpoint asks, else doubling; half fixed, half random, so that those
+    /// who failed together do not come back together.
     fn wait(&self, repeats: u32, asked: Option<Duration>) -> Duration {
         let step = self.config.retry_wait.saturating_mul(1 << repeats.min(16));
         let jittered = jittered(step, 0.5..=1.0);

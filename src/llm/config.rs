@@ -1,4 +1,4 @@
-//! What an operator can set about models. Every field has a default; unknown keys are refused.
+//! Settings of the client for models. Every field has a default; unknown keys are refused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::answer::Usage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The base URL of the operator's endpoint, such as `https://api.openai.com/v1`; `/chat/completions` is added to its path.
-    /// Its host and port are reachable whatever they are. Default: empty, none.
+    /// The base URL of the operator's endpoint, such as `https://api.openai.com/v1`; `/chat/completions` is added to
+    /// its path. Its host and port are reachable whatever they are. Default: empty, none.
     pub endpoint: String,
     /// The model that is asked where a call names none. Default: empty, none.
     pub model: String,
@@ -29,8 +29,8 @@ pub struct Config {
     /// The largest answer. Default 1 MiB.
     #[serde(with = "size")]
     pub max_response_bytes: u64,
-    /// How often a request is repeated that was limited, failed or could not be sent; one whose answer got lost is repeated once at
-    /// most. Default 4.
+    /// How often a request is repeated that was limited, failed or could not be sent; one whose answer got lost is
+    /// repeated once at most. Default 4.
     pub max_repeats: u32,
     /// The wait before the first repetition, doubled for each one after it. Default 1 s.
     #[serde(with = "text")]
@@ -60,7 +60,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Says what the settings cannot be.
+    /// Checks the settings.
     ///
     /// # Errors
     /// A message that names the setting.

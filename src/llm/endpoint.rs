@@ -1,4 +1,4 @@
-//! Where a model is, and which key may go there.
+//! The address of a model, and which key may go there.
 
 use helmdeck_core::{Code, Error, Result, Secret};
 use helmdeck_egress::Egress;
@@ -45,12 +45,13 @@ impl Endpoint {
 impl Client {
     /// Decides where a model is asked: at `given`, the base URL of a call's input, or at the operator's endpoint.
     ///
-    /// The operator's endpoint gets the key, if the credential is not bound to other hosts. A given one gets it only if the
-    /// credential is bound to hosts, this one among them, and over https or on this machine; else it is asked without a key.
+    /// The operator's endpoint gets the key, if the credential is not bound to other hosts. A given one gets it only if
+    /// the credential is bound to hosts, this one among them, and over https or on this machine; else it is asked
+    /// without a key.
     ///
     /// # Errors
-    /// `invalid_input` if there is no endpoint or no model, or the URL cannot be one; `forbidden` if the operator does not allow
-    /// the model, the host may not be reached or the key is not for the operator's own endpoint.
+    /// `invalid_input` if there is no endpoint or no model, or the URL cannot be one; `forbidden` if the operator does
+    /// not allow the model, the host may not be reached or the key is not for the operator's own endpoint.
     pub fn endpoint(&self, given: Option<&str>, model: Option<&str>, key: Option<Secret>) -> Result<Endpoint> {
         let named = self.operators.as_ref();
         let given = given.map(parse).transpose();

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helmdeck_conversation::item::{ItemFilter, ItemId};
 use helmdeck_conversation::summarizer::{ChatSummarizer, client_config};
 use helmdeck_conversation::{
     Config, ConversationMemory, Dependencies, Health, Identity, NewTurn, Strategy, SummarizerConfig,
 };
+use helmdeck_conversation::{TurnFilter, TurnId};
 use helmdeck_core::SystemClock;
 use helmdeck_egress::Egress;
 use helmdeck_events::Bus;
@@ -116,11 +116,11 @@ async fn open(path: &Path, settings: &SummarizerConfig) -> ConversationMemory {
 }
 
 /// Returns every turn that is kept, oldest first, and whether it is in the summary.
-async fn items(memory: &ConversationMemory, identity: &Identity) -> BTreeMap<ItemId, bool> {
-    let mut filter = ItemFilter { limit: Some(60), ..ItemFilter::default() };
+async fn items(memory: &ConversationMemory, identity: &Identity) -> BTreeMap<TurnId, bool> {
+    let mut filter = TurnFilter { limit: Some(60), ..TurnFilter::default() };
     let mut items = BTreeMap::new();
     loop {
-        let page = memory.list_items(identity, &filter).await.unwrap();
+        let page = memory.list_turns(identity, &filter).await.unwrap();
         items.extend(page.items.into_iter().map(|item| (item.key, item.folded)));
         filter.after = page.next;
         if filter.after.is_none() {
@@ -181,8 +181,8 @@ async fn real_small_model_summaries_lose_no_turn() {
     let trace = memory.trace(&identity).await.unwrap();
     println!(
         "{} folds and failures {:?} in {seconds} s; {covered} of {TURNS} turns in a summary of {} bytes, {} tokens in sight, {}",
-        metrics.folds,
-        metrics.fold_failures,
+        metrics.summaries,
+        metrics.summary_failures,
         trace.summary.len(),
         trace.estimated_tokens,
         trace.health,
@@ -198,8 +198,8 @@ async fn real_small_model_summaries_lose_no_turn() {
 
     // Something was folded, unless the machine was too slow for one answer; a model that answers and is never understood is a defect.
     let too_slow =
-        !metrics.fold_failures.is_empty() && metrics.fold_failures.keys().all(|failure| *failure == "timeout");
-    assert!((metrics.folds > 0 && covered > 0) || too_slow, "{:?}", metrics.fold_failures);
+        !metrics.summary_failures.is_empty() && metrics.summary_failures.keys().all(|failure| *failure == "timeout");
+    assert!((metrics.summaries > 0 && covered > 0) || too_slow, "{:?}", metrics.summary_failures);
     // It came to the end, or says why not.
     if trace.backlog_turns == 0 {
         assert!(covered >= TURNS - RECENT as u64, "{covered}");

@@ -102,10 +102,28 @@ async fn the_budget_is_kept_and_what_matters_most_stays() {
     assert_eq!(map(json!({ "path": folder.path(), "token_budget": 2000 })).await["truncated"], false);
 }
 
+/// A crate of 80 modules that all use the types of one file.
+fn crate_fixture() -> tempfile::TempDir {
+    let mut files = vec![(
+        "src/core.rs".to_owned(),
+        "pub struct Error;\npub struct Context;\npub trait Handler {\n    fn run(&self, context: Context) -> Result<(), Error>;\n}\n".to_owned(),
+    )];
+    files.extend((0..80).map(|n| {
+        let text = format!(
+            "use crate::core::{{Context, Error, Handler}};\n\npub struct Module{n};\n\nimpl Handler for Module{n} {{\n    \
+             fn run(&self, context: Context) -> Result<(), Error> {{\n        helper_number_{n}(context)\n    }}\n}}\n\n\
+             fn helper_number_{n}(context: Context) -> Result<(), Error> {{\n    Ok(drop(context))\n}}\n"
+        );
+        (format!("src/module_{n:02}.rs"), text)
+    }));
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    tree(&files)
+}
+
 #[tokio::test]
-async fn the_same_tree_gives_the_same_bytes() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("src/core");
-    let input = json!({ "path": here });
+async fn same_tree_gives_same_bytes() {
+    let folder = crate_fixture();
+    let input = json!({ "path": folder.path() });
     let first = call(context(), input.clone()).await.unwrap();
     let second = call(context(), input).await.unwrap();
     assert_eq!(first.output.unwrap(), second.output.unwrap());
@@ -113,20 +131,17 @@ async fn the_same_tree_gives_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn this_project_is_mapped_with_its_shared_words_on_top() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let map = map(json!({ "path": here, "paths": ["src/core/**", "packs/repo/**"], "token_budget": 4500 })).await;
-    let names: Vec<&str> = map["files"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|file| file["symbols"].as_array().unwrap())
-        .map(|symbol| symbol["name"].as_str().unwrap())
-        .collect();
-    for expected in ["Error", "Context", "Json", "Schema", "Manifest"] {
+async fn shared_types_rank_first_and_the_budget_is_used() {
+    let folder = crate_fixture();
+    let map = map(json!({ "path": folder.path(), "paths": ["src/**"], "token_budget": 2000 })).await;
+    assert_eq!(paths(&map)[0], "src/core.rs");
+    let first = map["files"][0]["symbols"].as_array().unwrap();
+    let names: Vec<&str> = first.iter().map(|symbol| symbol["name"].as_str().unwrap()).collect();
+    for expected in ["Error", "Context", "Handler"] {
         assert!(names.contains(&expected), "{expected} in {names:?}");
     }
-    assert!(map["tokens"].as_u64().unwrap() > 4000, "the budget is used");
+    assert!(map["tokens"].as_u64().unwrap() > 1800, "{}", map["tokens"]);
+    assert_eq!(map["truncated"], true);
 }
 
 #[tokio::test]
@@ -340,20 +355,15 @@ fn what_a_file_became_since_the_walk_is_not_read() {
     fs::create_dir_all(folder.join("a")).unwrap();
     let outside = tree(&[("x.py", "def secret_function(): pass\n")]);
     let place = MapRoot::find("repo", Some(&session)).unwrap();
-    let source = |name: &str| SourceFile {
-        file: name.into(),
-        path: name.to_owned(),
-        grammar: super::super::languages::of(Path::new(name)).unwrap(),
-    };
     fs::write(folder.join("a/x.py"), "pass\n").unwrap();
-    assert!(place.open(&source("a/x.py")).is_ok());
+    assert!(place.open(Path::new("a/x.py")).is_ok());
     fs::remove_dir_all(folder.join("a")).unwrap();
     symlink(outside.path(), folder.join("a")).unwrap();
     symlink(outside.path().join("x.py"), folder.join("x.py")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe.py"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
         .unwrap();
     for name in ["a/x.py", "x.py", "pipe.py", "none.py"] {
-        assert!(place.open(&source(name)).is_err(), "{name}");
+        assert!(place.open(Path::new(name)).is_err(), "{name}");
     }
 }
 

@@ -74,7 +74,8 @@ fn look(secret: &'static str, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<
     })
 }
 
-/// Returns the files below a folder that hold a text. What is removed meanwhile, as other tests do with theirs, holds none.
+/// Returns the files below a folder that hold a text. What is removed meanwhile, as other tests do with theirs, holds
+/// none.
 fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -1,10 +1,10 @@
-//! Claims about what goes in and comes out.
+//! Test cases about what goes in and comes out.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use helmdeck_core::Json;
 
-use super::subject::{Fixture, add, alice, bob, fold, items, kept, numbers, recent, seen, sized, turn};
+use super::fixture::{Fixture, add, alice, bob, fold, items, kept, numbers, recent, seen, sized, turn};
 use crate::health::{Health, Reason};
 use crate::snapshot::Snapshot;
 use crate::turn::{ConversationTurn, NewDigest, NewTurn};
@@ -21,7 +21,7 @@ pub(super) async fn a_fresh_conversation_is_empty(s: Fixture) {
     assert_eq!(items(&memory, &alice()).await, []);
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.strategy, trace.health, trace.kept_turns, trace.generation), (s.strategy, Health::Healthy, 0, 0));
-    assert_eq!(memory.summarise(&alice(), super::subject::STUCK).await.unwrap(), 0);
+    assert_eq!(memory.summarise(&alice(), super::fixture::STUCK).await.unwrap(), 0);
     assert_eq!(memory.forget(&alice()).await.unwrap(), 0);
     assert_eq!(s.bare.stats().await.unwrap().rows, 0, "looking makes nothing");
 }
@@ -30,7 +30,7 @@ pub(super) async fn none_keeps_nothing(s: Fixture) {
     let memory = s.open();
     let added = memory.add_turn(&alice(), sized("a", 400, 400)).await.unwrap();
     assert_eq!((added.id, added.repeated), (None, false));
-    let added = memory.put_item(&alice(), turn("b")).await.unwrap();
+    let added = memory.put_turn(&alice(), turn("b")).await.unwrap();
     assert_eq!(added.id, None);
     assert!(memory.context(&alice()).await.unwrap().is_empty());
     assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 0);
@@ -71,7 +71,7 @@ pub(super) async fn turns_come_back_whole_and_in_order(s: Fixture) {
         let turn = &patch.recent_turns[0].turn;
         assert!(**turn == expected, "the turn is another one");
         assert_eq!(wire::write_turn(turn), wire::write_turn(&expected));
-        let detail = memory.get_item(&alice(), &ids[0].to_string()).await.unwrap();
+        let detail = memory.get_turn(&alice(), &ids[0].to_string()).await.unwrap();
         assert!(*detail.turn == expected);
         assert_eq!((detail.item.key, detail.item.tokens), (ids[0], first.tokens));
         assert_eq!(detail.item.timestamp, "2026-11-22T16:00:00.123456789+01:00");
@@ -193,9 +193,9 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
         assert_eq!(folded, [true, true, true, true, true, true, false, false, false, false]);
     }
     // Each turn was told to the summarizer once, in order, on top of all before it.
-    let told: Vec<String> = s.scribe.calls().iter().flat_map(|call| call.turns.clone()).collect();
-    assert_eq!(told, numbers(0..6));
-    for call in s.scribe.calls() {
+    let sent: Vec<String> = s.summarizer.calls().iter().flat_map(|call| call.turns.clone()).collect();
+    assert_eq!(sent, numbers(0..6));
+    for call in s.summarizer.calls() {
         let before: usize = call.turns[0].parse().unwrap();
         assert_eq!(call.previous, numbers(0..before));
         assert!(call.turns.len() <= 4, "a batch has at most 4 turns here");

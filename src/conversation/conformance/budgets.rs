@@ -1,9 +1,9 @@
-//! Claims about what fits: case 1 of the reference, and W5, W14.
+//! Test cases about what fits: case 1 of the reference, and W5, W14.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
-use super::scribe::Act;
-use super::subject::{Fixture, add, alice, fold, kept, numbers, recent, sized, turn};
+use super::fixture::{Fixture, add, alice, fold, kept, numbers, recent, sized, turn};
+use super::scripted_summarizer::Action;
 use crate::config::{OnOversize, Strategy};
 use crate::error::ConversationError;
 use crate::health::Health;
@@ -18,7 +18,7 @@ fn pinned(patch: &LlmContextPatch) -> u64 {
 
 /// Reference suite: `Truncation_EnforcesBudget`, with exact numbers.
 pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Fixture) {
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.budget_tokens = 64);
     // 28 tokens each.
     for number in 0..5 {
@@ -48,7 +48,7 @@ pub(super) async fn a_budget_shows_the_newest_turns_that_fit(s: Fixture) {
 
 /// W5: a turn over the whole budget is never lost silently.
 pub(super) async fn a_turn_over_the_budget_is_kept_whole(s: Fixture) {
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.budget_tokens = 64);
     memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
     let large = memory.add_turn(&alice(), sized(1, 200, 200)).await.unwrap();
@@ -73,14 +73,14 @@ pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Fixtu
         config.on_oversize = OnOversize::Refuse;
     });
     memory.add_turn(&alice(), sized(0, 12, 12)).await.unwrap();
-    let writes = s.tap.writes();
+    let writes = s.faults.writes();
     for _ in 0..2 {
         let refused = memory.add_turn(&alice(), sized(1, 200, 200)).await;
         assert!(matches!(refused, Err(ConversationError::Oversize { tokens: 102, budget: 64 })), "{refused:?}");
-        let refused = memory.put_item(&alice(), sized(1, 200, 200)).await;
+        let refused = memory.put_turn(&alice(), sized(1, 200, 200)).await;
         assert!(matches!(refused, Err(ConversationError::Oversize { tokens: 102, budget: 64 })), "{refused:?}");
     }
-    assert_eq!(s.tap.writes(), writes);
+    assert_eq!(s.faults.writes(), writes);
     assert_eq!(recent(&memory.context(&alice()).await.unwrap()), numbers(0..1));
     let exact = memory.add_turn(&alice(), sized(1, 124, 124)).await.unwrap();
     assert_eq!(exact.tokens, 64, "a turn that fills the budget fits");
@@ -105,7 +105,7 @@ pub(super) async fn the_newest_turn_is_always_in_sight(s: Fixture) {
             assert!(patch.tokens <= 200 || patch.recent_turns.len() == 1, "{} tokens", patch.tokens);
             assert!(patch.tokens <= own.max(200) + 200, "{} tokens", patch.tokens);
         }
-        opened.close(super::subject::STUCK).await;
+        opened.close(super::fixture::STUCK).await;
     }
     assert_eq!(kept(&memory, &alice()).await.len(), sizes.len());
 }
@@ -153,7 +153,7 @@ pub(super) async fn a_rolling_context_fits_its_budget(s: Fixture) {
 
 /// A summary that stays longer than it may be is cut at last, and never crowds the turns out.
 pub(super) async fn a_summary_that_is_too_long_is_cut(s: Fixture) {
-    s.scribe.always(Act::Say("word ".repeat(4000)));
+    s.summarizer.always(Action::Say("word ".repeat(4000)));
     let memory = s.open_with(|config| {
         config.budget_tokens = 400;
         config.summarizer.summary_tokens = 100;
@@ -185,14 +185,14 @@ pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixt
     assert!(trace.covers_through >= 1, "something was folded");
     assert_eq!((patch.omitted_turns, trace.backlog_turns), (0, 0));
     assert!(patch.tokens <= 200, "{}", patch.tokens);
-    assert_eq!(super::subject::sight(&patch), numbers(0..3));
+    assert_eq!(super::fixture::sight(&patch), numbers(0..3));
     // The newest is never folded, however large.
     memory.add_turn(&alice(), sized(3, 4000, 0)).await.unwrap();
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((recent(&patch).pop(), patch.over_budget), (Some("3".to_owned()), true));
-    assert_eq!(super::subject::sight(&patch), numbers(0..4));
+    assert_eq!(super::fixture::sight(&patch), numbers(0..4));
     add(&memory, &alice(), 4..5).await;
     fold(&memory, &alice()).await;
-    assert_eq!(super::subject::seen(&memory, &alice()).await, numbers(0..5));
+    assert_eq!(super::fixture::seen(&memory, &alice()).await, numbers(0..5));
 }

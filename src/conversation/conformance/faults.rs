@@ -1,13 +1,13 @@
-//! Claims about a store that fails: case 8 of the reference, W11.
+//! Test cases about a store that fails: case 8 of the reference, W11.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::eventually;
-use super::subject::{Fixture, add, alice, fold, items, kept, numbers, seen, turn};
+use super::fixture::{Fixture, add, alice, fold, items, kept, numbers, seen, turn};
 use crate::error::ConversationError;
 use crate::health::Health;
 use crate::turn::NewTurn;
@@ -18,14 +18,14 @@ pub(super) async fn a_write_that_fails_changes_nothing(s: Fixture) {
     add(&memory, &alice(), 0..3).await;
     let before = (memory.context(&alice()).await.unwrap(), items(&memory, &alice()).await);
     for _ in 0..3 {
-        s.tap.fail_writes(100);
+        s.faults.fail_writes(100);
         let refused = memory.add_turn(&alice(), turn(3)).await;
         assert!(refused.as_ref().is_err_and(ConversationError::is_temporary), "{refused:?}");
         assert!(memory.flush(&alice()).await.is_err());
         assert!(memory.restore(&alice(), &crate::Snapshot::default()).await.is_err());
-        assert!(memory.delete_item(&alice(), &before.1[0].key.to_string()).await.is_err());
+        assert!(memory.delete_turn(&alice(), &before.1[0].key.to_string()).await.is_err());
         assert!(memory.forget(&alice()).await.is_err());
-        s.tap.fail_writes(0);
+        s.faults.fail_writes(0);
         let after = (memory.context(&alice()).await.unwrap(), items(&memory, &alice()).await);
         assert!(before == after, "a failed write changed something");
     }
@@ -40,10 +40,10 @@ pub(super) async fn a_write_that_fails_changes_nothing(s: Fixture) {
 pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..2).await;
-    s.tap.lose_answers(1);
+    s.faults.lose_answers(1);
     let named = NewTurn { once: Some("n".into()), ..turn(2) };
     let first = memory.add_turn(&alice(), named.clone()).await;
-    s.tap.lose_answers(0);
+    s.faults.lose_answers(0);
     // Whether the failure was told or seen through, the same call again answers the turn that is there.
     let again = memory.add_turn(&alice(), named).await.unwrap();
     if let Ok(first) = first {
@@ -53,16 +53,16 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     }
     assert_eq!((seen(&memory, &alice()).await, kept(&memory, &alice()).await), (numbers(0..3), numbers(0..3)));
     // Without a name too what is seen is what is stored, whatever was answered.
-    s.tap.lose_answers(1);
+    s.faults.lose_answers(1);
     let _ = memory.add_turn(&alice(), turn(3)).await;
-    s.tap.lose_answers(0);
+    s.faults.lose_answers(0);
     let stored = kept(&s.another().open(), &alice()).await;
     assert_eq!(seen(&memory, &alice()).await, stored);
     add(&memory, &alice(), 4..5).await;
     assert_eq!(seen(&memory, &alice()).await.len(), stored.len() + 1);
-    s.tap.lose_answers(1);
+    s.faults.lose_answers(1);
     let _ = memory.flush(&alice()).await;
-    s.tap.lose_answers(0);
+    s.faults.lose_answers(0);
     assert_eq!(seen(&memory, &alice()).await, kept(&s.another().open(), &alice()).await);
 }
 
@@ -72,14 +72,14 @@ pub(super) async fn a_read_that_fails_is_an_error_and_no_empty_conversation(s: F
     add(&s.open(), &alice(), 0..6).await;
     let two = s.another();
     let memory = two.open();
-    two.tap.fail_reads(1);
+    two.faults.fail_reads(1);
     let read = memory.context(&alice()).await;
     assert!(read.is_err(), "the read did not fail: {read:?}");
-    two.tap.fail_reads(1000);
+    two.faults.fail_reads(1000);
     assert!(memory.health(&alice()).await.is_err());
     assert!(memory.snapshot(&alice()).await.is_err());
-    assert!(memory.list_items(&alice(), &crate::ItemFilter::default()).await.is_err());
-    two.tap.fail_reads(0);
+    assert!(memory.list_turns(&alice(), &crate::TurnFilter::default()).await.is_err());
+    two.faults.fail_reads(0);
     assert_eq!(seen(&memory, &alice()).await, numbers(0..6));
     unswept.release().await.unwrap();
 }
@@ -105,7 +105,7 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
         let times = number % 7;
         let done = match number % 9 {
             3 => poll_times(memory.context(&alice()), times).map(drop),
-            5 => poll_times(memory.delete_item(&alice(), "mem_00000000000000ff00000000"), times).map(drop),
+            5 => poll_times(memory.delete_turn(&alice(), "mem_00000000000000ff00000000"), times).map(drop),
             7 => poll_times(memory.snapshot(&alice()), times).map(drop),
             _ => {
                 let added = poll_times(memory.add_turn(&alice(), turn(number)), times);
@@ -136,12 +136,12 @@ pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Fixture) {
     add(&memory, &alice(), 0..2).await;
     for number in 2..20 {
         add(&memory, &alice(), number..=number).await;
-        s.tap.fail_writes((number % 4) as i64);
+        s.faults.fail_writes((number % 4) as i64);
         eventually("the faults to be over", async || {
             memory.summarise(&alice(), std::time::Duration::from_millis(50)).await.is_ok_and(|due| due == 0)
         })
         .await;
-        s.tap.fail_writes(0);
+        s.faults.fail_writes(0);
         assert_eq!(seen(&memory, &alice()).await, numbers(0..=number));
     }
     assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 18);

@@ -1,18 +1,19 @@
-//! Claims about whose conversation is whose.
+//! Test cases about whose conversation is whose.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::sync::Arc;
 
 use helmdeck_events::EventKind;
 
-use super::subject::{Fixture, METHODS, STUCK, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
+use super::fixture::{Fixture, METHODS, STUCK, add, alice, bob, call, fold, items, kept, numbers, seen, turn};
 use super::{eventually, marks};
 use crate::error::ConversationError;
 use crate::identity::Identity;
-use crate::item::{ItemFilter, SessionFilter};
+use crate::views::{ConversationFilter, TurnFilter};
 
-/// Reference suite: `Identity_Mandatory_*`. W27 of the reference: what is missing is missing, not a word that could be a name.
+/// Reference suite: `Identity_Mandatory_*`. W27 of the reference: what is missing is missing, not a word that could be
+/// a name.
 pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s: Fixture) {
     let memory = s.open();
     let cases = [
@@ -25,7 +26,7 @@ pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s
         (("t", "", ""), "user_id and session_id empty"),
     ];
     let mut expected = Vec::new();
-    let (reads, writes) = (s.tap.reads(), s.tap.writes());
+    let (reads, writes) = (s.faults.reads(), s.faults.writes());
     for method in METHODS {
         for ((tenant, user, session), why) in cases {
             let identity = Identity { run: Some("r".into()), ..Identity::new(tenant, user, session) };
@@ -38,18 +39,18 @@ pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s
             expected.push((method, why.to_owned(), known(tenant), known(user), known(session)));
         }
     }
-    let told = s.events().into_iter().filter_map(|event| match event {
+    let rejected = s.events().into_iter().filter_map(|event| match event {
         EventKind::MemoryIdentityRejected { who, operation, reason } => {
             Some((operation, reason, who.tenant, who.user, who.session))
         }
         _ => None,
     });
-    let told = told.collect::<Vec<_>>();
-    assert_eq!(told, expected);
+    let rejected = rejected.collect::<Vec<_>>();
+    assert_eq!(rejected, expected);
     if !s.rolls() {
-        assert_eq!((s.tap.reads(), s.tap.writes()), (reads, writes), "nothing was read or written");
+        assert_eq!((s.faults.reads(), s.faults.writes()), (reads, writes), "nothing was read or written");
     }
-    let page = memory.sessions(&SessionFilter::default()).await.unwrap();
+    let page = memory.sessions(&ConversationFilter::default()).await.unwrap();
     assert_eq!((page.total, page.identity_rejected_24h), (0, expected.len() as u64));
     // What looks empty is a name like any other.
     let odd = Identity::new(" ", "<missing>", " ");
@@ -117,22 +118,22 @@ pub(super) async fn conversations_never_see_each_other(s: Fixture) {
         let found = marks(&text);
         assert!(!found.is_empty() && found.iter().all(|mark| mark.starts_with(&format!("d{index}/"))), "{found:?}");
         let other = (index + 1) % all.len();
-        let filter = ItemFilter { content_search: Some(format!("[d{other}/")), ..ItemFilter::default() };
-        assert_eq!(memory.list_items(identity, &filter).await.unwrap().items, []);
+        let filter = TurnFilter { content_search: Some(format!("[d{other}/")), ..TurnFilter::default() };
+        assert_eq!(memory.list_turns(identity, &filter).await.unwrap().items, []);
     }
     for (index, identity) in all.iter().enumerate() {
         let foreign = &keys[(index + 1) % all.len()];
         for method in ["get", "delete"] {
             let refused = match method {
-                "get" => memory.get_item(identity, foreign).await.map(drop),
-                _ => memory.delete_item(identity, foreign).await.map(drop),
+                "get" => memory.get_turn(identity, foreign).await.map(drop),
+                _ => memory.delete_turn(identity, foreign).await.map(drop),
             };
             assert!(matches!(refused, Err(ConversationError::NotFound)), "{method}: {refused:?}");
         }
     }
     // Deleting, flushing, restoring and forgetting one leaves all others as they are.
     let snapshot = memory.snapshot(&all[1]).await.unwrap();
-    memory.delete_item(&all[0], &keys[0]).await.unwrap();
+    memory.delete_turn(&all[0], &keys[0]).await.unwrap();
     memory.flush(&all[4]).await.unwrap();
     memory.forget(&all[12]).await.unwrap();
     memory.restore(&all[19], &snapshot).await.unwrap();
@@ -169,12 +170,12 @@ pub(super) async fn all_methods_at_once_on_many_conversations(s: Fixture) {
                     assert_eq!(seen, expected);
                     memory.estimate_tokens(&identity).await.unwrap();
                     memory.health(&identity).await.unwrap();
-                    let put = memory.put_item(&identity, turn(format!("{task}/{round}/put"))).await.unwrap();
+                    let put = memory.put_turn(&identity, turn(format!("{task}/{round}/put"))).await.unwrap();
                     assert_eq!(items(&memory, &identity).await.len(), if keeps { 3 } else { 0 });
                     if let Some(id) = put.id {
-                        let detail = memory.get_item(&identity, &id.to_string()).await.unwrap();
+                        let detail = memory.get_turn(&identity, &id.to_string()).await.unwrap();
                         assert_eq!(super::marks(&detail.turn.user_message), [format!("{task}/{round}/put")]);
-                        let deleted = memory.delete_item(&identity, &id.to_string()).await.unwrap();
+                        let deleted = memory.delete_turn(&identity, &id.to_string()).await.unwrap();
                         assert_eq!(deleted.remaining_turns, 2);
                     }
                     let trace = memory.trace(&identity).await.unwrap();
@@ -212,22 +213,25 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
     }
     let fresh = s.another().open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
     for memory in [&memory, &fresh] {
-        let page = memory.sessions(&SessionFilter::default()).await.unwrap();
+        let page = memory.sessions(&ConversationFilter::default()).await.unwrap();
         let found: Vec<_> =
             page.sessions.iter().map(|s| (s.tenant.as_str(), s.user.as_str(), s.session.as_str(), s.turns)).collect();
         let expected: Vec<_> = all.iter().enumerate().map(|(i, (t, u, s))| (*t, *u, *s, i as u64 + 1)).collect();
         assert_eq!((found, page.total, page.next), (expected, 5, None));
         assert_eq!(page.expiring_in_1h, 5, "W24: when a conversation ends is known");
         assert!(page.sessions.iter().all(|session| session.expires_at.is_some() && session.bytes > 0));
-        let filter = SessionFilter { tenant: Some("t1".into()), user: Some("u1".into()), ..SessionFilter::default() };
+        let filter =
+            ConversationFilter { tenant: Some("t1".into()), user: Some("u1".into()), ..ConversationFilter::default() };
         assert_eq!(memory.sessions(&filter).await.unwrap().total, 2);
-        let filter = SessionFilter { tenant: Some("nobody".into()), ..SessionFilter::default() };
+        let filter = ConversationFilter { tenant: Some("nobody".into()), ..ConversationFilter::default() };
         assert_eq!(memory.sessions(&filter).await.unwrap().sessions, []);
         // Pages join without gap or repeat.
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let page =
-                memory.sessions(&SessionFilter { limit: Some(2), after, ..SessionFilter::default() }).await.unwrap();
+            let page = memory
+                .sessions(&ConversationFilter { limit: Some(2), after, ..ConversationFilter::default() })
+                .await
+                .unwrap();
             assert_eq!(page.total, 5);
             found.extend(page.sessions.into_iter().map(|s| (s.tenant, s.user, s.session)));
             let Some(next) = page.next else { break };
@@ -236,16 +240,17 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
         assert_eq!(found, all.map(|(t, u, s)| (t.to_owned(), u.to_owned(), s.to_owned())));
     }
     for limit in [0, 201] {
-        let refused = memory.sessions(&SessionFilter { limit: Some(limit), ..SessionFilter::default() }).await;
+        let refused =
+            memory.sessions(&ConversationFilter { limit: Some(limit), ..ConversationFilter::default() }).await;
         assert!(matches!(refused, Err(ConversationError::Invalid(_))), "{refused:?}");
     }
     let forgotten = memory.forget(&Identity::new("t1", "u1", "a")).await.unwrap();
     assert_eq!(forgotten, 1);
-    assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
+    assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 4);
     // Nobody else's rows are conversations.
     let fact = helmdeck_memory::Put::new(bob().namespace().unwrap(), helmdeck_memory::Kind::Fact, "k", "v".to_owned());
     s.bare.put(fact).await.unwrap();
-    assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 4);
+    assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 4);
 }
 
 /// After everything is dropped nothing holds on to the store or the summarizer.
@@ -253,8 +258,8 @@ pub(super) async fn a_closed_memory_holds_on_to_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..8).await;
     memory.context(&bob()).await.unwrap();
-    assert_eq!(Arc::strong_count(&s.scribe), if s.rolls() { Arc::strong_count(&s.scribe).max(2) } else { 1 });
-    memory.close(super::subject::STUCK).await;
+    assert_eq!(Arc::strong_count(&s.summarizer), if s.rolls() { Arc::strong_count(&s.summarizer).max(2) } else { 1 });
+    memory.close(super::fixture::STUCK).await;
     drop(memory);
-    eventually("the tasks to be gone", async || Arc::strong_count(&s.scribe) == 1).await;
+    eventually("the tasks to be gone", async || Arc::strong_count(&s.summarizer) == 1).await;
 }

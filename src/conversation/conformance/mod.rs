@@ -1,24 +1,24 @@
-//! What every conversation memory must do, whatever its store and strategy: one suite, run on each of them.
+//! Conformance suite of conversation memories, for every store and strategy.
 //!
-//! Each claim gets a fresh, empty store. A claim that does not hold panics with its name in the message.
+//! Each test case gets a new, empty store, and panics if it fails.
 
 mod basics;
 mod budgets;
-mod claims;
+mod cases;
 mod closing;
 mod faults;
-mod flights;
+pub(crate) mod faulty_store;
+pub(crate) mod fixture;
 mod identities;
-mod items;
+mod late_summaries;
 mod outages;
+pub(crate) mod random_operations;
 mod restarts;
 mod retention;
-mod scribe;
+mod scripted_summarizer;
 mod snapshots;
-pub(crate) mod subject;
 mod switches;
-pub(crate) mod tap;
-pub(crate) mod walk;
+mod turns;
 mod writers;
 
 use std::any::Any;
@@ -32,27 +32,27 @@ use helmdeck_core::ManualClock;
 use helmdeck_memory::Store;
 use helmdeck_memory::conformance::Making;
 
-pub use scribe::{Act, Call, Scribe, marks};
 #[cfg(test)]
-pub(crate) use subject::REASONS;
-pub(crate) use subject::{Fixture, eventually};
+pub(crate) use fixture::REASONS;
+pub(crate) use fixture::{Fixture, eventually};
+pub use scripted_summarizer::{Action, Call, ScriptedSummarizer, marks};
 
 use crate::config::Strategy;
 
-/// Runs the whole suite under a strategy. `make` must give a new, empty store at every call, with the clock given.
+/// Runs the suite under a strategy. `make` returns a new, empty store at every call, with the given clock.
 ///
 /// # Panics
-/// If a claim does not hold: at the end, with the names of all that do not.
+/// If a test case fails: at the end, with the names of all that do.
 pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, strategy: Strategy) {
     let mut broken = Vec::new();
-    for (name, applies, claim) in claims::all() {
+    for (name, applies, test_case) in cases::all() {
         if !applies.contains(&strategy) {
             continue;
         }
         let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = make(Arc::clone(&clock)).await;
         tracing::debug!(name, "claim");
-        if let Err(panic) = caught(claim(Fixture::new(strategy, Arc::clone(&store), clock))).await {
+        if let Err(panic) = caught(test_case(Fixture::new(strategy, Arc::clone(&store), clock))).await {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             broken.push(format!("{name}: {}", text.unwrap_or_default()));
             continue;
@@ -64,9 +64,9 @@ pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, strategy: Strategy) 
     assert!(broken.is_empty(), "under {strategy} these do not hold:\n{}", broken.join("\n"));
 }
 
-/// Runs a claim to its end or its panic.
-async fn caught(mut claim: Pin<Box<dyn Future<Output = ()>>>) -> Result<(), Box<dyn Any + Send>> {
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| claim.as_mut().poll(context))) {
+/// Runs a test case to its end or panic.
+async fn caught(mut test_case: Pin<Box<dyn Future<Output = ()>>>) -> Result<(), Box<dyn Any + Send>> {
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| test_case.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(())) => Poll::Ready(Ok(())),
         Err(panic) => Poll::Ready(Err(panic)),

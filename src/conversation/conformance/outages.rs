@@ -1,12 +1,12 @@
-//! Claims about a summarizer that fails: case 4 of the reference, W1, W2, W6, W7, W16, W31.
+//! Test cases about a summarizer that fails: case 4 of the reference, W1, W2, W6, W7, W16, W31.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 
 use super::eventually;
-use super::scribe::Act;
-use super::subject::{Fixture, add, alice, fold, kept, numbers, recent, seen, sight};
+use super::fixture::{Fixture, add, alice, fold, kept, numbers, recent, seen, sight};
+use super::scripted_summarizer::Action;
 use crate::health::Health;
 use crate::memory::ConversationMemory;
 use crate::summarizer::Failure;
@@ -16,17 +16,18 @@ async fn reaches(memory: &ConversationMemory, health: Health) {
 }
 
 /// Checks that the summaries that were accepted hold these turns once each, in order.
-fn told(s: &Fixture) -> Vec<String> {
-    s.scribe.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect()
+fn summarised(s: &Fixture) -> Vec<String> {
+    s.summarizer.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect()
 }
 
-/// Case 4; W1, W2, W7: nothing is lost of an outage of ten turns, nothing is out of sight meanwhile, and the summary stays.
+/// Case 4; W1, W2, W7: nothing is lost of an outage of ten turns, nothing is out of sight meanwhile, and the summary
+/// stays.
 pub(super) async fn an_outage_loses_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..8).await;
     fold(&memory, &alice()).await;
     assert_eq!(memory.context(&alice()).await.unwrap().summary, "[0][1][2][3]");
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     for number in 8..18 {
         add(&memory, &alice(), number..=number).await;
         let patch = memory.context(&alice()).await.unwrap();
@@ -40,12 +41,12 @@ pub(super) async fn an_outage_loses_nothing(s: Fixture) {
     assert!(trace.failures >= 3);
     assert_eq!(trace.last_failure.as_deref(), Some("unavailable"));
     assert_eq!(sight(&memory.context(&alice()).await.unwrap()), numbers(0..18));
-    s.scribe.always(Act::Answer);
+    s.summarizer.always(Action::Answer);
     // It recovers by itself.
     reaches(&memory, Health::Healthy).await;
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((super::marks(&patch.summary), recent(&patch)), (numbers(0..14), numbers(14..18)));
-    assert_eq!(told(&s), numbers(0..14), "each turn was folded once, in order");
+    assert_eq!(summarised(&s), numbers(0..14), "each turn was folded once, in order");
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.failures, trace.backlog_turns, trace.covers_through), (0, 0, 14));
     assert_eq!(s.dropped(), []);
@@ -59,7 +60,7 @@ pub(super) async fn an_outage_loses_nothing(s: Fixture) {
 
 /// One failure is not an outage.
 pub(super) async fn a_failure_is_tried_again(s: Fixture) {
-    s.scribe.next([Act::Fail(Failure::Timeout)]);
+    s.summarizer.next([Action::Fail(Failure::Timeout)]);
     let memory = s.open();
     add(&memory, &alice(), 0..5).await;
     eventually("the second attempt", async || memory.trace(&alice()).await.unwrap().covers_through == 1).await;
@@ -68,30 +69,30 @@ pub(super) async fn a_failure_is_tried_again(s: Fixture) {
         [(Health::Retry, "summarizer_failed"), (Health::Healthy, "summarizer_succeeded")]
     );
     assert_eq!(seen(&memory, &alice()).await, numbers(0..5));
-    assert_eq!(told(&s), numbers(0..1));
+    assert_eq!(summarised(&s), numbers(0..1));
 }
 
 /// Every way to fail is told by its word, and none of them becomes a summary; nor does an empty answer.
 pub(super) async fn what_is_no_summary_never_becomes_one(s: Fixture) {
     let ways = [
-        (Act::Fail(Failure::Unavailable), "unavailable"),
-        (Act::Fail(Failure::Timeout), "timeout"),
-        (Act::Fail(Failure::RateLimited), "rate_limited"),
-        (Act::Fail(Failure::Credential), "credential"),
-        (Act::Fail(Failure::Refused), "refused"),
-        (Act::Fail(Failure::TooLong), "too_long"),
-        (Act::Fail(Failure::Truncated), "truncated"),
-        (Act::Fail(Failure::Garbage), "garbage"),
-        (Act::Fail(Failure::Looping), "looping"),
-        (Act::Say(String::new()), "garbage"),
-        (Act::Say(" \n\t ".to_owned()), "garbage"),
-        (Act::Hang, "timeout"),
+        (Action::Fail(Failure::Unavailable), "unavailable"),
+        (Action::Fail(Failure::Timeout), "timeout"),
+        (Action::Fail(Failure::RateLimited), "rate_limited"),
+        (Action::Fail(Failure::Credential), "credential"),
+        (Action::Fail(Failure::Refused), "refused"),
+        (Action::Fail(Failure::TooLong), "too_long"),
+        (Action::Fail(Failure::Truncated), "truncated"),
+        (Action::Fail(Failure::Garbage), "garbage"),
+        (Action::Fail(Failure::Looping), "looping"),
+        (Action::Say(String::new()), "garbage"),
+        (Action::Say(" \n\t ".to_owned()), "garbage"),
+        (Action::Hang, "timeout"),
     ];
     for (act, word) in ways {
         let s = s.another();
-        s.scribe.always(act.clone());
+        s.summarizer.always(act.clone());
         // Short only where nothing else ends a request: an answer may be a while on its way.
-        let timeout = if act == Act::Hang { Duration::from_millis(20) } else { super::subject::STUCK };
+        let timeout = if act == Action::Hang { Duration::from_millis(20) } else { super::fixture::STUCK };
         let memory = s.open_with(|config| config.summarizer.timeout = timeout);
         memory.flush(&alice()).await.unwrap();
         add(&memory, &alice(), 0..9).await;
@@ -99,26 +100,32 @@ pub(super) async fn what_is_no_summary_never_becomes_one(s: Fixture) {
         let trace = memory.trace(&alice()).await.unwrap();
         assert_eq!((trace.last_failure.as_deref(), trace.covers_through), (Some(word), 0), "{act:?}");
         assert_eq!(seen(&memory, &alice()).await, numbers(0..9), "{act:?}");
-        s.scribe.always(Act::Answer);
+        s.summarizer.always(Action::Answer);
         reaches(&memory, Health::Healthy).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(0..9), "{act:?}");
         s.moves(&alice(), Health::Healthy);
-        memory.close(super::subject::STUCK).await;
+        memory.close(super::fixture::STUCK).await;
     }
 }
 
 /// W31 and the cap: a backlog of many more batches than may wait is folded oldest first; nothing of it is dropped.
 pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Fixture) {
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.recovery_backlog_max = 2);
     add(&memory, &alice(), 0..60).await;
     reaches(&memory, Health::Degraded).await;
     assert_eq!(memory.trace(&alice()).await.unwrap().backlog_turns, 56);
     assert_eq!(seen(&memory, &alice()).await, numbers(0..60));
     // It fails again in the middle, and turns are added all the while.
-    s.scribe.always(Act::Answer);
-    let fails = [Act::Answer, Act::Answer, Act::Fail(Failure::TooLong), Act::Answer, Act::Fail(Failure::Looping)];
-    s.scribe.next(fails);
+    s.summarizer.always(Action::Answer);
+    let fails = [
+        Action::Answer,
+        Action::Answer,
+        Action::Fail(Failure::TooLong),
+        Action::Answer,
+        Action::Fail(Failure::Looping),
+    ];
+    s.summarizer.next(fails);
     for number in 60..70 {
         add(&memory, &alice(), number..=number).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(0..=number));
@@ -127,34 +134,36 @@ pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Fixture) {
     reaches(&memory, Health::Healthy).await;
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((super::marks(&patch.summary), recent(&patch)), (numbers(0..66), numbers(66..70)));
-    assert_eq!((told(&s), s.dropped()), (numbers(0..66), vec![]));
+    assert_eq!((summarised(&s), s.dropped()), (numbers(0..66), vec![]));
     assert_eq!(kept(&memory, &alice()).await, numbers(0..70), "what is folded stays stored");
     s.moves(&alice(), Health::Healthy);
 }
 
-/// A degraded conversation drains in more than one batch: each success but the last one goes back to degraded, as the table says.
+/// A degraded conversation drains in more than one batch: each success but the last one goes back to degraded, as the
+/// table says.
 pub(super) async fn recovery_goes_batch_by_batch(s: Fixture) {
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open();
     add(&memory, &alice(), 0..16).await;
     reaches(&memory, Health::Degraded).await;
-    s.scribe.always(Act::Wait);
-    eventually("the attempt", async || s.scribe.running() == 1).await;
+    s.summarizer.always(Action::Wait);
+    eventually("the attempt", async || s.summarizer.running() == 1).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering, "it is told before it is tried");
     assert_eq!(seen(&memory, &alice()).await, numbers(0..16));
-    s.scribe.let_go();
+    s.summarizer.let_go();
     reaches(&memory, Health::Healthy).await;
     let moves = s.moves_to(&alice(), Health::Healthy).await;
     let last: Vec<_> = moves.iter().rev().take(5).rev().map(|(_, reason)| *reason).collect();
     let drained =
         ["recovery_batch_drained", "recovery_loop_attempt", "recovery_batch_drained", "recovery_loop_attempt"];
     assert_eq!((&last[..4], last[4]), (&drained[..], "recovery_loop_drained"));
-    assert_eq!(told(&s), numbers(0..12));
+    assert_eq!(summarised(&s), numbers(0..12));
 }
 
-/// One tenant whose summaries hang delays no other one for ever (W15), and many conversations are folded under the bound.
+/// One tenant whose summaries hang delays no other one for ever (W15), and many conversations are folded under the
+/// bound.
 pub(super) async fn conversations_are_folded_side_by_side_and_bounded(s: Fixture) {
-    s.scribe.always(Act::Slow(Duration::from_millis(2)));
+    s.summarizer.always(Action::Slow(Duration::from_millis(2)));
     let memory = s.open_with(|config| config.summarizer.concurrency = 3);
     let all: Vec<_> =
         (0..20).map(|n| crate::identity::Identity::new(&format!("t{}", n % 4), "u", &format!("s{n}"))).collect();
@@ -165,29 +174,29 @@ pub(super) async fn conversations_are_folded_side_by_side_and_bounded(s: Fixture
         eventually("all to be folded", async || memory.trace(identity).await.unwrap().covers_through == 6).await;
         assert_eq!(seen(&memory, identity).await, numbers(0..10));
     }
-    assert!((1..=3).contains(&s.scribe.most()), "{} at once", s.scribe.most());
-    assert_eq!(s.scribe.overlaps(), 0);
+    assert!((1..=3).contains(&s.summarizer.most()), "{} at once", s.summarizer.most());
+    assert_eq!(s.summarizer.overlaps(), 0);
 }
 
 /// W16: the caller waits for no model, and its cancellation means nothing to the summary.
 pub(super) async fn nobody_waits_for_a_summary(s: Fixture) {
-    s.scribe.always(Act::Hang);
+    s.summarizer.always(Action::Hang);
     let memory = s.open();
     for number in 0..12 {
         add(&memory, &alice(), number..=number).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(0..=number));
     }
-    s.scribe.reached(1).await;
+    s.summarizer.reached(1).await;
     memory.estimate_tokens(&alice()).await.unwrap();
     memory.snapshot(&alice()).await.unwrap();
     memory.trace(&alice()).await.unwrap();
     // Callers that go away, at any point.
     let alice = alice();
     for number in 12..40 {
-        let adding = memory.add_turn(&alice, super::subject::turn(number));
+        let adding = memory.add_turn(&alice, super::fixture::turn(number));
         tokio::time::timeout(Duration::from_micros(50 * (number as u64 - 12)), adding).await.ok();
     }
-    let folding = memory.summarise(&alice, super::subject::STUCK);
+    let folding = memory.summarise(&alice, super::fixture::STUCK);
     assert!(tokio::time::timeout(Duration::from_millis(20), folding).await.is_err());
     assert_eq!(memory.health(&alice).await.unwrap(), Health::Healthy);
     assert_eq!(s.moves(&alice, Health::Healthy), []);
@@ -197,5 +206,5 @@ pub(super) async fn nobody_waits_for_a_summary(s: Fixture) {
     let seen = seen(&memory, &alice).await;
     assert_eq!(seen, kept(&memory, &alice).await);
     let fresh = s.another().open();
-    assert_eq!(super::subject::seen(&fresh, &alice).await, seen);
+    assert_eq!(super::fixture::seen(&fresh, &alice).await, seen);
 }

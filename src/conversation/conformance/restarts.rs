@@ -1,18 +1,19 @@
-//! Claims about processes that end, at any point: case 6 of the reference, W6.
+//! Test cases about processes that end, at any point: case 6 of the reference, W6.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 
 use super::eventually;
-use super::scribe::Act;
-use super::subject::{Fixture, STUCK, add, alice, fold, kept, numbers, seen, turn};
+use super::fixture::{Fixture, STUCK, add, alice, fold, kept, numbers, seen, turn};
+use super::scripted_summarizer::Action;
 use crate::health::Health;
 use crate::summarizer::Failure;
 
-/// A process that has died as far as the store knows: nothing that it does reaches the store any more, and its locks are free.
+/// A process that has died as far as the store knows: nothing that it does reaches the store any more, and its locks
+/// are free.
 async fn die(s: &Fixture, memory: crate::ConversationMemory) {
-    s.tap.cut_after(0);
+    s.faults.cut_after(0);
     memory.close(Duration::ZERO).await;
     drop(memory);
     // Locks of the dead are free after their time.
@@ -27,12 +28,12 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     };
     // Retry: one failure, and the next attempt is an hour away.
     let one = s.another();
-    one.scribe.next([Act::Answer]);
-    one.scribe.always(Act::Answer);
+    one.summarizer.next([Action::Answer]);
+    one.summarizer.always(Action::Answer);
     let memory = one.open_with(slow);
     add(&memory, &alice(), 0..8).await;
     fold(&memory, &alice()).await;
-    one.scribe.always(Act::Fail(Failure::RateLimited));
+    one.summarizer.always(Action::Fail(Failure::RateLimited));
     add(&memory, &alice(), 8..9).await;
     one.moves_to(&alice(), Health::Retry).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Retry);
@@ -41,7 +42,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     die(&one, memory).await;
 
     let two = s.another();
-    two.scribe.always(Act::Fail(Failure::Garbage));
+    two.summarizer.always(Action::Fail(Failure::Garbage));
     // It makes one attempt only, when it is told to, so that nothing is on its way when it dies.
     let memory = two.open_with(|config| {
         slow(config);
@@ -61,7 +62,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     die(&two, memory).await;
 
     let three = s.another();
-    three.scribe.always(Act::Hang);
+    three.summarizer.always(Action::Hang);
     let memory = three.open();
     assert!(matches!(memory.health(&alice()).await.unwrap(), Health::Degraded | Health::Recovering));
     assert_eq!(memory.trace(&alice()).await.unwrap().failures, 2);
@@ -71,7 +72,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
         let memory = memory.clone();
         async move { memory.summarise(&alice(), STUCK).await }
     });
-    three.scribe.reached(1).await;
+    three.summarizer.reached(1).await;
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Recovering);
     folding.abort();
     die(&three, memory).await;
@@ -95,28 +96,29 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
 /// What waits for a summary when a process ends is folded by the next one, though nobody touches the conversation.
 pub(super) async fn what_waits_is_folded_after_a_restart(s: Fixture) {
     let one = s.another();
-    one.scribe.always(Act::Hang);
+    one.summarizer.always(Action::Hang);
     let memory = one.open();
     add(&memory, &alice(), 0..12).await;
-    one.scribe.reached(1).await;
+    one.summarizer.reached(1).await;
     die(&one, memory).await;
     let two = s.another();
     let memory = two.open_with(|config| config.sweep_interval = Duration::from_millis(50));
-    two.scribe.reached(1).await;
+    two.summarizer.reached(1).await;
     eventually("all to be folded", async || memory.trace(&alice()).await.unwrap().covers_through == 8).await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..12));
 }
 
-/// A process dies at its n-th write, for every n: done and unheard of, or not done at all. What was acknowledged is there, what was
-/// not is there once or not at all, and the health is what it was or the next thing.
+/// A process dies at its n-th write, for every n: done and unheard of, or not done at all. What was acknowledged is
+/// there, what was not is there once or not at all, and the health is what it was or the next thing.
 pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     for crash in 0..28 {
         let identity = crate::Identity { session: format!("crash-{crash}").into(), ..alice() };
         let one = s.another();
-        let acts = [Act::Answer, Act::Fail(Failure::Unavailable), Act::Fail(Failure::Truncated), Act::Answer];
-        one.scribe.next((0..40).map(|n| acts[(n + crash) % 4].clone()));
+        let acts =
+            [Action::Answer, Action::Fail(Failure::Unavailable), Action::Fail(Failure::Truncated), Action::Answer];
+        one.summarizer.next((0..40).map(|n| acts[(n + crash) % 4].clone()));
         let memory = one.open();
-        one.tap.cut_after(crash as i64);
+        one.faults.cut_after(crash as i64);
         let mut acknowledged = Vec::new();
         let mut tried = 0;
         while tried < 14 {
@@ -125,7 +127,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
                 acknowledged.push(tried.to_string());
             }
             tried += 1;
-            if one.tap.is_cut() {
+            if one.faults.is_cut() {
                 break;
             }
             if tried % 3 == 0 {
@@ -136,11 +138,11 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
         let two = s.another();
         let memory = two.open();
         let health = memory.health(&identity).await.unwrap();
-        let told = one.moves(&identity, Health::Healthy);
-        let last = told.last().map_or(Health::Healthy, |(health, _)| *health);
+        let moves = one.moves(&identity, Health::Healthy);
+        let last = moves.last().map_or(Health::Healthy, |(health, _)| *health);
         // A move is told after it was stored, so the store may be one ahead.
-        let legal = last == health || super::subject::REASONS.iter().any(|reason| last.change(health, *reason).is_ok());
-        assert!(legal, "crash {crash}: told {told:?}, stored {health}");
+        let legal = last == health || super::fixture::REASONS.iter().any(|reason| last.allows(health, *reason));
+        assert!(legal, "crash {crash}: published {moves:?}, stored {health}");
         let there = seen(&memory, &identity).await;
         assert_eq!(kept(&memory, &identity).await, there, "crash {crash}");
         let all = numbers(0..there.len());
@@ -177,6 +179,6 @@ pub(super) async fn a_restart_changes_nothing(s: Fixture) {
         memory.snapshot(&alice()).await.unwrap(),
     );
     assert!(before == after, "a restart changed something");
-    assert_eq!(two.scribe.calls().len(), 0);
-    assert_eq!((two.tap.writes(), two.events()), (0, vec![]));
+    assert_eq!(two.summarizer.calls().len(), 0);
+    assert_eq!((two.faults.writes(), two.events()), (0, vec![]));
 }

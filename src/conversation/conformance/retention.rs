@@ -1,19 +1,19 @@
-//! Claims about how long and how much is kept: W28.
+//! Test cases about how long and how much is kept: W28.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 
 use super::eventually;
-use super::scribe::Act;
-use super::subject::{Fixture, STUCK, add, alice, bob, fold, kept, numbers, seen, sized};
+use super::fixture::{Fixture, STUCK, add, alice, bob, fold, kept, numbers, seen, sized};
+use super::scripted_summarizer::Action;
 use crate::health::Health;
-use crate::item::SessionFilter;
 use crate::summarizer::Failure;
+use crate::views::ConversationFilter;
 
 /// The oldest turns go first, and those that no summary holds are told and counted.
 pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
-    s.scribe.always(Act::Fail(Failure::Unavailable));
+    s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| {
         // So few have no slack, whenever the sweep comes by.
         config.max_turns = 15;
@@ -28,7 +28,7 @@ pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
     if s.rolls() {
         eventually("all to be told", async || s.dropped().iter().map(|(_, count)| count).sum::<u64>() == 55).await;
         assert!(s.dropped().iter().all(|(reason, _)| *reason == "max_turns"), "{dropped:?}");
-        s.scribe.always(Act::Answer);
+        s.summarizer.always(Action::Answer);
         fold(&memory, &alice()).await;
         assert_eq!(seen(&memory, &alice()).await, numbers(55..70));
         s.moves(&alice(), Health::Healthy);
@@ -51,15 +51,16 @@ pub(super) async fn a_summary_outlives_its_turns(s: Fixture) {
     assert_eq!(seen(&memory, &alice()).await, numbers(0..60));
     assert_eq!(s.dropped(), [], "nothing was dropped that is in no summary");
     // A turn that is still kept can be deleted out of the summary; what it was built upon stays.
-    let all = super::subject::items(&memory, &alice()).await;
-    let deleted = memory.delete_item(&alice(), &all[2].key.to_string()).await.unwrap();
+    let all = super::fixture::items(&memory, &alice()).await;
+    let deleted = memory.delete_turn(&alice(), &all[2].key.to_string()).await.unwrap();
     assert!(deleted.summary_rebuilt);
     fold(&memory, &alice()).await;
     let after = seen(&memory, &alice()).await;
     assert!(!after.contains(&"54".to_owned()), "{after:?}");
     let lost = 59 - after.len() as u64;
-    let told: u64 = s.dropped().iter().filter(|(reason, _)| *reason == "summary_rebuilt").map(|(_, count)| count).sum();
-    assert!(told >= lost, "{lost} turns are no longer in sight, {told} were told");
+    let reported: u64 =
+        s.dropped().iter().filter(|(reason, _)| *reason == "summary_rebuilt").map(|(_, count)| count).sum();
+    assert!(reported >= lost, "{lost} turns are no longer in sight, {reported} were reported");
     assert_eq!(after[after.len() - 5..], numbers(55..60));
 }
 
@@ -74,7 +75,7 @@ pub(super) async fn a_conversation_is_bounded_in_bytes(s: Fixture) {
         memory.add_turn(&alice(), sized(number, 1000, 0)).await.unwrap();
     }
     eventually("the oldest to go", async || {
-        let all = super::subject::items(&memory, &alice()).await;
+        let all = super::fixture::items(&memory, &alice()).await;
         all.iter().map(|item| item.size_bytes).sum::<u64>() <= MOST
     })
     .await;
@@ -110,7 +111,7 @@ pub(super) async fn an_idle_conversation_ends(s: Fixture) {
         assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 0);
         assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
         assert_eq!(kept(memory, &alice()).await, Vec::<String>::new());
-        let sessions = memory.sessions(&SessionFilter::default()).await.unwrap();
+        let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap();
         assert_eq!((sessions.total, sessions.sessions[0].user.as_str()), (1, "user-9"));
         assert_eq!(seen(memory, &bob()).await, numbers(2000..2001));
     }

@@ -1,6 +1,6 @@
-//! Claims about export and import: case 12 of the reference, W12.
+//! Test cases about export and import: case 12 of the reference, W12.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use helmdeck_memory::drivers::memory::Memory;
 use helmdeck_memory::{DriverStore, Store};
 use serde_json::{Value, json};
 
-use super::subject::{Fixture, add, alice, bob, fold, kept, numbers, recent, seen, sized, turn};
+use super::fixture::{Fixture, add, alice, bob, fold, kept, numbers, recent, seen, sized, turn};
 use crate::config::Strategy;
 use crate::error::ConversationError;
 use crate::health::Health;
@@ -26,7 +26,8 @@ fn of(strategy: Strategy, json: &Value) -> Snapshot {
     Snapshot { strategy: Some(strategy), bytes: json.to_string().into() }
 }
 
-/// Case 12: snapshot, flush, restore: the same is seen; in the same conversation, in another one, and in a store of another driver.
+/// Case 12: snapshot, flush, restore: the same is seen; in the same conversation, in another one, and in a store of
+/// another driver.
 pub(super) async fn a_snapshot_restores_what_was_seen(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..11).await;
@@ -58,11 +59,12 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Fixture) {
     assert_eq!(seen(&memory, &alice()).await, numbers(0..20));
 }
 
-/// The same of what does not fit the budget: as many turns are out of sight as before, and one that is too large is in it.
+/// The same of what does not fit the budget: as many turns are out of sight as before, and one that is too large is in
+/// it.
 pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
     // Nobody sums up, so what is out of sight stays so.
     let open = |s: &Fixture| {
-        s.scribe.always(super::Act::Fail(crate::summarizer::Failure::Unavailable));
+        s.summarizer.always(super::Action::Fail(crate::summarizer::Failure::Unavailable));
         s.open_with(|config| config.budget_tokens = 64)
     };
     let memory = open(&s);
@@ -90,7 +92,7 @@ pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
             let again = memory.snapshot(&identity).await.unwrap();
             assert!(again == snapshot, "the snapshot of what was restored is another one");
         }
-        other.close(super::subject::STUCK).await;
+        other.close(super::fixture::STUCK).await;
     }
 }
 
@@ -140,7 +142,7 @@ pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Fixture) {
             assert_eq!((patch.recent_turns.len(), patch.unreadable), (turns, 0), "{name}");
             assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, turns as u64, "{name}");
         }
-        other.close(super::subject::STUCK).await;
+        other.close(super::fixture::STUCK).await;
     }
     assert!(tried >= 2, "{tried} fixtures");
 }
@@ -238,13 +240,13 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Fixture) {
     let memory = s.open();
     add(&memory, &bob(), 3000..3002).await;
     let snapshot = memory.snapshot(&bob()).await.unwrap();
-    s.scribe.always(super::Act::Fail(crate::summarizer::Failure::Refused));
+    s.summarizer.always(super::Action::Fail(crate::summarizer::Failure::Refused));
     add(&memory, &alice(), 1000..1012).await;
     if s.rolls() {
         super::eventually("degraded", async || memory.health(&alice()).await.unwrap() == Health::Degraded).await;
     }
     memory.restore(&alice(), &snapshot).await.unwrap();
-    s.scribe.always(super::Act::Answer);
+    s.summarizer.always(super::Action::Answer);
     fold(&memory, &alice()).await;
     for memory in [&memory, &s.another().open()] {
         assert_eq!(seen(memory, &alice()).await, numbers(3000..3002));
@@ -278,9 +280,9 @@ pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
         let memory = one.open_with(quiet);
         memory.forget(&alice()).await.unwrap();
         add(&memory, &alice(), 5000..5003).await;
-        one.tap.cut_after(crash);
+        one.faults.cut_after(crash);
         let restored = memory.restore(&alice(), &snapshot).await;
-        let cut = one.tap.is_cut();
+        let cut = one.faults.is_cut();
         memory.close(Duration::ZERO).await;
         let memory = s.another().open_with(quiet);
         let seen = seen(&memory, &alice()).await;
@@ -294,8 +296,8 @@ pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
         add(&memory, &alice(), 7000..7002).await;
         let mut expected = seen;
         expected.extend(numbers(7000..7002));
-        assert_eq!(super::subject::seen(&memory, &alice()).await, expected);
-        memory.close(super::subject::STUCK).await;
+        assert_eq!(super::fixture::seen(&memory, &alice()).await, expected);
+        memory.close(super::fixture::STUCK).await;
         whole = restored.is_ok();
         if !cut {
             break;

@@ -1,8 +1,8 @@
-//! Claims about a change of strategy, and of settings: case 9 of the reference, W13.
+//! Test cases about a change of strategy, and of settings: case 9 of the reference, W13.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
-use super::subject::{Fixture, STUCK, add, alice, fold, items, kept, numbers, seen};
+use super::fixture::{Fixture, STUCK, add, alice, fold, items, kept, numbers, seen};
 use crate::config::Strategy;
 use crate::error::ConversationError;
 use crate::turn::NewTurn;
@@ -22,9 +22,9 @@ pub(super) async fn another_strategy_overwrites_nothing(s: Fixture) {
         let memory = two.open();
         if next == Strategy::None {
             assert!(memory.context(&identity).await.unwrap().is_empty());
-            assert_eq!(memory.add_turn(&identity, super::subject::turn("lost")).await.unwrap().id, None);
+            assert_eq!(memory.add_turn(&identity, super::fixture::turn("lost")).await.unwrap().id, None);
             assert!(memory.snapshot(&identity).await.unwrap().bytes.is_empty(), "what it gives it takes back (W13)");
-            assert_eq!(two.tap.writes(), 0, "nothing is touched");
+            assert_eq!(two.faults.writes(), 0, "nothing is touched");
         } else {
             assert_eq!(seen(&memory, &identity).await, numbers(0..10));
             add(&memory, &identity, 10..14).await;
@@ -83,7 +83,7 @@ pub(super) async fn other_settings_over_the_same_conversation_lose_nothing(s: Fi
     add(&memory, &alice(), 12..13).await;
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();
-    assert_eq!(super::subject::recent(&patch).pop(), Some("12".to_owned()));
+    assert_eq!(super::fixture::recent(&patch).pop(), Some("12".to_owned()));
     assert_eq!(kept(&memory, &alice()).await, numbers(0..13));
     memory.close(STUCK).await;
 }
@@ -94,8 +94,12 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
     bad.recent_turns = 0;
     let refused = s.try_open(bad);
     assert!(matches!(&refused, Err(ConversationError::Invalid(why)) if why.contains("recent_turns")), "{refused:?}");
-    let without =
-        crate::Dependencies { store: s.tap.store(), events: s.bus.clone(), clock: s.clock.clone(), summarizer: None };
+    let without = crate::Dependencies {
+        store: s.faults.store(),
+        events: s.bus.clone(),
+        clock: s.clock.clone(),
+        summarizer: None,
+    };
     let opened = crate::ConversationMemory::open(s.config(), without);
     match s.strategy {
         Strategy::RollingSummary => assert!(matches!(opened, Err(ConversationError::SummarizerRequired)), "{opened:?}"),
@@ -106,17 +110,17 @@ pub(super) async fn settings_that_cannot_be_are_refused(s: Fixture) {
         let mut config = s.config();
         config.budget_tokens = 8;
         let with = crate::Dependencies {
-            store: s.tap.store(),
+            store: s.faults.store(),
             events: s.bus.clone(),
             clock: s.clock.clone(),
-            summarizer: Some(s.scribe.clone()),
+            summarizer: Some(s.summarizer.clone()),
         };
         let memory = crate::ConversationMemory::open(config, with).unwrap();
         for number in 0..9 {
             memory.add_turn(&alice(), NewTurn::new(format!("[{number}]"), "")).await.unwrap();
         }
         assert_eq!(memory.summarise(&alice(), STUCK).await.unwrap(), 0);
-        assert_eq!(s.scribe.calls().len(), 0);
+        assert_eq!(s.summarizer.calls().len(), 0);
         assert_eq!(items(&memory, &alice()).await.iter().filter(|item| item.folded).count(), 0);
         memory.close(STUCK).await;
     }

@@ -1,12 +1,12 @@
-//! Claims about several writers of one conversation: cases 3 and 7 of the reference, W3, W8, W20, W30.
+//! Test cases about several writers of one conversation: cases 3 and 7 of the reference, W3, W8, W20, W30.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::scribe::Act;
-use super::subject::{Fixture, add, alice, bob, fold, items, kept, numbers, seen, turn};
+use super::fixture::{Fixture, add, alice, bob, fold, items, kept, numbers, seen, turn};
+use super::scripted_summarizer::Action;
 use crate::config::Strategy;
 use crate::identity::Identity;
 use crate::memory::ConversationMemory;
@@ -39,17 +39,17 @@ fn check(seen: &[String], writers: usize, turns: usize) {
 /// Case 3: N writers on one key while summaries take their time and finish when they like.
 pub(super) async fn writers_of_one_conversation_lose_nothing(s: Fixture) {
     let slow = (0..200).map(|n| match n % 4 {
-        3 => Act::Fail(crate::summarizer::Failure::Unavailable),
-        n => Act::Slow(Duration::from_millis(n * 3)),
+        3 => Action::Fail(crate::summarizer::Failure::Unavailable),
+        n => Action::Slow(Duration::from_millis(n * 3)),
     });
-    s.scribe.next(slow);
+    s.summarizer.next(slow);
     let memory = s.open();
     let writers: Vec<_> = (0..16).map(|writer| write(&memory, writer, 8)).collect();
     let mut ids = BTreeSet::new();
     for (number, writer) in writers.into_iter().enumerate() {
         let own = writer.await.unwrap();
         // The id that an add answers is that of its own turn, whoever else adds.
-        let detail = memory.get_item(&alice(), &own[7]).await.unwrap();
+        let detail = memory.get_turn(&alice(), &own[7]).await.unwrap();
         assert_eq!(super::marks(&detail.turn.user_message), [format!("{number}.7")]);
         ids.extend(own);
     }
@@ -60,13 +60,13 @@ pub(super) async fn writers_of_one_conversation_lose_nothing(s: Fixture) {
     check(&all, 16, 8);
     assert_eq!(kept(&memory, &alice()).await, all, "the order is that of the log");
     assert_eq!(seen(&s.another().open(), &alice()).await, all);
-    assert_eq!(s.scribe.overlaps(), 0, "one summary of a conversation at a time");
+    assert_eq!(s.summarizer.overlaps(), 0, "one summary of a conversation at a time");
     if s.rolls() {
         assert_eq!(memory.trace(&alice()).await.unwrap().covers_through, 124);
         // What succeeded joins without gap or repeat.
-        let told: Vec<_> =
-            s.scribe.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect();
-        assert_eq!(told, all[..124]);
+        let summarised: Vec<_> =
+            s.summarizer.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect();
+        assert_eq!(summarised, all[..124]);
     }
     assert_eq!(s.dropped(), []);
 }
@@ -93,10 +93,11 @@ pub(super) async fn two_processes_lose_nothing_of_each_other(s: Fixture) {
     assert_eq!(seen(&there, &alice()).await, all, "both see the same order");
     assert_eq!(items(&here, &alice()).await, items(&there, &alice()).await);
     if s.rolls() {
-        let calls = [s.scribe.calls(), other.scribe.calls()].concat();
-        let told: HashSet<_> = calls.iter().filter(|call| call.answered).flat_map(|call| call.turns.clone()).collect();
-        assert_eq!(told.len(), 92);
-        assert_eq!((s.scribe.overlaps(), other.scribe.overlaps()), (0, 0));
+        let calls = [s.summarizer.calls(), other.summarizer.calls()].concat();
+        let summarised: HashSet<_> =
+            calls.iter().filter(|call| call.answered).flat_map(|call| call.turns.clone()).collect();
+        assert_eq!(summarised.len(), 92);
+        assert_eq!((s.summarizer.overlaps(), other.summarizer.overlaps()), (0, 0));
         assert_eq!(here.trace(&alice()).await.unwrap(), there.trace(&alice()).await.unwrap());
     }
 }
@@ -134,13 +135,13 @@ pub(super) async fn a_read_from_memory_asks_nobody(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..4).await;
     memory.context(&alice()).await.unwrap();
-    let reads = s.tap.reads();
+    let reads = s.faults.reads();
     for _ in 0..100 {
         assert_eq!(seen(&memory, &alice()).await.len(), 4);
         memory.estimate_tokens(&alice()).await.unwrap();
         memory.health(&alice()).await.unwrap();
     }
-    assert_eq!(s.tap.reads(), reads);
+    assert_eq!(s.faults.reads(), reads);
     unswept.release().await.unwrap();
 }
 
@@ -152,13 +153,13 @@ pub(super) async fn an_add_costs_the_same_however_long_the_conversation_is(s: Fi
     });
     if s.rolls() {
         // Soon after the start it is looked once for what waits for a summary, however seldom it is swept.
-        super::eventually("the first sweep", async || s.tap.reads() > 0).await;
+        super::eventually("the first sweep", async || s.faults.reads() > 0).await;
     }
     let mut costs = Vec::new();
     for number in 0..300 {
-        let before = (s.tap.reads(), s.tap.writes());
+        let before = (s.faults.reads(), s.faults.writes());
         add(&memory, &alice(), number..=number).await;
-        costs.push((s.tap.reads() - before.0, s.tap.writes() - before.1));
+        costs.push((s.faults.reads() - before.0, s.faults.writes() - before.1));
     }
     assert!(costs.iter().all(|(_, writes)| *writes == 1), "one write each: {costs:?}");
     // What is read besides is the conversation at first, and what is left of the sweep.

@@ -1,4 +1,4 @@
-//! Adding a turn.
+//! Adds a turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,39 +12,39 @@ use tokio::time::Instant;
 
 use super::ConversationMemory;
 use crate::config::{OnOversize, Strategy, TokenCounter};
-use crate::emit;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::hot::Slot;
+use crate::hot_tier::Slot;
 use crate::identity::Identity;
-use crate::item::{Added, ItemId};
-use crate::rows::{Fresh, Head, Kept, Once, Ops, State, lineage, random};
+use crate::rows::{EncodedTurn, Head, Once, Ops, State, StoredTurn, new_generation, random};
 use crate::strategies;
 use crate::turn::NewTurn;
+use crate::turn_id::TurnId;
+use crate::views::Added;
 use crate::wire;
 use crate::worker::Due;
 
-/// How long a write is tried again while others write to the same conversation.
+/// How long a write is retried while others write to the same conversation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest wait between two tries.
+/// Maximum wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_millis(64);
-/// The bytes of a turn from which on its tokens are counted on a blocking thread, unless they are estimated.
+/// From this size on, a tokenizer runs on a blocking thread.
 const INLINE_BYTES: usize = 16 << 10;
-/// The most bytes of a name that a caller gives to a turn.
+/// Maximum bytes of an idempotency key.
 const ONCE_BYTES: usize = 256;
 
-/// A turn that is being added, with what must live until it is, also if nobody waits for it any more.
+/// A write in progress. It lives until it is done, even if the caller has given up.
 struct Attempt {
     memory: ConversationMemory,
     identity: Identity,
     namespace: Namespace,
     slot: Arc<Slot>,
-    fresh: Fresh,
-    /// The caller's name for it, and what stands for all that is to be added.
+    fresh: EncodedTurn,
+    /// The idempotency key, and the digest of the turn.
     once: Option<(String, String)>,
     as_admin: bool,
-    /// Our turn among the writers of this process.
-    _turnstile: OwnedMutexGuard<()>,
+    /// The lock of this process's writers.
+    _write_lock: OwnedMutexGuard<()>,
 }
 
 impl ConversationMemory {
@@ -66,12 +66,12 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(Added { id: None, tokens, repeated: false });
         }
-        let shared_state = self.shared_state();
-        let slot = shared_state.hot.slot(&namespace);
-        let turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
+        let shared = self.shared();
+        let slot = shared.hot.slot(&namespace);
+        let write_lock = Arc::clone(&slot.write_lock).lock_owned().await;
         let mut state = match slot.state() {
-            Some(state) => shared_state.visible(state),
-            None => shared_state.state(&namespace, &slot).await?,
+            Some(state) => shared.visible(state),
+            None => shared.state(&namespace, &slot).await?,
         };
         let mut attempt = Attempt {
             memory: self.clone(),
@@ -81,14 +81,14 @@ impl ConversationMemory {
             fresh,
             once,
             as_admin,
-            _turnstile: turnstile,
+            _write_lock: write_lock,
         };
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         let mut in_the_way = false;
         loop {
             let before = state.head_version;
-            // Whoever calls may stop waiting at any time; what was begun is done to its end, and what is held stays true.
+            // The caller may stop waiting at any time; a started write is finished, and the cached copy stays true.
             let task = tokio::spawn(async move {
                 let done = attempt.write(&state, in_the_way).await;
                 (attempt, done)
@@ -99,70 +99,69 @@ impl ConversationMemory {
                 return Ok(Added { id: Some(id), tokens, repeated: false });
             }
             if let Some((name, digest)) = &attempt.once
-                && let Some(once) = shared_state.rows.once(&attempt.namespace, name).await?
+                && let Some(once) = shared.rows.once(&attempt.namespace, name).await?
             {
-                shared_state.hot.forget_slot(&attempt.namespace, &attempt.slot);
+                shared.hot.forget_slot(&attempt.namespace, &attempt.slot);
                 if !once.digest.is_empty() && once.digest != *digest {
                     return Err(ConversationError::OnceReused);
                 }
                 return Ok(Added { id: Some(once.id), tokens: once.tokens, repeated: true });
             }
             wait(give_up, &mut tries).await?;
-            state = shared_state.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
-            // Nobody else wrote, so it is a row that should not be there.
+            state = shared.catch_up(&attempt.namespace, &attempt.slot, |_| Some(())).await?.0;
+            // No other writer, so an orphaned row is in the way.
             in_the_way = state.head_version == before;
         }
     }
 
-    /// Weighs a turn: its bytes and its tokens.
+    /// Encodes a turn and counts its tokens.
     ///
     /// # Errors
     /// `Invalid`, `TooLarge`, `Oversize`.
-    pub(super) async fn fresh(&self, turn: NewTurn) -> Result<Fresh> {
-        let shared_state = self.shared_state();
-        let turn = Arc::new(turn.into_turn(shared_state.now()).map_err(ConversationError::Invalid)?);
+    pub(super) async fn fresh(&self, turn: NewTurn) -> Result<EncodedTurn> {
+        let shared = self.shared();
+        let turn = Arc::new(turn.into_turn(shared.now()).map_err(ConversationError::Invalid)?);
         let json = wire::write_turn(&turn);
-        let (size, limit) = (json.len() as u64, shared_state.config.max_turn_bytes);
+        let (size, limit) = (json.len() as u64, shared.config.max_turn_bytes);
         if size > limit {
             return Err(ConversationError::TooLarge { what: "turn", size, limit, unit: "bytes" });
         }
-        let counter = shared_state.counter;
-        let tokens = if json.len() > INLINE_BYTES && shared_state.config.tokens != TokenCounter::Chars {
+        let counter = shared.counter;
+        let tokens = if json.len() > INLINE_BYTES && shared.config.tokens != TokenCounter::Chars {
             let turn = Arc::clone(&turn);
             tokio::task::spawn_blocking(move || counter.turn(&turn)).await.map_err(StoreError::unavailable)?
         } else {
             counter.turn(&turn)
         };
-        let budget = shared_state.config.budget_tokens;
-        let refuses =
-            shared_state.config.on_oversize == OnOversize::Refuse && shared_state.config.strategy != Strategy::None;
+        let budget = shared.config.budget_tokens;
+        let refuses = shared.config.on_oversize == OnOversize::Refuse && shared.config.strategy != Strategy::None;
         if refuses && budget > 0 && tokens > budget {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(Fresh { turn, tokens, json })
+        Ok(EncodedTurn { turn, tokens, json })
     }
 }
 
 impl Attempt {
-    /// Writes the turn after those of `state`; `None` if somebody else was faster.
-    async fn write(&self, state: &State, in_the_way: bool) -> Result<Option<ItemId>> {
-        let shared_state = self.memory.shared_state();
-        let config = &shared_state.config;
-        let id = ItemId::new(state.head.seq + 1);
+    /// Writes the turn after those of `state`; `None` if another writer was faster.
+    async fn write(&self, state: &State, in_the_way: bool) -> Result<Option<TurnId>> {
+        let shared = self.memory.shared();
+        let config = &shared.config;
+        let id = TurnId::new(state.head.seq + 1);
         let value = self.fresh.value(id, config.tokens);
         let bytes = value.len() as u64;
         let head = Head {
             seq: id.seq,
             turns: state.head.turns + 1,
             bytes: state.head.bytes.saturating_add(bytes),
-            generation: if state.head_version == 0 { lineage() } else { state.head.generation },
+            generation: if state.head_version == 0 { new_generation() } else { state.head.generation },
             ..state.head.clone()
         };
         let ended = state.head_version != 0 && state.touched_at.is_none();
         let mut prior = Health::Healthy;
         let mut ops = Ops::new(self.namespace.clone());
         if ended || (in_the_way && state.head_version == 0) {
-            prior = shared_state.rows.state(&self.namespace).await.map_or(prior, |state| state.checkpoint.health);
+            prior = shared.rows.state(&self.namespace).await.map_or(prior, |state| state.checkpoint.health);
             ops.clear();
         } else if in_the_way {
             ops.delete_turn(id.seq);
@@ -172,29 +171,29 @@ impl Attempt {
             ops.put_once(name, &Once { id, tokens: self.fresh.tokens, digest: digest.clone() });
         }
         let begins = ended || state.checkpoint_version == 0;
-        let mut checkpoint = begins.then(|| shared_state.blank(head.generation));
+        let mut checkpoint = begins.then(|| shared.blank(head.generation));
         if config.strategy == Strategy::Truncation && head.turns == 1 {
-            // No summary will carry what was asked for at first.
-            let opening = strategies::opening(config, shared_state.counter, &self.fresh.turn);
+            // No summary will contain the first request.
+            let opening = strategies::opening(config, shared.counter, &self.fresh.turn);
             checkpoint.get_or_insert_with(|| state.checkpoint.clone()).opening = opening;
         }
-        let done = match shared_state.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
+        let done = match shared.rows.replace(state, Some(&head), checkpoint.as_ref(), ops).await {
             Ok(Some(done)) => done,
             Ok(None) => return Ok(None),
             Err(error) => {
-                // Whether it was written is not known.
-                shared_state.hot.forget_slot(&self.namespace, &self.slot);
+                // The write may have succeeded.
+                shared.hot.forget_slot(&self.namespace, &self.slot);
                 return Err(error);
             }
         };
         if prior != Health::Healthy {
-            shared_state.health_changed(&self.identity, prior, Health::Healthy, Reason::Flushed)?;
+            shared.health_changed(&self.identity, prior, Health::Healthy, Reason::Flushed)?;
         }
         let due = self.cached(state, head, &done, id, bytes, checkpoint);
-        shared_state.counters.turns_added.fetch_add(1, Ordering::Relaxed);
+        shared.counters.turns_added.fetch_add(1, Ordering::Relaxed);
         if self.as_admin {
-            let who = emit::who(&self.identity);
-            shared_state.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
+            let who = self.identity.who();
+            shared.bus.publish(EventKind::MemoryItemPut { who, key: id.to_string() });
         }
         for due in due.into_iter().flatten() {
             self.memory.0.worker.wake(&self.identity, due);
@@ -202,51 +201,51 @@ impl Attempt {
         Ok(Some(id))
     }
 
-    /// Takes the turn into what is held, and says what is due now.
+    /// Adds the turn to the cached copy, and returns what is due.
     fn cached(
         &self,
         state: &State,
         head: Head,
         done: &crate::rows::Replaced,
-        id: ItemId,
+        id: TurnId,
         bytes: u64,
         checkpoint: Option<crate::rows::Checkpoint>,
     ) -> [Option<Due>; 2] {
-        let shared_state = self.memory.shared_state();
-        let config = &shared_state.config;
+        let shared = self.memory.shared();
+        let config = &shared.config;
         let prune = strategies::prune_due(config, &head).then_some(Due::Prune);
         let turn = Arc::clone(&self.fresh.turn);
-        let kept = Kept { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
-        let now = shared_state.clock.monotonic();
-        // If nothing is held there may be more to fold than can be seen from here: the worker finds out.
+        let kept = StoredTurn { id, tokens: self.fresh.tokens, bytes, created_at: done.at, turn };
+        let now = shared.clock.monotonic();
+        // If nothing is cached, more may be due than is known here: the worker finds out.
         let mut fold = head.seq.saturating_sub(state.checkpoint.covers_through) > config.recent_turns as u64;
-        shared_state.hot.change(&self.namespace, &self.slot, state.head_version, |cached| {
+        shared.hot.change(&self.namespace, &self.slot, state.head_version, |cached| {
             if let Some(checkpoint) = checkpoint {
                 if cached.state.touched_at.is_some() && state.touched_at.is_none() {
-                    // What is held is of the conversation that has ended.
+                    // The copy is of the expired conversation.
                     return false;
                 }
-                cached.begun(shared_state.counter, checkpoint, done.checkpoint_version);
+                cached.started(shared.counter, checkpoint, done.checkpoint_version);
             }
             cached.added(config, head, done, kept, now);
             fold = cached.backlog(config) > 0;
             true
         });
-        [(fold && config.strategy == Strategy::RollingSummary).then_some(Due::Fold), prune]
+        [(fold && config.strategy == Strategy::RollingSummary).then_some(Due::Summarise), prune]
     }
 }
 
-/// Returns what stands for all that is to be added, as it was given: the time too only if it was.
+/// Returns the digest of a turn as it was given: its time counts only if the caller set it.
 fn digest(turn: &NewTurn) -> String {
-    // Fails for no turn that can be written.
+    // Every turn can be serialised.
     let json = serde_json::to_vec(turn).unwrap_or_default();
     helmdeck_core::hex(&Sha256::digest(json)[..16])
 }
 
-/// Waits a little, longer each time and never the same, before a write is tried again.
+/// Waits before a retry: exponential backoff with full jitter.
 ///
 /// # Errors
-/// `Contended` if it was tried long enough.
+/// `Contended` after `give_up`.
 pub(super) async fn wait(give_up: Instant, tries: &mut u32) -> Result<()> {
     if Instant::now() >= give_up {
         return Err(ConversationError::Contended);

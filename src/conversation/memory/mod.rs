@@ -1,12 +1,12 @@
-//! The conversation memory: what callers use.
+//! The API of the conversation memory.
 
 mod add;
-mod items;
+mod list;
 mod replace;
-mod sessions;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,114 +19,105 @@ use helmdeck_memory::{Namespace, Store};
 use crate::config::{Config, Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::hot::{self, CachedConversation, Hot};
+use crate::hot_tier::{self, CachedConversation, HotTier};
 use crate::identity::Identity;
-use crate::item::{Added, Deleted, ItemDetail, ItemFilter, ItemPage, SessionFilter, SessionPage, Trace};
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
 use crate::rows::{Rows, State};
-use crate::shared_state::Shared;
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
 use crate::turn::NewTurn;
+use crate::views::{Added, ConversationFilter, ConversationPage, Deleted, Trace, TurnDetail, TurnFilter, TurnPage};
 use crate::worker::{Due, Worker};
 
-/// What a conversation memory stands on.
+/// Dependencies of a conversation memory.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// Where conversations are kept.
+    /// The store of the conversations.
     pub store: Arc<dyn Store>,
-    /// Where events go.
+    /// The event bus.
     pub events: Bus,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What summarises; needed by `rolling_summary` only.
+    /// The summarizer; only `rolling_summary` needs one.
     pub summarizer: Option<Arc<dyn Summarizer>>,
 }
 
-impl std::fmt::Debug for Dependencies {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dependencies").field("summarizer", &self.summarizer.is_some()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Dependencies, "Dependencies", this => summarizer = this.summarizer.is_some());
 
-/// Conversations of many callers, kept in one store. Cheap to clone; clones are the same memory.
+/// The conversations of many callers, in one store. Cheap to clone; clones share one memory.
 ///
-/// Every method first says `Closed` after [`ConversationMemory::close`], then refuses an incomplete identity with
-/// `IdentityRequired` and one event, and only then reads or writes anything.
+/// Every method first returns `Closed` after [`ConversationMemory::close`]. Then it refuses an incomplete identity with
+/// `IdentityRequired` and one event. Only then it reads or writes.
 #[derive(Clone)]
 pub struct ConversationMemory(Arc<Inner>);
 
 struct Inner {
-    shared_state: Arc<Shared>,
+    shared: Arc<Shared>,
     worker: Worker,
     closed: AtomicBool,
 }
 
-impl std::fmt::Debug for ConversationMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let strategy = self.shared_state().config.strategy;
-        f.debug_struct("ConversationMemory").field("strategy", &strategy).finish_non_exhaustive()
-    }
-}
+redacted_debug!(ConversationMemory, "ConversationMemory", this => strategy = this.shared().config.strategy);
 
 impl ConversationMemory {
-    fn shared_state(&self) -> &Arc<Shared> {
-        &self.0.shared_state
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
     }
 
-    /// Says where the conversation is kept, if the memory is open and the identity complete.
+    /// Checks that the memory is open and the identity complete, and returns the namespace.
     fn gate(&self, identity: &Identity, operation: &'static str) -> Result<Namespace> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(ConversationError::Closed);
         }
         match identity.missing() {
-            Some(reason) => Err(self.shared_state().identity_rejected(identity, operation, reason)),
+            Some(reason) => Err(self.shared().identity_rejected(identity, operation, reason)),
             None => identity.namespace(),
         }
     }
 
     fn keeps_nothing(&self) -> bool {
-        self.shared_state().config.strategy == Strategy::None
+        self.shared().config.strategy == Strategy::None
     }
 
-    /// Says whether there are summaries, and so a health other than healthy: what an earlier strategy left is nobody's to mend.
-    fn folds(&self) -> bool {
-        self.shared_state().config.strategy == Strategy::RollingSummary
+    /// Returns whether there are summaries, and so a health. What an earlier strategy left doesn't count.
+    fn summarises(&self) -> bool {
+        self.shared().config.strategy == Strategy::RollingSummary
     }
 
     fn health_of(&self, state: &State) -> Health {
-        if self.folds() { state.checkpoint.health } else { Health::Healthy }
+        if self.summarises() { state.checkpoint.health } else { Health::Healthy }
     }
 
-    /// Asks a conversation in memory, and has folded what is due.
+    /// Queries a conversation, and wakes the worker if turns are due.
     async fn ask<T>(
         &self,
         identity: &Identity,
         namespace: &Namespace,
         ask: impl Fn(&CachedConversation) -> Option<T>,
     ) -> Result<T> {
-        let shared_state = self.shared_state();
-        let (answer, due) = shared_state
-            .ask(namespace, |cached| ask(cached).map(|answer| (answer, cached.backlog(&shared_state.config) > 0)))
+        let shared = self.shared();
+        let (answer, due) = shared
+            .ask(namespace, |cached| ask(cached).map(|answer| (answer, cached.backlog(&shared.config) > 0)))
             .await?;
         if due {
-            self.0.worker.wake(identity, Due::Fold);
+            self.0.worker.wake(identity, Due::Summarise);
         }
         Ok(answer)
     }
 
-    /// Opens a memory. Within a tokio runtime that has time: folding and sweeping run as tasks of it, until [`Self::close`].
+    /// Opens a memory, within a tokio runtime with time: the worker runs on it until [`Self::close`].
     ///
     /// # Errors
-    /// `SummarizerRequired` for `rolling_summary` without one; `Invalid` for settings that cannot be.
+    /// `SummarizerRequired` for `rolling_summary` without a summarizer; `Invalid` for invalid settings.
     pub fn open(config: Config, dependencies: Dependencies) -> Result<Self> {
         Self::open_as(config, dependencies, true)
     }
 
-    /// Opens a memory for who ends soon: as [`Self::open`], but turns are summarised by [`Self::summarise`] alone, and nothing is swept. That is
-    /// left to whoever stays, so that no model is asked for an answer that nobody will wait for.
+    /// Opens a memory for a short-lived process: turns are summarised by [`Self::summarise`] only, and nothing is
+    /// swept. That is left to long-lived processes, so that no model is asked for an answer that nobody will wait for.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -147,9 +138,9 @@ impl ConversationMemory {
             runtime.spawn_blocking(move || counter.warm());
         }
         let Dependencies { store, events, clock, summarizer } = dependencies;
-        let shared_state = Arc::new(Shared {
+        let shared = Arc::new(Shared {
             rows: Rows::new(store, counter, config.tokens, Arc::clone(&clock)),
-            hot: Hot::new(config.hot_bytes),
+            hot: HotTier::new(config.hot_bytes),
             config,
             counter,
             bus: events,
@@ -158,33 +149,33 @@ impl ConversationMemory {
             counters: Counters::default(),
             stays,
         });
-        let worker = Worker::start(Arc::clone(&shared_state));
-        Ok(Self(Arc::new(Inner { shared_state, worker, closed: AtomicBool::new(false) })))
+        let worker = Worker::start(Arc::clone(&shared));
+        Ok(Self(Arc::new(Inner { shared, worker, closed: AtomicBool::new(false) })))
     }
 
     /// Returns the settings.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.shared_state().config
+        &self.shared().config
     }
 
-    /// Returns what was done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.shared_state().counters.read(self.shared_state().hot.bytes())
+        self.shared().counters.read(self.shared().hot.bytes())
     }
 
-    /// Adds a turn. When it returns, the turn survives the end of this process and a power cut. What it costs does not depend on how
-    /// long the conversation is, and no model is asked on the way.
+    /// Adds a turn. Once it returns, the turn survives a crash of the process and a power cut. The cost does not depend
+    /// on the length of the conversation, and no model is called.
     ///
     /// # Errors
-    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written either, unless the
-    /// connection to the store broke while it was: whoever must know gives the turn a `once` and adds it again.
+    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written,
+    /// unless the connection broke during the write. Callers that must know set `once` and add the turn again.
     pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
         self.add(identity, turn, "add_turn", false).await
     }
 
-    /// Returns what a model is to be shown.
+    /// Returns the context of the next model call.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -193,7 +184,7 @@ impl ConversationMemory {
         self.patch(identity, &namespace).await
     }
 
-    /// Returns the tokens of what [`Self::context`] would return.
+    /// Returns the tokens of the result of [`Self::context`].
     ///
     /// # Errors
     /// As [`Self::context`].
@@ -202,7 +193,7 @@ impl ConversationMemory {
         Ok(self.patch(identity, &namespace).await?.tokens)
     }
 
-    /// Deletes every turn and the summary, and makes the conversation healthy. A summary that is on its way is thrown away.
+    /// Deletes every turn and the summary, and resets the health. A summary in flight is discarded.
     ///
     /// # Errors
     /// `Contended`, `Store`.
@@ -223,7 +214,7 @@ impl ConversationMemory {
         self.ask(identity, &namespace, |cached| Some(self.health_of(&cached.state))).await
     }
 
-    /// Exports the conversation: the summary and every turn that is not in it.
+    /// Exports the conversation: the summary and every unsummarised turn.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
@@ -235,14 +226,15 @@ impl ConversationMemory {
     /// Puts an exported conversation in the place of what is there: all of it or, on an error, nothing.
     ///
     /// # Errors
-    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`, `Store`.
+    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`,
+    /// `Store`.
     pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
         let namespace = self.gate(identity, "restore")?;
         self.import(identity, &namespace, snapshot).await
     }
 
-    /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have stopped. The store
-    /// stays open. Later calls of other methods answer `Closed`; closing again is fine.
+    /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have
+    /// stopped. The store stays open. Later calls of other methods answer `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
         self.0.closed.store(true, Ordering::Release);
         self.0.worker.close(within).await;
@@ -251,8 +243,8 @@ impl ConversationMemory {
     /// Lists turns, newest first.
     ///
     /// # Errors
-    /// `Invalid` for a limit that cannot be; `Corrupt`, `Store`.
-    pub async fn list_items(&self, identity: &Identity, filter: &ItemFilter) -> Result<ItemPage> {
+    /// `Invalid` for an invalid limit; `Corrupt`, `Store`.
+    pub async fn list_turns(&self, identity: &Identity, filter: &TurnFilter) -> Result<TurnPage> {
         let namespace = self.gate(identity, "list_items")?;
         self.page(&namespace, filter).await
     }
@@ -261,61 +253,62 @@ impl ConversationMemory {
     ///
     /// # Errors
     /// `NotFound`; `Corrupt`, `Store`.
-    pub async fn get_item(&self, identity: &Identity, key: &str) -> Result<ItemDetail> {
+    pub async fn get_turn(&self, identity: &Identity, key: &str) -> Result<TurnDetail> {
         let namespace = self.gate(identity, "get_item")?;
         self.detail(&namespace, key).await
     }
 
-    /// Adds a turn as an administrator: as [`Self::add_turn`], with the event `memory.item_put`.
+    /// Adds a turn as an administrator, with the event `memory.item_put`.
     ///
     /// # Errors
     /// As [`Self::add_turn`].
-    pub async fn put_item(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
+    pub async fn put_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
         self.add(identity, turn, "put_item", true).await
     }
 
-    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is made anew of the turns that are
-    /// kept, so that nothing of it stays behind.
+    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is rebuilt from the
+    /// remaining turns, so that nothing of it remains.
     ///
     /// # Errors
     /// `NotFound`; `Contended`, `Corrupt`, `Store`.
-    pub async fn delete_item(&self, identity: &Identity, key: &str) -> Result<Deleted> {
+    pub async fn delete_turn(&self, identity: &Identity, key: &str) -> Result<Deleted> {
         let namespace = self.gate(identity, "delete_item")?;
         self.remove(identity, &namespace, key).await
     }
 
-    /// Says what the strategy makes of the conversation right now.
+    /// Returns what the strategy makes of the conversation right now.
     ///
     /// # Errors
     /// `Corrupt`, `Store`.
     pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
         let namespace = self.gate(identity, "trace")?;
         if self.keeps_nothing() {
-            return Ok(Trace::nothing());
+            return Ok(Trace { strategy: Strategy::None, ..Trace::default() });
         }
         self.traced(identity, &namespace).await
     }
 
-    /// Lists conversations: those of the caller, or, unless it is narrowed, of everybody; whoever calls checks who may see them.
+    /// Lists conversations, of all callers unless the filter narrows it. The caller checks permissions.
     ///
     /// # Errors
     /// `Invalid`, `Store`.
-    pub async fn sessions(&self, filter: &SessionFilter) -> Result<SessionPage> {
+    pub async fn sessions(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
         if self.0.closed.load(Ordering::Acquire) {
             return Err(ConversationError::Closed);
         }
         self.conversations(filter).await
     }
 
-    /// Drops what this process holds in memory of a user's conversations, for whoever deleted their rows past this memory. What is on its
-    /// way from the store is not held either, and a summary that is on its way finds nothing to take its place in.
+    /// Drops this process's cached conversations of a user after their rows were deleted by other means. Reads in
+    /// flight are not cached either, and a summary in flight is discarded.
     pub fn forgotten(&self, tenant: &str, user: &str) {
-        for namespace in self.shared_state().hot.forget_user(tenant, user) {
+        for namespace in self.shared().hot.forget_user(tenant, user) {
             self.0.worker.forgotten(&namespace);
         }
     }
 
-    /// Removes a conversation with everything about it, and says how many turns went. Works also if it does not open.
+    /// Removes a conversation with everything about it, and returns the number of its turns. Also removes an unreadable
+    /// one.
     ///
     /// # Errors
     /// `Store`.
@@ -324,11 +317,11 @@ impl ConversationMemory {
         self.erase(identity, &namespace).await
     }
 
-    /// Folds what is due now, without waiting for the next attempt's time, and returns when nothing is due or `within` has passed.
-    /// Returns how many turns still wait.
+    /// Summarises the due turns now, without waiting for the next attempt. Ends when nothing is due or `within` has
+    /// passed. Returns the number of turns that still wait.
     ///
     /// # Errors
-    /// `Corrupt`, `Store`. A summarizer that fails is no error: the health tells.
+    /// `Corrupt`, `Store`. A failing summarizer is not an error: see the health.
     pub async fn summarise(&self, identity: &Identity, within: Duration) -> Result<u64> {
         self.gate(identity, "fold")?;
         self.0.worker.summarise(identity, within).await
@@ -338,7 +331,7 @@ impl ConversationMemory {
         if self.keeps_nothing() {
             return Ok(LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() });
         }
-        let shared_state = self.shared_state();
-        self.ask(identity, namespace, |cached| hot::view(&shared_state.config, shared_state.counter, cached)).await
+        let shared = self.shared();
+        self.ask(identity, namespace, |cached| hot_tier::view(&shared.config, shared.counter, cached)).await
     }
 }

@@ -1,4 +1,4 @@
-//! Replacing a whole conversation: what flush, restore, delete and forget have in common.
+//! Replaces a whole conversation: the common part of flush, restore, delete and forget.
 
 use std::sync::Arc;
 
@@ -11,112 +11,112 @@ use super::add::{PATIENCE, wait};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::rows::{Checkpoint, Head, Ops, State, form, lineage};
-use crate::shared_state::Shared;
+use crate::rows::{Checkpoint, Head, Ops, State, encoding, new_generation};
+use crate::shared::Shared;
 
-/// What is done with a conversation that does not open.
+/// What to do with an unreadable conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wreck {
-    /// It is replaced as any other.
+pub(super) enum IfDamaged {
+    /// Replace it like any other.
     Replace,
-    /// It is an error.
+    /// Return an error.
     Refuse,
 }
 
-/// What takes the place of a conversation, given what is there.
-pub(super) struct Instead {
+/// The new content of a conversation.
+pub(super) struct Replacement {
     /// The head.
     pub(super) head: Head,
     /// The checkpoint.
     pub(super) checkpoint: Checkpoint,
-    /// What is written and deleted with it.
+    /// Other writes and deletes of the batch.
     pub(super) ops: Ops,
-    /// Why the conversation is healthy now; `None` = its health stays.
+    /// Reason of the reset to healthy; `None` = the health stays.
     pub(super) reason: Option<Reason>,
-    /// What is told once it is done.
-    pub(super) told: Option<EventKind>,
-    /// How many turns of the former summary cannot be summarised again.
+    /// Event to publish afterwards.
+    pub(super) event: Option<EventKind>,
+    /// Number of turns of the old summary that can't be summarised again.
     pub(super) lost: u64,
-    /// Turns of which every one must be stored already: the first and the last.
+    /// Range of turns that must all be stored already.
     pub(super) needs: Option<(u64, u64)>,
 }
 
-impl Instead {
-    /// Puts an empty conversation in the place of what is there.
-    pub(super) fn nothing(shared_state: &Shared, namespace: &Namespace, state: &State, reason: Reason) -> Self {
-        let generation = if state.head_version == 0 { lineage() } else { state.head.generation + 1 };
+impl Replacement {
+    /// Returns an empty conversation.
+    pub(super) fn nothing(shared: &Shared, namespace: &Namespace, state: &State, reason: Reason) -> Self {
+        let generation = if state.head_version == 0 { new_generation() } else { state.head.generation + 1 };
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
         let mut ops = Ops::new(namespace.clone());
         ops.clear();
-        let checkpoint = shared_state.blank(generation);
-        Self { head, checkpoint, ops, reason: Some(reason), told: None, lost: 0, needs: None }
+        let checkpoint = shared.blank(generation);
+        Self { head, checkpoint, ops, reason: Some(reason), event: None, lost: 0, needs: None }
     }
 }
 
 impl ConversationMemory {
-    /// Deletes every turn and the summary, and makes the conversation healthy.
+    /// Deletes every turn and the summary, and resets the health.
     pub(super) async fn clear(&self, identity: &Identity, namespace: &Namespace, reason: Reason) -> Result<()> {
-        let shared_state = self.shared_state();
-        // A restore that was cut off may have left turns where there is no conversation.
-        let any = shared_state.rows.is_any(namespace).await?;
-        let done = self.instead(identity, namespace, Wreck::Replace, |state| {
+        let shared = self.shared();
+        // An interrupted restore may have left turns without a conversation.
+        let any = shared.rows.is_any(namespace).await?;
+        let done = self.replacement(identity, namespace, IfDamaged::Replace, |state| {
             let absent = !any && state.head_version == 0 && state.checkpoint_version == 0;
-            Ok((!absent).then(|| Instead::nothing(shared_state, namespace, state, reason)))
+            Ok((!absent).then(|| Replacement::nothing(shared, namespace, state, reason)))
         });
         match done.await? {
             Some(_) => Ok(()),
-            None => shared_state.health_changed(identity, Health::Healthy, Health::Healthy, reason),
+            None => shared.health_changed(identity, Health::Healthy, Health::Healthy, reason),
         }
     }
 
-    /// Removes a conversation with everything about it, whatever is there, and says how many turns went.
+    /// Removes a conversation with everything about it, and returns the number of its turns.
     pub(super) async fn erase(&self, identity: &Identity, namespace: &Namespace) -> Result<u64> {
-        let slot = self.shared_state().hot.slot(namespace);
-        let turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
+        let slot = self.shared().hot.slot(namespace);
+        let write_lock = Arc::clone(&slot.write_lock).lock_owned().await;
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
         let task = tokio::spawn(async move {
-            let shared_state = memory.shared_state();
-            let prior =
-                shared_state.rows.state(&namespace).await.map_or(Health::Healthy, |state| state.checkpoint.health);
-            let turns = shared_state.rows.erase(&namespace).await;
-            shared_state.hot.forget_slot(&namespace, &slot);
+            let shared = memory.shared();
+            let prior = shared.rows.state(&namespace).await.map_or(Health::Healthy, |state| state.checkpoint.health);
+            let turns = shared.rows.erase(&namespace).await;
+            shared.hot.forget_slot(&namespace, &slot);
             let turns = turns?;
             memory.0.worker.forgotten(&namespace);
             if prior != Health::Healthy {
-                shared_state.health_changed(&identity, prior, Health::Healthy, Reason::Flushed)?;
+                shared.health_changed(&identity, prior, Health::Healthy, Reason::Flushed)?;
             }
-            drop(turnstile);
+            drop(write_lock);
             Ok(turns)
         });
         task.await.map_err(StoreError::unavailable)?
     }
 
-    /// Replaces head and checkpoint by what `make` makes of what is there; returns the new head, `None` if `make` wants nothing done.
-    pub(super) async fn instead(
+    /// Replaces a conversation by what `make` returns for the current state. Returns the new head; `None` if `make`
+    /// does.
+    pub(super) async fn replacement(
         &self,
         identity: &Identity,
         namespace: &Namespace,
-        wreck: Wreck,
-        make: impl Fn(&State) -> Result<Option<Instead>>,
+        wreck: IfDamaged,
+        make: impl Fn(&State) -> Result<Option<Replacement>>,
     ) -> Result<Option<Head>> {
-        let shared_state = self.shared_state();
-        let slot = shared_state.hot.slot(namespace);
-        let mut turnstile = Arc::clone(&slot.turnstile).lock_owned().await;
+        let shared = self.shared();
+        let slot = shared.hot.slot(namespace);
+        let mut write_lock = Arc::clone(&slot.write_lock).lock_owned().await;
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
-            let state = match shared_state.rows.state(namespace).await {
-                Err(ConversationError::Corrupt(_)) if wreck == Wreck::Replace => {
-                    shared_state.rows.wreck(namespace).await?
+            let state = match shared.rows.state(namespace).await {
+                Err(ConversationError::Corrupt(_)) if wreck == IfDamaged::Replace => {
+                    shared.rows.wreck(namespace).await?
                 }
                 state => state?,
             };
-            let Some(instead) = make(&state)? else { return Ok(None) };
-            let Instead { head, checkpoint, ops, reason, told, lost, needs } = instead;
+            let Some(replacement) = make(&state)? else { return Ok(None) };
+            let Replacement { head, checkpoint, ops, reason, event, lost, needs } = replacement;
             if let Some((first, last)) = needs
-                // Whoever deletes them after this look replaces or removes the head, if there is one.
+                // Deleting them later replaces or removes the head, if there is one.
                 && (state.head_version == 0
-                    || shared_state.rows.keys(namespace, form::TURNS, first, last).await?.len() as u64 != last - first + 1)
+                    || shared.rows.keys(namespace, encoding::TURNS, first, last).await?.len() as u64 != last - first + 1)
             {
                 return Err(ConversationError::Contended);
             }
@@ -124,31 +124,31 @@ impl ConversationMemory {
             let namespace = namespace.clone();
             let new = head.clone();
             let task = tokio::spawn(async move {
-                let shared_state = memory.shared_state();
-                let done = match shared_state.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
-                    // Whether it was written is not known.
+                let shared = memory.shared();
+                let done = match shared.rows.replace(&state, Some(&head), Some(&checkpoint), ops).await {
+                    // The write may have succeeded.
                     Err(error) => match memory.is_there(&namespace, &head, &checkpoint).await {
                         true => Ok(true),
                         false => Err(error),
                     },
                     done => done.map(|done| done.is_some()),
                 };
-                shared_state.hot.forget_slot(&namespace, &slot);
+                shared.hot.forget_slot(&namespace, &slot);
                 if matches!(done, Ok(true)) {
                     memory.0.worker.forgotten(&namespace);
                     if let Some(reason) = reason {
                         let prior = state.checkpoint.health;
-                        shared_state.health_changed(&identity, prior, checkpoint.health, reason)?;
+                        shared.health_changed(&identity, prior, checkpoint.health, reason)?;
                     }
-                    shared_state.recovery_dropped(&identity, "summary_rebuilt", lost);
-                    if let Some(told) = told {
-                        shared_state.bus.publish(told);
+                    shared.recovery_dropped(&identity, "summary_rebuilt", lost);
+                    if let Some(event) = event {
+                        shared.bus.publish(event);
                     }
                 }
-                done.map(|done| (turnstile, done))
+                done.map(|done| (write_lock, done))
             });
             let done;
-            (turnstile, done) = task.await.map_err(StoreError::unavailable)??;
+            (write_lock, done) = task.await.map_err(StoreError::unavailable)??;
             if done {
                 return Ok(Some(new));
             }
@@ -156,12 +156,12 @@ impl ConversationMemory {
         }
     }
 
-    /// Says whether head and checkpoint are stored; turns may have been added since. `false` also if that cannot be found out.
+    /// Returns whether head and checkpoint are stored, perhaps with turns added since; `false` if that is unknown.
     async fn is_there(&self, namespace: &Namespace, head: &Head, checkpoint: &Checkpoint) -> bool {
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
-            match self.shared_state().rows.state(namespace).await {
+            match self.shared().rows.state(namespace).await {
                 Ok(State { head: there, checkpoint: with, .. }) => {
                     let same = (there.generation, there.first) == (head.generation, head.first);
                     return same && there.seq >= head.seq && with == *checkpoint;

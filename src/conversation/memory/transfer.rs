@@ -1,4 +1,4 @@
-//! Conversations that leave, and conversations that come.
+//! Exports and imports conversations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,51 +6,51 @@ use std::time::Duration;
 use helmdeck_memory::{Namespace, StoreError};
 
 use super::ConversationMemory;
-use super::replace::{Instead, Wreck};
+use super::replace::{IfDamaged, Replacement};
 use crate::config::{Config, OnOversize, Strategy};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::item::ItemId;
-use crate::rows::{Base, Checkpoint, Fresh, Head, Ops, State, staging};
+use crate::rows::{Base, Checkpoint, EncodedTurn, Head, Ops, State, staging};
 use crate::snapshot::{Record, Snapshot};
 use crate::strategies::oldest_raw;
 use crate::tokens::Counter;
+use crate::turn_id::TurnId;
 use crate::wire;
 use crate::worker::Due;
 
-/// The most turns that one batch writes: the store takes 1024 operations.
+/// Maximum turns of a batch: the store accepts 1024 operations.
 const BATCH_TURNS: usize = 900;
-/// About the most bytes that one batch writes.
+/// Approximate maximum bytes of a batch.
 const BATCH_BYTES: usize = 8 << 20;
-/// What a snapshot may be larger than the turns that are kept: its summary, its keys.
+/// Allowance for a snapshot's summary and keys, over the bytes of its turns.
 const ENVELOPE_BYTES: u64 = 2 << 20;
-/// Snapshots of more bytes are read on a blocking thread.
+/// Larger snapshots are parsed on a blocking thread.
 const INLINE_BYTES: usize = 64 << 10;
-/// How long turns may be written where nobody sees them yet: the sweep takes them for remains after an hour.
+/// Maximum time to stage turns: the sweep takes older ones for orphans after an hour.
 const STAGING: Duration = Duration::from_secs(1800);
-/// How often a conversation is read again that changes while it is exported.
+/// How often an export is retried while the conversation changes.
 const LOOKS: u32 = 20;
 
-/// What a snapshot holds, ready to be written.
+/// A parsed snapshot, ready to be written.
 struct Incoming {
     record: Record,
-    turns: Vec<Fresh>,
+    turns: Vec<EncodedTurn>,
 }
 
 impl ConversationMemory {
     pub(super) async fn export(&self, namespace: &Namespace) -> Result<Snapshot> {
-        let shared_state = self.shared_state();
-        let strategy = shared_state.config.strategy;
+        let shared = self.shared();
+        let strategy = shared.config.strategy;
         if strategy == Strategy::None {
             return Ok(Snapshot { strategy: Some(strategy), bytes: Default::default() });
         }
-        let mut state = shared_state.visible(shared_state.rows.state(namespace).await?);
+        let mut state = shared.visible(shared.rows.state(namespace).await?);
         for _ in 0..LOOKS {
             let oldest = oldest_raw(strategy, &state.head, state.checkpoint.covers_through);
-            let (turns, unreadable) = shared_state.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
-            let after = shared_state.visible(shared_state.rows.state(namespace).await?);
-            // Turns that came meanwhile are left out; what went makes what was read untrue.
+            let (turns, unreadable) = shared.rows.turns(namespace, oldest, state.head.seq, usize::MAX).await?;
+            let after = shared.visible(shared.rows.state(namespace).await?);
+            // Turns added meanwhile are left out. After a delete the read is repeated.
             if (after.head.generation, after.head.first) != (state.head.generation, state.head.first) {
                 state = after;
                 continue;
@@ -73,7 +73,7 @@ impl ConversationMemory {
     }
 
     pub(super) async fn import(&self, identity: &Identity, namespace: &Namespace, snapshot: &Snapshot) -> Result<()> {
-        let config = &self.shared_state().config;
+        let config = &self.shared().config;
         let strategy = config.strategy;
         if snapshot.strategy.is_some_and(|other| other != strategy) {
             return Err(other_strategy(snapshot.strategy.unwrap_or_default(), strategy));
@@ -81,7 +81,7 @@ impl ConversationMemory {
         if snapshot.bytes.is_empty() {
             return self.clear(identity, namespace, Reason::Restored).await;
         }
-        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.shared_state().counter);
+        let (bytes, limits, counter) = (snapshot.bytes.clone(), config.clone(), self.shared().counter);
         let incoming = if bytes.len() > INLINE_BYTES {
             let reading = tokio::task::spawn_blocking(move || read(&bytes, &limits, counter));
             reading.await.map_err(StoreError::unavailable)??
@@ -91,13 +91,13 @@ impl ConversationMemory {
         if strategy == Strategy::None {
             return self.clear(identity, namespace, Reason::Restored).await;
         }
-        // Done to its end, also if nobody waits for it: nothing is left half.
+        // Finished even if the caller gives up: nothing stays half done.
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());
         let task = tokio::spawn(async move { memory.settle(&identity, &namespace, incoming).await });
         task.await.map_err(StoreError::unavailable)?
     }
 
-    /// Puts what came in the place of what is there.
+    /// Writes an import.
     async fn settle(&self, identity: &Identity, namespace: &Namespace, incoming: Incoming) -> Result<()> {
         let bytes: usize = incoming.turns.iter().map(|fresh| fresh.json.len()).sum();
         let staged = if incoming.turns.len() > BATCH_TURNS || bytes > BATCH_BYTES {
@@ -106,7 +106,7 @@ impl ConversationMemory {
             None
         };
         let done = self
-            .instead(identity, namespace, Wreck::Replace, |state| {
+            .replacement(identity, namespace, IfDamaged::Replace, |state| {
                 self.arrival(namespace, state, &incoming, staged.as_deref()).map(Some)
             })
             .await;
@@ -116,45 +116,45 @@ impl ConversationMemory {
             self.unstage(namespace, staged).await;
         }
         done?;
-        self.0.worker.wake(identity, Due::Fold);
+        self.0.worker.wake(identity, Due::Summarise);
         Ok(())
     }
 
-    /// Makes what takes the place of `state`.
+    /// Returns the content that replaces `state`.
     fn arrival(
         &self,
         namespace: &Namespace,
         state: &State,
         incoming: &Incoming,
-        staged: Option<&[ItemId]>,
-    ) -> Result<Instead> {
-        let shared_state = self.shared_state();
-        let mut instead = Instead::nothing(shared_state, namespace, state, Reason::Restored);
+        staged: Option<&[TurnId]>,
+    ) -> Result<Replacement> {
+        let shared = self.shared();
+        let mut replacement = Replacement::nothing(shared, namespace, state, Reason::Restored);
         let record = &incoming.record;
         let (through, turns) = match staged {
             Some(staged) => {
                 let through = staged.first().map_or(0, |id| id.seq - 1);
                 if through <= state.head.seq {
-                    // Another restore came to lie above this one.
+                    // Another restore used numbers above this one's.
                     return Err(ConversationError::Contended);
                 }
-                instead.needs = Some((through + 1, through + staged.len() as u64));
-                instead.ops = Ops::new(namespace.clone());
-                instead.ops.clear_through(state.head.seq);
+                replacement.needs = Some((through + 1, through + staged.len() as u64));
+                replacement.ops = Ops::new(namespace.clone());
+                replacement.ops.clear_through(state.head.seq);
                 (through, staged.len() as u64)
             }
             None => {
-                // One number stands for whatever the summary holds.
+                // One number stands for the whole summary.
                 let through = state.head.seq + 1;
                 for (seq, fresh) in (through + 1..).zip(&incoming.turns) {
-                    instead.ops.put_turn(seq, fresh.value(ItemId::new(seq), shared_state.config.tokens));
+                    replacement.ops.put_turn(seq, fresh.value(TurnId::new(seq), shared.config.tokens));
                 }
                 (through, incoming.turns.len() as u64)
             }
         };
-        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(shared_state.config.tokens)).sum();
-        instead.head = Head { seq: through + turns, first: through + 1, turns, bytes, ..instead.head };
-        let checkpoint = &mut instead.checkpoint;
+        let bytes = incoming.turns.iter().map(|fresh| fresh.value_bytes(shared.config.tokens)).sum();
+        replacement.head = Head { seq: through + turns, first: through + 1, turns, bytes, ..replacement.head };
+        let checkpoint = &mut replacement.checkpoint;
         if !record.summary.is_empty() {
             checkpoint.covers_through = through;
             checkpoint.summary.clone_from(&record.summary);
@@ -162,28 +162,27 @@ impl ConversationMemory {
         }
         checkpoint.opening.clone_from(&record.opening);
         checkpoint.other.clone_from(&record.other);
-        Ok(instead)
+        Ok(replacement)
     }
 
-    /// Writes turns where nobody sees them yet, and returns their ids.
-    async fn stage(&self, identity: &Identity, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<ItemId>> {
-        let shared_state = self.shared_state();
-        let start = shared_state.clock.monotonic();
+    /// Stages turns: writes them above the head, where they are not visible, and returns their ids.
+    async fn stage(&self, identity: &Identity, namespace: &Namespace, incoming: &Incoming) -> Result<Vec<TurnId>> {
+        let shared = self.shared();
+        let start = shared.clock.monotonic();
         let state = self.footing(identity, namespace).await?;
         let first = staging(state.head.seq) + 1;
-        let ids: Vec<ItemId> = (first..).take(incoming.turns.len()).map(ItemId::new).collect();
+        let ids: Vec<TurnId> = (first..).take(incoming.turns.len()).map(TurnId::new).collect();
         let mut ops = Ops::new(namespace.clone());
         let mut bytes = 0;
         let mut turns = ids.iter().zip(&incoming.turns).peekable();
         while let Some((id, fresh)) = turns.next() {
-            ops.put_turn(id.seq, fresh.value(*id, shared_state.config.tokens));
+            ops.put_turn(id.seq, fresh.value(*id, shared.config.tokens));
             bytes += fresh.json.len();
             if turns.peek().is_none() || ops.len() == BATCH_TURNS || bytes > BATCH_BYTES {
                 let batch = std::mem::replace(&mut ops, Ops::new(namespace.clone()));
                 bytes = 0;
-                let late = shared_state.clock.monotonic().saturating_sub(start) > STAGING;
-                let written =
-                    if late { Err(ConversationError::Contended) } else { shared_state.rows.aside(batch).await };
+                let late = shared.clock.monotonic().saturating_sub(start) > STAGING;
+                let written = if late { Err(ConversationError::Contended) } else { shared.rows.aside(batch).await };
                 if let Err(error) = written {
                     self.unstage(namespace, &ids).await;
                     return Err(error);
@@ -193,51 +192,51 @@ impl ConversationMemory {
         Ok(ids)
     }
 
-    /// Returns the state of a conversation that is there and opens. One that is not, has ended or does not open is begun anew: then
-    /// whoever removes what is staged replaces or removes a head too, and is noticed.
+    /// Returns the state of a readable conversation, after starting one if there is none. Then deleting staged turns
+    /// replaces or removes a head too, and is noticed.
     async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
-        let shared_state = self.shared_state();
-        let damaged = match shared_state.rows.state(namespace).await {
-            Ok(state) if state.head_version != 0 && shared_state.is_live(&state) => return Ok(state),
+        let shared = self.shared();
+        let damaged = match shared.rows.state(namespace).await {
+            Ok(state) if state.head_version != 0 && shared.is_live(&state) => return Ok(state),
             Ok(_) => false,
             Err(ConversationError::Corrupt(_)) => true,
             Err(error) => return Err(error),
         };
-        self.instead(identity, namespace, Wreck::Replace, |state| {
-            let live = state.head_version != 0 && shared_state.is_live(state);
+        self.replacement(identity, namespace, IfDamaged::Replace, |state| {
+            let live = state.head_version != 0 && shared.is_live(state);
             if live && !(damaged && state.head.turns == 0) {
-                // Somebody else was faster.
+                // Another writer was faster.
                 return Ok(None);
             }
-            let mut instead = Instead::nothing(shared_state, namespace, state, Reason::Flushed);
-            instead.reason = instead.reason.filter(|_| state.checkpoint.health != Health::Healthy);
-            Ok(Some(instead))
+            let mut replacement = Replacement::nothing(shared, namespace, state, Reason::Flushed);
+            replacement.reason = replacement.reason.filter(|_| state.checkpoint.health != Health::Healthy);
+            Ok(Some(replacement))
         })
         .await?;
-        shared_state.rows.state(namespace).await
+        shared.rows.state(namespace).await
     }
 
-    /// Sees to it that a restore of which nobody knows whether it was written never will be; `false` if it was, or nobody knows still.
-    async fn fence(&self, namespace: &Namespace, staged: &[ItemId]) -> bool {
-        let shared_state = self.shared_state();
-        let slot = shared_state.hot.slot(namespace);
-        let _turnstile = slot.turnstile.lock().await;
-        let Ok(state) = shared_state.rows.state(namespace).await else { return false };
+    /// Makes sure that an unacknowledged restore can't succeed later; `false` if it did, or that is unknown.
+    async fn fence(&self, namespace: &Namespace, staged: &[TurnId]) -> bool {
+        let shared = self.shared();
+        let slot = shared.hot.slot(namespace);
+        let _write_lock = slot.write_lock.lock().await;
+        let Ok(state) = shared.rows.state(namespace).await else { return false };
         if state.head_version == 0 || staged.first().is_none_or(|first| state.head.seq >= first.seq) {
             return false;
         }
-        // It expects the version that this takes away.
-        let fenced = shared_state.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
-        shared_state.hot.forget_slot(namespace, &slot);
+        // The restore expects the version that this replaces.
+        let fenced = shared.rows.replace(&state, Some(&state.head), None, Ops::new(namespace.clone())).await;
+        shared.hot.forget_slot(namespace, &slot);
         matches!(fenced, Ok(Some(_)))
     }
 
-    /// Removes turns that were written where nobody sees them. What stays because that fails is swept some time.
-    async fn unstage(&self, namespace: &Namespace, ids: &[ItemId]) {
+    /// Removes staged turns. The sweep removes them if that fails.
+    async fn unstage(&self, namespace: &Namespace, ids: &[TurnId]) {
         for ids in ids.chunks(BATCH_TURNS) {
             let mut ops = Ops::new(namespace.clone());
             ids.iter().for_each(|id| ops.delete_turn(id.seq));
-            if let Err(error) = self.shared_state().rows.aside(ops).await {
+            if let Err(error) = self.shared().rows.aside(ops).await {
                 tracing::warn!(%error, "turns of a restore that failed are left to the sweep");
                 return;
             }
@@ -245,7 +244,7 @@ impl ConversationMemory {
     }
 }
 
-/// Reads a snapshot, and weighs its turns.
+/// Parses a snapshot and counts tokens.
 fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
     let strategy = config.strategy;
     let most = config.max_bytes.saturating_add(ENVELOPE_BYTES);
@@ -270,7 +269,7 @@ fn read(bytes: &[u8], config: &Config, counter: Counter) -> Result<Incoming> {
         if budget > 0 && tokens > budget && config.on_oversize == OnOversize::Refuse {
             return Err(ConversationError::Oversize { tokens, budget });
         }
-        Ok(Fresh { turn: Arc::new(turn), tokens, json })
+        Ok(EncodedTurn { turn: Arc::new(turn), tokens, json })
     });
     let turns = turns.collect::<Result<Vec<_>>>()?;
     Ok(Incoming { record, turns })

@@ -1,24 +1,24 @@
-//! A conversation as rows of the store, and the only module that knows them.
+//! Rows of conversations; no other module knows them.
 //!
-//! All rows of a conversation are entries of kind `conversation` in the namespace (tenant, user, session):
+//! All rows of a conversation are entries of kind `conversation` in the namespace (tenant, user, conversation id):
 //!
 //! | key | holds |
 //! |---|---|
-//! | `~head` | [`Head`]: which turns there are. Every write to the conversation replaces it, expecting the version that it read |
-//! | `~checkpoint` | [`Checkpoint`]: the summary and how it is doing |
-//! | `turn/<20 digits>` | a turn, under its sequence number; written once, never replaced |
-//! | `once/<name>` | the sequence number of the turn that was added under this name; ends after a day |
+//! | `~head` | [`Head`]: the range of stored turns. Every write replaces it, expecting the version that it read |
+//! | `~checkpoint` | [`Checkpoint`]: the summary and its health |
+//! | `turn/<20 digits>` | a turn, by its sequence number; written once, never replaced |
+//! | `once/<name>` | the id of the turn that was added with this idempotency key; expires after a day |
 //!
-//! The keys sort so that one descending scan gives head, checkpoint and the newest turns, all of one moment. Because each write
-//! expects the head that it read, what is written by several processes comes into one order, sequence numbers have no
-//! gap that could be filled later, and none is given twice. Only turns with `first <= seq <= seq of the head` are there;
-//! others are remains of something that was cut off, and are swept.
+//! The keys sort so that one descending scan reads head, checkpoint and the newest turns of one moment. Each write
+//! expects the head that it read. So the writes of several processes are in one order, and sequence numbers are neither
+//! reused nor filled in later. Turns outside `first..=seq` of the head are orphans of an interrupted write; they are
+//! swept.
 //!
-//! Generations, and the versions of head and checkpoint, start at random, so that those of a conversation that was forgotten and begun anew are never taken for
-//! the former ones by somebody who still holds on to those.
+//! Generations, and the versions of head and checkpoint, start at random numbers. So a process that still caches a
+//! forgotten conversation never takes its successor for it.
 
-pub(crate) mod form;
-mod remains;
+pub(crate) mod encoding;
+mod orphans;
 mod write;
 
 use std::collections::BTreeMap;
@@ -32,80 +32,81 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
 use crate::health::Health;
-use crate::item::ItemId;
 use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
+use crate::turn_id::TurnId;
 
-pub(crate) use form::{Fresh, Once};
-pub(crate) use write::{Ops, Replaced, lineage, random, staging};
+pub(crate) use encoding::{EncodedTurn, Once};
+pub(crate) use write::{Ops, Replaced, new_generation, random, staging};
 
-/// Which turns there are.
+/// The range of stored turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// The sequence number of the newest turn that was ever added; 0 = none. It never goes down.
+    /// Sequence number of the newest turn ever added; 0 = none. It never decreases.
     pub(crate) seq: u64,
-    /// That of the oldest turn that is kept; `seq + 1` if none is.
+    /// Sequence number of the oldest stored turn; `seq + 1` if there is none.
     pub(crate) first: u64,
-    /// How many turns are kept; fewer than `seq - first + 1` if some were deleted in between.
+    /// Number of stored turns; less than `seq - first + 1` after deletes.
     pub(crate) turns: u64,
-    /// What their values take, before they are sealed.
+    /// Bytes of their values, before sealing.
     pub(crate) bytes: u64,
-    /// Begins at one of chance, and grows by one with each flush, restore and delete of a turn; 0 = the conversation is not there.
+    /// Starts at random; grows by one with each flush, restore and delete of a turn. 0 = the conversation doesn't
+    /// exist.
     pub(crate) generation: u64,
 }
 
-/// The summary, and how it is doing.
+/// The summary and its health.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// That of the head when this was written by a flush, restore or delete; a summary of an older one is thrown away.
+    /// Generation of the last flush, restore or delete. A summary of an older one is discarded.
     pub(crate) generation: u64,
-    /// The strategy under which the conversation was begun or restored.
+    /// Strategy of the conversation when it started or was restored.
     pub(crate) strategy: Strategy,
-    /// The sequence number of the last turn in the summary; 0 = there is no summary.
+    /// Sequence number of the last turn in the summary; 0 = there is no summary.
     pub(crate) covers_through: u64,
     /// The summary of all turns through `covers_through`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) summary: String,
-    /// What the summary was built upon, and cannot be made anew from turns that are kept: a restored summary, or one whose turns are
-    /// no longer kept.
+    /// The part of the summary that can't be rebuilt from stored turns: a restored summary, or one whose turns were
+    /// dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Base>,
-    /// What the user asked for at first.
+    /// The user's first request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opening: Option<String>,
     /// The health.
     pub(crate) health: Health,
-    /// How often the summarizer failed in a row.
+    /// Consecutive failures of the summarizer.
     #[serde(default)]
     pub(crate) failures: u32,
-    /// Why it failed last, in one fixed word.
+    /// Reason of the last failure, in one fixed word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_failure: Option<String>,
-    /// Members of a restored snapshot that this version does not know.
+    /// Unknown members of a restored snapshot.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) other: BTreeMap<String, Json>,
 }
 
-/// A summary that no kept turns stand behind.
+/// A summary without stored turns behind it.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Base {
     /// Its text.
     pub(crate) summary: String,
-    /// The sequence number of the last turn in it.
+    /// Sequence number of its last turn.
     pub(crate) through: u64,
-    /// How many turns are in it that were dropped since; 0 if it was restored.
+    /// Number of its turns that were dropped since; 0 if it was restored.
     #[serde(default)]
     pub(crate) gone: u64,
 }
 
-/// A turn as it is kept.
+/// A turn read from its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredTurn {
     /// Its id, with its sequence number.
-    pub(crate) id: ItemId,
+    pub(crate) id: TurnId,
     /// Its tokens, by the configured counter.
     pub(crate) tokens: u64,
-    /// The bytes of its value, before it is sealed.
+    /// Bytes of its value, before sealing.
     pub(crate) bytes: u64,
     /// When it was stored.
     pub(crate) created_at: Timestamp,
@@ -113,14 +114,14 @@ pub(crate) struct Kept {
     pub(crate) turn: Arc<ConversationTurn>,
 }
 
-/// Head and checkpoint of one moment, with the versions to expect when they are replaced (0 = not there).
+/// Head and checkpoint of one moment, with the versions to expect (0 = the row doesn't exist).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct State {
     /// The head.
     pub(crate) head: Head,
     /// Its version.
     pub(crate) head_version: u64,
-    /// When the head was last replaced; `None` = not there.
+    /// Time of the last write of the head; `None` = there is none.
     pub(crate) touched_at: Option<Timestamp>,
     /// The checkpoint.
     pub(crate) checkpoint: Checkpoint,
@@ -129,59 +130,46 @@ pub(crate) struct State {
 }
 
 impl Head {
-    /// Says whether a turn was deleted out of the middle.
+    /// Returns whether a turn was deleted from the middle.
     pub(crate) const fn has_holes(&self) -> bool {
         self.span() != self.turns
     }
 
-    /// Returns how many sequence numbers there are from the first kept turn to the last one.
+    /// Returns the length of the range.
     const fn span(&self) -> u64 {
         (self.seq + 1).saturating_sub(self.first)
     }
 }
 
-impl std::fmt::Debug for Checkpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkpoint")
-            .field("generation", &self.generation)
-            .field("covers_through", &self.covers_through)
-            .field("summary_bytes", &self.summary.len())
-            .field("health", &self.health)
-            .field("failures", &self.failures)
-            .finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("head", &self.head).field("checkpoint", &self.checkpoint).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Checkpoint, "Checkpoint", this => generation = this.generation, covers_through = this.covers_through,
+    summary_bytes = this.summary.len(), health = this.health, failures = this.failures);
+redacted_debug!(State, "State", this => head = this.head, checkpoint = this.checkpoint);
 
 impl State {
-    /// Says whether the conversation is there, and did not end: nothing was written to it for `ttl` (0 = it never ends).
+    /// Returns whether the conversation exists and has not expired: `ttl` has not passed since the last write (0 =
+    /// never).
     pub(crate) fn is_live(&self, now: Timestamp, ttl: Duration) -> bool {
         self.touched_at.is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
     }
 
-    /// Says whether this is the conversation of `earlier`, and not one that was begun anew after that was forgotten: versions grow by
-    /// one, and begin at one of chance.
+    /// Returns whether this is the same conversation as `earlier`, not one that was started after `earlier` was
+    /// forgotten: versions grow by one, and start at random.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         let steps = self.checkpoint_version.checked_sub(earlier.checkpoint_version);
         earlier.checkpoint_version != 0 && steps.is_some_and(|steps| steps < 1 << 32)
     }
 }
 
-/// What was read of a conversation, of one moment.
+/// Result of a read, of one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loaded {
     /// Head and checkpoint.
     pub(crate) state: State,
-    /// The newest kept turns, oldest first.
-    pub(crate) turns: Vec<Kept>,
-    /// Every kept turn from this sequence number on is in `turns` or does not open.
+    /// The newest stored turns, oldest first.
+    pub(crate) turns: Vec<StoredTurn>,
+    /// Every stored turn from this sequence number on is in `turns` or unreadable.
     pub(crate) from: u64,
-    /// How many of those do not open.
+    /// Number of unreadable turns among those.
     pub(crate) unreadable: u64,
 }
 
@@ -199,7 +187,7 @@ impl Rows {
         Self { store, counter, kind, clock }
     }
 
-    /// Returns the store, for locks and for what namespaces there are.
+    /// Returns the store, for locks and lists of namespaces.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -207,9 +195,9 @@ impl Rows {
     /// Reads head and checkpoint.
     ///
     /// # Errors
-    /// `Corrupt` if one of them does not open; `Store`.
+    /// `Corrupt` if one of them is unreadable; `Store`.
     pub(crate) async fn state(&self, namespace: &Namespace) -> Result<State> {
-        let scan = self.store.scan(namespace, Kind::Conversation, form::STATE, Order::KeyDescending, 2).await?;
+        let scan = self.store.scan(namespace, Kind::Conversation, encoding::STATE, Order::KeyDescending, 2).await?;
         let state = read_state(&scan.entries)?;
         if scan.unreadable > 0 {
             let what = if state.head_version == 0 { "head" } else { "checkpoint" };
@@ -221,7 +209,7 @@ impl Rows {
     /// Reads head, checkpoint and about the newest `limit` turns, of one moment.
     ///
     /// # Errors
-    /// `Corrupt` if head or checkpoint does not open; `Store`.
+    /// `Corrupt` if head or checkpoint is unreadable; `Store`.
     pub(crate) async fn load(&self, namespace: &Namespace, limit: usize) -> Result<Loaded> {
         let limit = limit.saturating_add(2);
         let (scan, state) = loop {
@@ -230,37 +218,37 @@ impl Rows {
             if state.head_version != 0 && (state.checkpoint_version != 0 || scan.unreadable == 0) {
                 break (scan, state);
             }
-            // Absent or damaged: the short scan tells.
+            // Absent or damaged: the short scan shows which.
             let short = self.state(namespace).await?;
             if short.head_version == 0 {
                 return Ok(Loaded { from: short.head.first, state: short, ..Loaded::default() });
             }
             if (short.head_version, short.checkpoint_version) == (state.head_version, state.checkpoint_version) {
-                // There is no checkpoint, and it is turns that do not open.
+                // There is no checkpoint; the unreadable rows are turns.
                 break (scan, state);
             }
         };
         let (first, last) = (state.head.first, state.head.seq);
         let mut complete = (scan.entries.len() as u64).saturating_add(scan.unreadable) < limit as u64;
-        let (mut turns, mut odd, mut remains) = (Vec::new(), scan.unreadable, false);
+        let (mut turns, mut odd, mut orphans) = (Vec::new(), scan.unreadable, false);
         let mut from = last + 1;
         for entry in &scan.entries {
-            match form::seq_of(&entry.meta.key) {
-                Some(seq) if seq > last => remains = true,
+            match encoding::seq_of(&entry.meta.key) {
+                Some(seq) if seq > last => orphans = true,
                 Some(seq) if seq >= first => {
                     from = seq;
-                    match form::read_turn(seq, entry, self.counter, self.kind) {
+                    match encoding::read_turn(seq, entry, self.counter, self.kind) {
                         Some(kept) => turns.push(kept),
                         None => odd += 1,
                     }
                 }
-                // What sorts after the turns, or is older than the oldest: there are no more.
-                _ => complete |= !entry.meta.key.starts_with(form::STATE),
+                // A row after the turns, or a turn older than the oldest: the scan is complete.
+                _ => complete |= !entry.meta.key.starts_with(encoding::STATE),
             }
         }
         turns.reverse();
-        if remains && !complete {
-            // What a restore left behind fills the scan; it is swept some time.
+        if orphans && !complete {
+            // Orphans of a restore fill the scan; the sweep removes them later.
             let from = (last + 1).saturating_sub(limit as u64).max(first);
             let (turns, unreadable) = self.turns(namespace, from, last, usize::MAX).await?;
             return Ok(Loaded { state, turns, from, unreadable });
@@ -271,13 +259,13 @@ impl Rows {
         let unreadable = if odd == 0 {
             0
         } else {
-            let there = self.keys(namespace, form::TURNS, from, last).await?.len();
+            let there = self.keys(namespace, encoding::TURNS, from, last).await?.len();
             there.saturating_sub(turns.len()) as u64
         };
         Ok(Loaded { state, turns, from, unreadable })
     }
 
-    /// Reads kept turns with `from <= seq <= through`, oldest first, at most `limit`, and how many of them do not open.
+    /// Reads up to `limit` stored turns of a range, oldest first, and counts the unreadable ones.
     ///
     /// # Errors
     /// `Store`.
@@ -287,7 +275,7 @@ impl Rows {
         from: u64,
         through: u64,
         limit: usize,
-    ) -> Result<(Vec<Kept>, u64)> {
+    ) -> Result<(Vec<StoredTurn>, u64)> {
         let (mut turns, mut unreadable) = (Vec::new(), 0);
         let mut seq = from;
         while seq <= through && turns.len() < limit {
@@ -295,13 +283,15 @@ impl Rows {
             let zeros = if wanted > 10 { 2 } else { 1 };
             let size = 10_u64.pow(zeros);
             let last = (seq - seq % size + size - 1).min(through);
-            let prefix = form::block_prefix(seq, zeros as usize);
+            let prefix = encoding::block_prefix(seq, zeros as usize);
             let order = Order::KeyAscending;
             let scan = self.store.scan(namespace, Kind::Conversation, &prefix, order, size as usize).await?;
             let (mut odd, mut found, mut end) = (scan.unreadable, 0, last);
             for entry in &scan.entries {
-                let Some(at) = form::seq_of(&entry.meta.key).filter(|at| (seq..=last).contains(at)) else { continue };
-                match form::read_turn(at, entry, self.counter, self.kind) {
+                let Some(at) = encoding::seq_of(&entry.meta.key).filter(|at| (seq..=last).contains(at)) else {
+                    continue;
+                };
+                match encoding::read_turn(at, entry, self.counter, self.kind) {
                     Some(kept) => {
                         turns.push(kept);
                         found += 1;
@@ -323,20 +313,20 @@ impl Rows {
         Ok((turns, unreadable))
     }
 
-    /// Returns the sequence numbers of the turns in a range whose keys start with `prefix`, in ascending order, whether they open or not.
+    /// Returns the sequence numbers of the stored turns of a range, readable or not, in ascending order.
     ///
     /// # Errors
     /// `Store`.
     pub(crate) async fn keys(&self, namespace: &Namespace, prefix: &str, from: u64, through: u64) -> Result<Vec<u64>> {
         let mut found = Vec::new();
         let mut after = None;
-        // No more rows than there are in the blocks of the range.
-        let common = form::common_prefix(from, through);
+        // Reads only the rows of the range's blocks.
+        let common = encoding::common_prefix(from, through);
         let prefix = if common.starts_with(prefix) { &common } else { prefix };
         loop {
             let page = Page { limit: 1000, after };
             let page = self.store.list(namespace, Kind::Conversation, prefix, page).await?;
-            let keys = page.entries.iter().filter_map(|meta| form::seq_of(&meta.key));
+            let keys = page.entries.iter().filter_map(|meta| encoding::seq_of(&meta.key));
             found.extend(keys.filter(|seq| (from..=through).contains(seq)));
             after = page.next;
             if after.is_none() {
@@ -346,28 +336,28 @@ impl Rows {
         }
     }
 
-    /// Returns what was added under a name, `None` if nothing was, or if that was more than a day ago.
+    /// Returns the turn that was added with an idempotency key within the last day.
     ///
     /// # Errors
     /// `Store`.
     pub(crate) async fn once(&self, namespace: &Namespace, name: &str) -> Result<Option<Once>> {
-        let entry = self.store.get(namespace, Kind::Conversation, &form::once_key(name)).await?;
+        let entry = self.store.get(namespace, Kind::Conversation, &encoding::once_key(name)).await?;
         Ok(entry.and_then(|entry| Once::read(&entry.value)))
     }
 }
 
-/// Takes head and checkpoint out of a scan; what is not there has version 0.
+/// Takes head and checkpoint out of a scan; absent ones have version 0.
 fn read_state(entries: &[Entry]) -> Result<State> {
     let mut state = State::default();
     for entry in entries.iter().take(2) {
         match entry.meta.key.as_str() {
-            form::HEAD => {
-                state.head = form::read("head", entry)?;
+            encoding::HEAD => {
+                state.head = encoding::read("head", entry)?;
                 state.head_version = entry.meta.version;
                 state.touched_at = Some(entry.meta.updated_at);
             }
-            form::CHECKPOINT => {
-                state.checkpoint = form::read("checkpoint", entry)?;
+            encoding::CHECKPOINT => {
+                state.checkpoint = encoding::read("checkpoint", entry)?;
                 state.checkpoint_version = entry.meta.version;
             }
             _ => break,

@@ -1,4 +1,4 @@
-//! How rows are replaced: in one batch with the head that orders all writes.
+//! Atomic writes: every batch replaces the head, which orders all writers.
 
 use std::time::Duration;
 
@@ -6,46 +6,42 @@ use bytes::Bytes;
 use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore, StoreError, Written};
 
-use super::{Checkpoint, Head, Once, Rows, State, form};
+use super::{Checkpoint, Head, Once, Rows, State, encoding};
 use crate::error::{ConversationError, Result};
 
-/// How long a name that a caller gave to a turn is remembered.
+/// How long an idempotency key is remembered.
 const ONCE_FOR: Duration = Duration::from_secs(86_400);
 
-/// What a batch did.
+/// Result of a batch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replaced {
-    /// The version of the head; 0 = it was not replaced.
+    /// New version of the head; 0 = not replaced.
     pub(crate) head_version: u64,
-    /// The version of the checkpoint; 0 = it was not replaced.
+    /// New version of the checkpoint; 0 = not replaced.
     pub(crate) checkpoint_version: u64,
-    /// When it was done.
+    /// Time of the write.
     pub(crate) at: Timestamp,
-    /// How many rows the deletes took.
+    /// Number of deleted rows.
     pub(crate) deleted: u64,
 }
 
-/// Operations on the rows of one conversation, to be done with the replacement of its head.
+/// Operations on one conversation, for the batch that replaces its head.
 #[derive(Clone)]
 pub(crate) struct Ops {
     namespace: Namespace,
     ops: Vec<Op>,
 }
 
-impl std::fmt::Debug for Ops {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ops").field("ops", &self.ops.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Ops, "Ops", this => ops = this.ops.len());
 
 impl Ops {
     pub(crate) const fn new(namespace: Namespace) -> Self {
         Self { namespace, ops: Vec::new() }
     }
 
-    /// Deletes every turn, and every name by which one was added.
+    /// Deletes every turn and every idempotency key.
     pub(crate) fn clear(&mut self) {
-        for prefix in [form::TURNS, form::ONCE] {
+        for prefix in [encoding::TURNS, encoding::ONCE] {
             self.delete_prefix(prefix);
         }
     }
@@ -55,19 +51,19 @@ impl Ops {
         self.ops.push(Op::Delete(Delete::Key {
             namespace: self.namespace.clone(),
             kind: Kind::Conversation,
-            key: form::turn_key(seq),
+            key: encoding::turn_key(seq),
         }));
     }
 
-    /// Deletes every turn through `last`, and every name by which one was added; what is above stays.
+    /// Deletes every turn through `last` and every idempotency key.
     pub(crate) fn clear_through(&mut self, last: u64) {
-        self.delete_prefix(form::ONCE);
-        for prefix in form::prefixes_through(last) {
+        self.delete_prefix(encoding::ONCE);
+        for prefix in encoding::prefixes_through(last) {
             self.delete_prefix(&prefix);
         }
     }
 
-    /// Deletes every row whose key starts so.
+    /// Deletes every row with a key prefix.
     pub(crate) fn delete_prefix(&mut self, prefix: &str) {
         self.ops.push(Op::Delete(Delete::Prefix {
             namespace: Some(self.namespace.clone()),
@@ -76,17 +72,17 @@ impl Ops {
         }));
     }
 
-    /// Writes a turn where none is.
+    /// Writes a new turn.
     pub(crate) fn put_turn(&mut self, seq: u64, value: Bytes) {
-        self.put(form::turn_key(seq), value, Some(0), None);
+        self.put(encoding::turn_key(seq), value, Some(0), None);
     }
 
-    /// Remembers for a day under which name a turn was added.
+    /// Stores an idempotency key for a day.
     pub(crate) fn put_once(&mut self, name: &str, once: &Once) {
-        self.put(form::once_key(name), once.value(), Some(0), Some(ONCE_FOR));
+        self.put(encoding::once_key(name), once.value(), Some(0), Some(ONCE_FOR));
     }
 
-    /// Returns how many operations there are.
+    /// Returns the number of operations.
     pub(crate) const fn len(&self) -> usize {
         self.ops.len()
     }
@@ -96,7 +92,7 @@ impl Ops {
         self.ops.push(Op::Put(Put { expect_version, ttl, ..put }));
     }
 
-    /// Replaces the row at a version; where none is, one begins at a random version.
+    /// Replaces a row at a version; a new one starts at a random version.
     fn replace(&mut self, key: &str, version: u64, value: Bytes, now: Timestamp) {
         let put = Put::new(self.namespace.clone(), Kind::Conversation, key, value);
         let restore = (version == 0).then(|| Restore {
@@ -110,8 +106,8 @@ impl Ops {
 }
 
 impl Rows {
-    /// Replaces head and checkpoint (`None` = it stays), if they are still at the versions of `state`, and does `more` with
-    /// it: all or nothing. `None` if somebody else was faster, or a row is there that `more` expects not to be.
+    /// Replaces head and checkpoint (`None` = unchanged) if they still have the versions of `state`, with `more` in the
+    /// same atomic batch. `None` if another writer was faster, or a row exists that `more` expects not to.
     ///
     /// # Errors
     /// `Store`.
@@ -125,10 +121,10 @@ impl Rows {
         let now = self.clock.now();
         let mut ops = Ops::new(more.namespace);
         if let Some(head) = head {
-            ops.replace(form::HEAD, state.head_version, form::write(head)?, now);
+            ops.replace(encoding::HEAD, state.head_version, encoding::write(head)?, now);
         }
         if let Some(checkpoint) = checkpoint {
-            ops.replace(form::CHECKPOINT, state.checkpoint_version, form::write(checkpoint)?, now);
+            ops.replace(encoding::CHECKPOINT, state.checkpoint_version, encoding::write(checkpoint)?, now);
         }
         ops.ops.extend(more.ops);
         let written = match self.store().write(ops.ops).await {
@@ -146,9 +142,9 @@ impl Rows {
         Ok(Some(done))
     }
 
-    /// Replaces the checkpoint if it is still at the version of `state`; returns the new version, `None` if somebody else was faster.
+    /// Replaces the checkpoint if it still has the version of `state`. Returns the new version; `None` if it hasn't.
     ///
-    /// Whoever raises the generation replaces head and checkpoint at once, so the version stands for the generation too.
+    /// A new generation replaces head and checkpoint together, so the version stands for the generation too.
     ///
     /// # Errors
     /// `Store`.
@@ -163,7 +159,7 @@ impl Rows {
         Ok(done.map(|done| done.checkpoint_version))
     }
 
-    /// Writes rows that nobody sees yet, or deletes rows that nobody sees any more; returns how many were deleted.
+    /// Writes or deletes rows that are not visible; returns the number of deleted rows.
     ///
     /// # Errors
     /// `Store`.
@@ -172,38 +168,38 @@ impl Rows {
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
-    /// Returns a state with which a conversation can be replaced whose head or checkpoint does not open: the versions that they are at,
-    /// and a head that no turn of it could have had yet.
+    /// Returns a state to replace an unreadable conversation with: the stored versions, and a head above every stored
+    /// turn.
     ///
     /// # Errors
     /// `Store`.
     pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<State> {
         let kind = Kind::Conversation;
-        let rows = self.store().list(namespace, kind, form::STATE, Page::default()).await?;
+        let rows = self.store().list(namespace, kind, encoding::STATE, Page::default()).await?;
         let mut state = State::default();
         for meta in rows.entries {
             match meta.key.as_str() {
-                form::HEAD => (state.head_version, state.touched_at) = (meta.version, Some(meta.updated_at)),
-                form::CHECKPOINT => state.checkpoint_version = meta.version,
+                encoding::HEAD => (state.head_version, state.touched_at) = (meta.version, Some(meta.updated_at)),
+                encoding::CHECKPOINT => state.checkpoint_version = meta.version,
                 _ => {}
             }
         }
-        let newest = self.keys(namespace, form::TURNS, 0, u64::MAX).await?.pop().unwrap_or_default();
+        let newest = self.keys(namespace, encoding::TURNS, 0, u64::MAX).await?.pop().unwrap_or_default();
         state.head.seq = staging(newest);
         state.head.first = state.head.seq + 1;
-        // Which one it had is not known.
-        state.head.generation = lineage();
+        // The old generation is unknown.
+        state.head.generation = new_generation();
         state.checkpoint.generation = state.head.generation;
         Ok(state)
     }
 
-    /// Deletes every row of a conversation, whatever is there, and says how many of them were turns.
+    /// Deletes every row of a conversation, and returns how many were turns.
     ///
     /// # Errors
     /// `Store`.
     pub(crate) async fn erase(&self, namespace: &Namespace) -> Result<u64> {
         let mut ops = Ops::new(namespace.clone());
-        ops.delete_prefix(form::TURNS);
+        ops.delete_prefix(encoding::TURNS);
         ops.delete_prefix("");
         match self.store().write(ops.ops).await?.first() {
             Some(Written::Deleted(turns)) => Ok(*turns),
@@ -214,25 +210,25 @@ impl Rows {
 
 fn note(done: &mut Replaced, meta: &EntryMeta) {
     match meta.key.as_str() {
-        form::HEAD => (done.head_version, done.at) = (meta.version, meta.updated_at),
-        form::CHECKPOINT => done.checkpoint_version = meta.version,
+        encoding::HEAD => (done.head_version, done.at) = (meta.version, meta.updated_at),
+        encoding::CHECKPOINT => done.checkpoint_version = meta.version,
         _ => {}
     }
 }
 
-/// Returns a sequence number far above another one, where neither an add nor another restore will come by chance.
+/// Returns a random sequence number far above another one, where no add or other restore gets to.
 pub(crate) fn staging(seq: u64) -> u64 {
-    // Room for many restores of many turns below the largest number with 20 digits.
+    // Leaves room for many restores below the largest number of 20 digits.
     seq.saturating_add(1 << 32).saturating_add(random() >> 20)
 }
 
-/// Returns the generation with which a conversation begins where none is: one of chance, so that what is on its way for a conversation that was
-/// forgotten is never taken for a part of the one that was begun anew. No more than a number of JSON can hold.
-pub(crate) fn lineage() -> u64 {
+/// Returns a random first generation, so that writes for a forgotten conversation never match its successor. Fits into
+/// a JSON number.
+pub(crate) fn new_generation() -> u64 {
     (random() >> 12).max(1)
 }
 
-/// Returns chance.
+/// Returns random bits.
 pub(crate) fn random() -> u64 {
     let part = || {
         let bytes = uuid::Uuid::now_v7().into_bytes();

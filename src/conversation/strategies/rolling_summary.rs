@@ -1,8 +1,8 @@
-//! `rolling_summary`: a summary of what was, and the newest turns that fit beside it. What is in neither yet waits to be folded.
+//! `rolling_summary`: a summary, and the newest turns that fit beside it. Turns in neither wait to be summarised.
 
 use super::newest;
 use crate::config::{Config, Strategy};
-use crate::hot::CachedConversation;
+use crate::hot_tier::CachedConversation;
 use crate::patch::LlmContextPatch;
 use crate::tokens::Counter;
 
@@ -22,8 +22,8 @@ pub(super) fn patch(config: &Config, counter: Counter, conversation: &CachedConv
         unreadable: conversation.unreadable,
         ..LlmContextPatch::default()
     };
-    // The newest turn is shown whole, so what is beside it gives way: the opening first, then the end of the summary. A turn that
-    // is over the budget by itself leaves nothing to keep within, so it hides nothing either.
+    // The newest turn is shown whole, so the rest gives way: first the opening, then the end of the summary. If the
+    // newest turn alone exceeds the budget, nothing is hidden.
     if let Some(budget) = budget.filter(|budget| !patch.over_budget && sight.tokens.saturating_add(fixed) > *budget) {
         let room = budget - sight.tokens;
         patch.opening = None;

@@ -1,8 +1,8 @@
-//! `truncation`: the newest turns that fit, and the opening once the first turn is out of sight. Older turns stay stored.
+//! `truncation`: the newest turns that fit, and the opening once the first turn is left out. Older turns stay stored.
 
 use super::{is_opening_of, newest};
 use crate::config::{Config, Strategy};
-use crate::hot::CachedConversation;
+use crate::hot_tier::CachedConversation;
 use crate::patch::LlmContextPatch;
 use crate::tokens::Counter;
 
@@ -11,7 +11,7 @@ pub(super) fn patch(config: &Config, counter: Counter, conversation: &CachedConv
     let mut sight = newest(&conversation.turns, 0, budget);
     let mut opening = None;
     let mut fixed = 0;
-    // While the turn that it is of is shown, there is nothing to pin.
+    // While its turn is shown, no opening is needed.
     let is_shown = |said: &str| sight.turns.first().is_some_and(|first| is_opening_of(said, &first.turn));
     if let Some(said) = conversation.state.checkpoint.opening.as_deref().filter(|said| !is_shown(said)) {
         let tokens = counter.count(said);

@@ -1,8 +1,7 @@
-//! A summarizer that asks a model behind an OpenAI-compatible endpoint.
+//! Summarizer for an OpenAI-compatible endpoint.
 //!
-//! It tries once and says how that went: whoever folds decides when it is asked again.
+//! It tries once; the worker decides when to ask again.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -13,10 +12,10 @@ use super::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summar
 use crate::config::SummarizerConfig;
 use crate::identity::Identity;
 
-/// How freely the model speaks: a summary is no place for fancy, but at 0 the same turns would fail the same way for ever.
+/// Low, for plain summaries, but not 0: the same turns would fail the same way for ever.
 const TEMPERATURE: f32 = 0.2;
 
-/// Finds the key of the endpoint for whose conversation is summarised; `None` = asked without one.
+/// Finds the endpoint's key for the owner of a conversation; `None` = ask without one.
 type FindKey = dyn Fn(&Identity) -> helmdeck_core::Result<Option<Secret>> + Send + Sync;
 
 /// Asks a model for summaries.
@@ -26,9 +25,9 @@ pub struct ChatSummarizer {
     find_key: Box<FindKey>,
 }
 
-/// Returns the settings of the client that a [`ChatSummarizer`] asks with.
+/// Returns the client settings for a [`ChatSummarizer`].
 ///
-/// It sends each request once. It is the deadline of the request that ends a slow one, so the client itself is more patient.
+/// The client sends each request once. Its timeouts are longer than the deadline of a request, which ends slow ones.
 #[must_use]
 pub fn client_config(settings: &SummarizerConfig) -> Config {
     let patience = settings.timeout.saturating_add(Duration::from_secs(1));
@@ -43,8 +42,8 @@ pub fn client_config(settings: &SummarizerConfig) -> Config {
 }
 
 impl ChatSummarizer {
-    /// Makes a summarizer. `client` is one of [`client_config`]; `find_key` is asked for each summary, and what it returns goes to
-    /// the configured endpoint only.
+    /// Makes a summarizer. `client` has the settings of [`client_config`]. `find_key` is called for each summary; its
+    /// result goes to the configured endpoint only.
     #[must_use]
     pub fn new(
         client: Client,
@@ -54,8 +53,8 @@ impl ChatSummarizer {
         Self { client, timeout: settings.timeout, find_key: Box::new(find_key) }
     }
 
-    /// Asks as we like, then, if the endpoint does not accept that, as every endpoint does: some models take no temperature, or
-    /// know the most tokens by another name.
+    /// Asks with temperature and token limit, then without: some models accept no temperature, or name the limit
+    /// otherwise.
     async fn ask(
         &self,
         endpoint: &Endpoint,
@@ -90,12 +89,12 @@ impl Summarizer for ChatSummarizer {
         })?;
         let messages = prompt::messages(&request);
         let max_tokens = answer_tokens(request.max_tokens);
-        // A time that no clock can tell is no limit.
+        // A deadline beyond the clock's range is none.
         let deadline = Instant::now().checked_add(self.timeout);
         let answer = self.ask(&endpoint, &messages, max_tokens, deadline).await;
         let answer = answer.map_err(|unanswered| {
             let error = unanswered_error(&endpoint, &unanswered);
-            // On a busy machine the connection may notice the silence before the deadline is looked at.
+            // On a busy machine the connection may fail before the deadline is checked.
             let late = error.reason == Failure::Unavailable && deadline.is_some_and(|at| at <= Instant::now());
             if late { SummarizeError { reason: Failure::Timeout, ..error } } else { error }
         })?;
@@ -107,13 +106,9 @@ impl Summarizer for ChatSummarizer {
     }
 }
 
-impl fmt::Debug for ChatSummarizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatSummarizer").field("timeout", &self.timeout).finish_non_exhaustive()
-    }
-}
+redacted_debug!(ChatSummarizer, "ChatSummarizer", this => timeout = this.timeout);
 
-/// Returns the most tokens of an answer: enough that a model which counts badly still comes to an end.
+/// Returns the token limit of an answer: generous, for models that count badly.
 fn answer_tokens(summary_tokens: u64) -> u32 {
     u32::try_from(summary_tokens.saturating_mul(2).saturating_add(64)).unwrap_or(u32::MAX)
 }
@@ -124,7 +119,7 @@ fn failed(reason: Failure, detail: impl Into<String>) -> SummarizeError {
 
 fn unanswered_error(endpoint: &Endpoint, unanswered: &Unanswered) -> SummarizeError {
     let error = &unanswered.error;
-    // What breaks on the way has a cause beneath; an answer that came whole and is none has not.
+    // A broken connection has a source error; a complete but invalid answer has none.
     let came_whole = unanswered.lost && std::error::Error::source(error).is_none();
     let reason = match error.code() {
         Code::CredentialInvalid => Failure::Credential,
@@ -136,7 +131,7 @@ fn unanswered_error(endpoint: &Endpoint, unanswered: &Unanswered) -> SummarizeEr
         _ => Failure::Unavailable,
     };
     let detail = match reason {
-        // Its message repeats the endpoint's words, and those may repeat the turns.
+        // The message may repeat the endpoint's words, and those may repeat the turns.
         Failure::Refused => {
             format!("{} does not accept the request, or has no model {:?}", endpoint.origin(), endpoint.model())
         }

@@ -1,5 +1,4 @@
-//! Whether what a model said is a summary. A partial or degenerate one never becomes a checkpoint: it would take the place of what
-//! it leaves out.
+//! Checks that an answer is a summary. A partial or degenerate one must not replace the turns.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,29 +7,29 @@ use helmdeck_llm::{Answer, Finish};
 use super::Failure;
 use super::prompt::NOTHING;
 
-/// Blocks in which models think aloud before they answer.
+/// Blocks of reasoning before an answer.
 const THOUGHTS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
 
-/// How a model begins that refuses in words; a summary speaks of the user and the assistant, never as "I".
+/// Beginnings of refusals. A summary speaks of the user and the assistant, never as "I".
 const EXCUSES: [&str; 9] =
     ["i'm sorry", "i am sorry", "sorry,", "i can't", "i cannot", "i can not", "i'm unable", "i am unable", "as an ai"];
 
-/// The longest excuse, in bytes.
+/// Maximum bytes of a refusal.
 const MAX_EXCUSE_BYTES: usize = 400;
 
-/// Words in sight when a loop is looked for.
+/// Size of the window, in words, in which loops are searched.
 const WINDOW: usize = 60;
 
-/// How often a sentence is said before it is a loop.
+/// Repetitions of a sentence that count as a loop.
 const MAX_SAID: usize = 4;
 
-/// Why an answer is no summary: the word, and more about it.
+/// Why an answer is not a summary: the reason and details.
 pub(super) type Flaw = (Failure, &'static str);
 
 /// Returns the summary in an answer to a request of at most `max_tokens` about `asked_bytes` of text.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason, if there is none.
 pub(super) fn summary(answer: &Answer, max_tokens: u32, asked_bytes: usize) -> Result<String, Flaw> {
     if !answer.tool_calls.is_empty() || answer.finish == Finish::ToolCalls {
         return Err((Failure::Garbage, "the model wants tools called"));
@@ -67,26 +66,26 @@ fn cut_off(answer: &Answer, max_tokens: u32) -> Option<Flaw> {
     match answer.finish {
         Finish::Length => Some((Failure::Truncated, "the summary was cut off")),
         Finish::ContentFilter => Some((Failure::Truncated, "the endpoint withheld a part of the summary")),
-        // Not every endpoint says why it stopped.
+        // Not every endpoint reports why it stopped.
         Finish::Other if reached => Some((Failure::Truncated, "the summary was cut off")),
         Finish::Stop | Finish::ToolCalls | Finish::Other => None,
     }
 }
 
-/// Takes off what models put around an answer: thoughts before it, and a code fence.
+/// Removes reasoning before an answer, and a code fence around it.
 fn undressed(said: &str) -> &str {
     let text = unfenced(unthought(said.trim()));
-    // A thought may stand within a fence, and a fence after a thought.
+    // Reasoning may be inside a fence, and a fence after reasoning.
     unfenced(unthought(text))
 }
 
 fn unthought(mut text: &str) -> &str {
     for (open, close) in THOUGHTS {
         while let Some(thought) = text.strip_prefix(open) {
-            // A thought that does not end is all that was said.
+            // Unfinished reasoning is all of the answer.
             text = thought.split_once(close).map_or("", |(_, after)| after).trim();
         }
-        // Some templates begin the thought themselves, so only its end is part of the answer.
+        // Some templates start the reasoning, so the answer contains only its end.
         let headless = text.split_once(close).filter(|(before, _)| !before.contains(open));
         if let Some((_, after)) = headless.filter(|(_, after)| after.starts_with(['\n', '\r'])) {
             text = after.trim();
@@ -101,7 +100,7 @@ fn unfenced(text: &str) -> &str {
     inside.strip_suffix("```").unwrap_or(inside).trim()
 }
 
-/// Returns the words in lower case; a character of a script that is written without spaces is one.
+/// Returns the words in lower case; in scripts without spaces each character is a word.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -121,7 +120,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Says whether the text goes round in circles: few different runs of words somewhere, or the same sentence again and again.
+/// Returns whether the text repeats itself: few distinct runs of words, or the same sentence again and again.
 fn is_looping(text: &str, words: &[String]) -> bool {
     let circles = |words: &[String], parts: usize| {
         let runs = words.windows(4);
@@ -134,7 +133,7 @@ fn is_looping(text: &str, words: &[String]) -> bool {
     }
     let mut said: HashMap<Vec<String>, usize> = HashMap::new();
     for sentence in text.split('\n').flat_map(|line| line.split_inclusive(['.', '!', '?', '。', ';'])) {
-        // A list counts its items.
+        // Skip the number of a list item.
         let sentence: Vec<String> = self::words(sentence)
             .into_iter()
             .skip_while(|word| word.bytes().all(|byte| byte.is_ascii_digit()))

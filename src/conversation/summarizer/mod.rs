@@ -1,6 +1,6 @@
-//! What makes one summary out of an older one and the turns after it.
+//! Summarizers: merge an older summary and newer turns into one summary.
 //!
-//! [`ChatSummarizer`] asks a model; a program of its own can give the memory any other [`Summarizer`].
+//! [`ChatSummarizer`] asks a model; embedding programs may implement [`Summarizer`] themselves.
 
 mod chat;
 mod check;
@@ -8,7 +8,6 @@ mod prompt;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,23 +18,23 @@ use crate::turn::ConversationTurn;
 
 pub use chat::{ChatSummarizer, client_config};
 
-/// What is to be summarised.
+/// A request for a summary.
 #[derive(Clone, Default)]
 pub struct SummarizeRequest {
-    /// The summary so far; empty if there is none.
+    /// The previous summary; may be empty.
     pub previous_summary: String,
     /// The turns after it, oldest first; at least one.
     pub turns: Vec<Arc<ConversationTurn>>,
-    /// What the user asked for at first, if that is known.
+    /// The user's first request, if known.
     pub opening: Option<String>,
-    /// The most tokens that the new summary may take.
+    /// Maximum tokens of the new summary.
     pub max_tokens: u64,
 }
 
 /// A summary.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SummarizeResponse {
-    /// The summary of everything: what was summarised before, and the turns. It takes the place of the older one.
+    /// Summary of the previous summary and the turns. It replaces the previous one.
     pub summary: String,
 }
 
@@ -45,67 +44,58 @@ pub struct SummarizeResponse {
 pub struct SummarizeError {
     /// Why, in one fixed word.
     pub reason: Failure,
-    /// When to come back, if the endpoint says.
+    /// When to ask again, if the endpoint says.
     pub retry_after: Option<Duration>,
-    /// More about it, for the log: never a turn's text, never a secret.
+    /// Details for the log: never text of a turn, never a secret.
     pub detail: String,
 }
 
-/// Why there is no summary: fixed words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Reason of a failure, in fixed words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Failure {
-    /// The endpoint cannot be reached, or failed.
+    /// The endpoint is unreachable or failed.
     Unavailable,
-    /// It took too long.
+    /// It did not answer in time.
     Timeout,
-    /// It wants fewer requests.
+    /// It limits the rate of requests.
     RateLimited,
     /// It refused the credential, or there is none.
     Credential,
-    /// It refused the request, or knows no such model.
+    /// It refused the request or has no such model.
     Refused,
     /// The turns are too long for the model.
     TooLong,
     /// The summary was cut off.
     Truncated,
-    /// What came was no summary: nothing at all, or no answer of a model.
+    /// The answer is empty or not a model's.
     Garbage,
-    /// The model said the same over and over.
+    /// The model repeated itself.
     Looping,
 }
 
 impl Failure {
     /// Returns the word.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::Timeout => "timeout",
-            Self::RateLimited => "rate_limited",
-            Self::Credential => "credential",
-            Self::Refused => "refused",
-            Self::TooLong => "too_long",
-            Self::Truncated => "truncated",
-            Self::Garbage => "garbage",
-            Self::Looping => "looping",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// Says whether asking with fewer turns may help.
+    /// Returns whether a smaller request may help.
     #[must_use]
     pub const fn wants_less(self) -> bool {
-        // What a model refuses, or has no sensible answer to, may be one turn among many.
+        // One of many turns may be the cause.
         matches!(self, Self::TooLong | Self::Truncated | Self::Looping | Self::Timeout | Self::Garbage | Self::Refused)
     }
 }
 
-/// Makes summaries. One is shared by all conversations; dropping the future cancels the request.
+/// A summarizer, shared by all conversations. Dropping the future cancels the request.
 #[async_trait]
 pub trait Summarizer: Send + Sync + 'static {
-    /// Folds turns into a summary.
+    /// Summarises turns.
     ///
     /// # Errors
-    /// Why there is none. Whatever is answered instead of a summary, an error text too, must be an error here.
+    /// The reason. Anything but a summary must be an error, also an error text that a model returned.
     async fn summarize(
         &self,
         identity: &Identity,
@@ -113,19 +103,6 @@ pub trait Summarizer: Send + Sync + 'static {
     ) -> Result<SummarizeResponse, SummarizeError>;
 }
 
-// Both hold what people said: no log shows it by accident.
-impl fmt::Debug for SummarizeRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SummarizeRequest")
-            .field("previous_bytes", &self.previous_summary.len())
-            .field("turns", &self.turns.len())
-            .field("max_tokens", &self.max_tokens)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for SummarizeResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SummarizeResponse").field("bytes", &self.summary.len()).finish()
-    }
-}
+redacted_debug!(SummarizeRequest, "SummarizeRequest", this => previous_bytes = this.previous_summary.len(),
+    turns = this.turns.len(), max_tokens = this.max_tokens);
+redacted_debug!(SummarizeResponse, "SummarizeResponse", this => bytes = this.summary.len());

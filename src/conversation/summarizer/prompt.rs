@@ -1,31 +1,31 @@
-//! What a model is told to make a summary: prompt version `v1`.
+//! The prompt of a summary: version `v1`.
 //!
-//! A conversation is data that anybody may have written. Its lines stand indented or behind `U: `, `A: `, `T: `, so no turn can forge a
-//! header or another turn, and what models take for the end of a message is broken up.
+//! A conversation is untrusted data. Its lines are indented or start with `U: `, `A: `, `T: `, so that no turn can
+//! forge a header or another turn. Markers that models take for the end of a message are broken up.
 
 use helmdeck_llm::Message;
 
 use super::SummarizeRequest;
 use crate::turn::ConversationTurn;
 
-/// What stands for a section without content.
+/// Placeholder of an empty section.
 pub(super) const NOTHING: &str = "(none)";
 
-/// What templates of models mark the parts of a prompt with; some servers obey them inside of a message too.
+/// Markers of prompt templates; some servers obey them inside of a message too.
 const MARKS: [&str; 11] =
     ["<|", "|>", "<｜", "｜>", "<s>", "</s>", "<<SYS>>", "[INST]", "[/INST]", "<start_of_turn>", "<end_of_turn>"];
 
-/// Returns the messages that ask for a summary: the rules, then the conversation under fixed headers.
+/// Returns the messages of the request: the rules, then the conversation under fixed headers.
 pub(super) fn messages(request: &SummarizeRequest) -> [Message; 2] {
     [Message::system(rules(request.max_tokens)), Message::user(conversation(request))]
 }
 
-/// Returns the most words of a summary: a word of English takes 1.3 tokens, and models count badly.
+/// Returns the word limit: an English word has 1.3 tokens, and models count badly.
 fn max_words(max_tokens: u64) -> u64 {
     (max_tokens.saturating_mul(3) / 5).max(10)
 }
 
-/// Returns the rules. They are short, for small models lose their way in long ones.
+/// Returns the rules. They are short because small models ignore long ones.
 fn rules(max_tokens: u64) -> String {
     let words = max_words(max_tokens);
     format!(
@@ -74,7 +74,7 @@ fn write_turn(text: &mut String, turn: &ConversationTurn) {
     write(text, "A: ", &turn.assistant_response);
 }
 
-/// Writes what others wrote: its first line after `label`, all others indented. Nothing if there is nothing.
+/// Writes untrusted text: its first line after `label`, the others indented. Writes nothing for an empty text.
 fn write(text: &mut String, label: &str, said: &str) {
     let said = said.trim();
     if said.is_empty() {

@@ -69,11 +69,11 @@ async fn ask(reply: ChatReply) -> (Answer, ChatServer) {
 /// Says why there is no summary, and checks that it tells no more than it may.
 fn failure(answer: Answer) -> Failure {
     let error = answer.unwrap_err();
-    let told = format!("{error} {error:?}");
+    let printed = format!("{error} {error:?}");
     for hidden in [KEY, SECRET, "canary", "words of the endpoint"] {
-        assert!(!told.contains(hidden), "{told}");
+        assert!(!printed.contains(hidden), "{printed}");
     }
-    assert!(told.starts_with(error.reason.as_str()), "{told}");
+    assert!(printed.starts_with(error.reason.as_str()), "{printed}");
     error.reason
 }
 
@@ -323,8 +323,8 @@ fn the_client_is_more_patient_than_the_request_and_sends_it_once() {
     assert_eq!(client_config(&endless).timeout, Duration::MAX);
 }
 
-/// An endpoint that begins each answer and never ends it; the connections come over the channel, so whoever holds them sees
-/// them closed.
+/// An endpoint that begins each answer and never ends it; the connections come over the channel, so whoever holds them
+/// sees them closed.
 async fn hanging() -> (String, tokio::sync::mpsc::UnboundedReceiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -339,9 +339,9 @@ async fn hanging() -> (String, tokio::sync::mpsc::UnboundedReceiver<TcpStream>) 
                 assert_ne!(read, 0, "the request ended early");
                 seen.extend_from_slice(&chunk[..read]);
             }
-            let begun =
+            let started =
                 b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\":[{\"message\":{\"content\":\"- The";
-            stream.write_all(begun).await.unwrap();
+            stream.write_all(started).await.unwrap();
             if let Err(unwanted) = sender.send(stream) {
                 // Nobody looks; it stays open all the same.
                 std::mem::forget(unwanted.0);
@@ -383,7 +383,7 @@ impl tracing::Subscriber for Lines {
 struct Visitor<'a>(&'a mut String);
 
 impl tracing::field::Visit for Visitor<'_> {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let _ = writeln!(self.0, "{field}={value:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! The real summarizer against an endpoint that fails in every way, at every request: no turn is lost, and the health tells the
-//! truth.
+//! The real summarizer against an endpoint that fails in every way, at every request: no turn is lost, and the health
+//! tells the truth.
 //!
-//! The endpoint's summaries name every turn that they hold, so each one proves what it holds, how often and in which order; its
-//! wrong answers name them too, so that one which is taken for a summary shows. Before each attempt, and at the end, all that can be
-//! seen of a conversation is compared with a model that is told only how the attempts before went.
+//! The endpoint's summaries name every turn that they hold, so each one proves what it holds, how often and in which
+//! order; its wrong answers name them too, so that one which is taken for a summary shows. Before each attempt, and at
+//! the end, all that can be seen of a conversation is compared with a model that is told only how the attempts before
+//! went.
 
 mod faults;
 mod known;
@@ -17,7 +18,7 @@ use helmdeck_core::ManualClock;
 use helmdeck_memory::{Config as StoreConfig, open};
 use helmdeck_testkit::{keyring, sealed_memory};
 
-use crate::conformance::subject::{STUCK, sized};
+use crate::conformance::fixture::{STUCK, sized};
 use crate::{ConversationError, Health};
 
 use faults::{FAULTS, Fault};
@@ -132,13 +133,13 @@ async fn a_memory_that_is_closed_during_any_failure_goes_on_where_it_stood() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_says_when_to_come_back_is_left_alone_until_then() {
-    let told = |fault: &Fault| matches!(fault.name, "429" | "503");
-    let trial = trial(all(told, 1)).await;
+    let says_when = |fault: &Fault| matches!(fault.name, "429" | "503");
+    let trial = trial(all(says_when, 1)).await;
     let process = trial.open(PATIENT, true, |settings| settings.max_retry_wait = STUCK).await;
     process.go_on(&trial).await;
     process.settles(&trial).await;
     for case in lock(&trial.cases).values() {
-        let waited = case.begun[case.spoilt.end].duration_since(case.begun[case.spoilt.start]);
+        let waited = case.started[case.spoilt.end].duration_since(case.started[case.spoilt.start]);
         assert!(waited >= Duration::from_secs(1), "{}: {waited:?}", case.identity.session);
     }
 }

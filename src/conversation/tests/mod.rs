@@ -4,6 +4,6 @@ mod conformance;
 mod defects;
 mod endpoint;
 mod health;
+mod memory_limits;
 mod own_storage;
-mod room;
-mod walks;
+mod random_operations;

@@ -9,7 +9,7 @@ use helmdeck_memory::drivers::sqlite::Sqlite;
 use helmdeck_memory::{Config as StoreConfig, DriverStore, Kind, Put, Store, open};
 use helmdeck_testkit::{Postgres as Server, keyring};
 
-use crate::conformance::Scribe;
+use crate::conformance::ScriptedSummarizer;
 use crate::{Config, ConversationMemory, Dependencies, Identity, NewTurn, Strategy};
 
 /// Texts that are looked for in raw bytes.
@@ -29,7 +29,7 @@ fn memory(store: Arc<dyn Store>) -> ConversationMemory {
         store,
         events: Bus::new(16, clock.clone()),
         clock,
-        summarizer: Some(Arc::new(Scribe::default())),
+        summarizer: Some(Arc::new(ScriptedSummarizer::default())),
     };
     ConversationMemory::open(config, dependencies).unwrap()
 }
@@ -131,7 +131,8 @@ async fn alter(path: &Path, identity: &Identity, key: &str) {
     plain.close().await.unwrap();
 }
 
-/// A file that somebody altered: what does not open is skipped and counted, never shown, and a flush makes the conversation whole again.
+/// A file that somebody altered: what does not open is skipped and counted, never shown, and a flush makes the
+/// conversation whole again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_altered_from_outside_is_never_shown() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ pub(super) fn count(text: &str) -> u64 {
     if text.is_empty() { 0 } else { text.chars().map(quarters).sum::<u64>() / 4 + 1 }
 }
 
-/// Returns the length of the longest beginning that takes at most `max` tokens.
+/// Returns the length of the longest prefix of at most `max` tokens.
 pub(super) fn prefix(text: &str, max: u64) -> usize {
     let most = max.saturating_mul(4);
     let mut sum = 0;
@@ -17,7 +17,7 @@ pub(super) fn prefix(text: &str, max: u64) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Returns the quarters of a token that a character takes.
+/// Returns the quarter tokens of a character.
 const fn quarters(character: char) -> u64 {
     match character {
         '\0'..='\x7f' => 1,

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::Counter;
 
-/// What a text that was shortened ends with, where there is room for it.
+/// Mark at the end of a shortened text, if there is room.
 pub const MARK: &str = " …[older context compacted]";
 
-/// How many bytes at the end of what fits are given up for a better place to cut.
+/// Maximum bytes to give up for a better place to cut.
 const LOOK_BACK: usize = 400;
 
 pub(super) fn clamp(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
@@ -15,7 +15,7 @@ pub(super) fn clamp(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mark = counter.count(MARK);
-    // With less room than twice the mark, the mark would be most of what is left.
+    // In less room the mark would be most of the text.
     let mark = if max >= mark * 2 { MARK } else { "" };
     let mut room = max;
     loop {
@@ -26,12 +26,12 @@ pub(super) fn clamp(counter: Counter, text: &str, max: u64) -> Cow<'_, str> {
         if over == 0 {
             return Cow::Owned(short);
         }
-        // A tokenizer may take more for the two together than for each.
+        // A tokenizer may need more tokens for both together.
         room = room.saturating_sub(over);
     }
 }
 
-/// Returns where to cut a text that goes on behind its end: after a sentence, else after a word, else at the end.
+/// Returns where to cut: after a sentence, else after a word, else at the end.
 fn cut(text: &str) -> usize {
     let mut from = text.len() - LOOK_BACK.min(text.len() / 4);
     while !text.is_char_boundary(from) {

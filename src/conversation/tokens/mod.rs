@@ -1,4 +1,4 @@
-//! How many tokens a text takes.
+//! Token counters.
 //!
 //! - `chars` (the default) estimates by characters, like the original's bytes/4 + 1, but not three times too many for Chinese:
 //!   an ASCII character counts a quarter of a token, one of Chinese, Japanese or Korean and everything beyond the basic plane (most
@@ -8,8 +8,8 @@
 //! - `cl100k_base` and `o200k_base` count as the tokenizers of OpenAI's models do. The table of one is built at first use, which takes
 //!   some tenths of a second and stays in memory (see [`Counter::warm`]). Models of others have other tokenizers, so their number is an estimate too.
 //!
-//! A long text is counted in pieces, because a tokenizer's cost can grow with the square of the length; each seam may add a
-//! token.
+//! A long text is counted in pieces, because a tokenizer's cost can grow with the square of the length; each seam may
+//! add a token.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ mod tests;
 
 pub use clamp::MARK;
 
-/// Counts tokens. Free to copy; all copies share one table.
+/// A token counter. Copies share one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Counter {
@@ -56,7 +56,7 @@ impl Counter {
         }
     }
 
-    /// Builds the table, if there is one and it is not there yet. Takes some 100 ms of a thread: not one of the runtime's.
+    /// Builds the table, if it isn't built yet. Takes about 100 ms: call it on a blocking thread.
     pub fn warm(self) {
         match self {
             Self::Chars => {}
@@ -77,13 +77,14 @@ impl Counter {
         }
     }
 
-    /// Returns the tokens of a turn as a prompt shows it: of its two texts, at least one each. Its digest and artifacts are not shown.
+    /// Returns the tokens of a turn in a prompt: of its two texts, at least one each. Digest and artifacts are not in
+    /// prompts.
     #[must_use]
     pub fn turn(self, turn: &ConversationTurn) -> u64 {
         self.count(&turn.user_message).max(1) + self.count(&turn.assistant_response).max(1)
     }
 
-    /// Returns the tokens of a turn as it is sent to the summarizer: with the tools that were used and what they showed.
+    /// Returns the tokens of a turn in a request to the summarizer: with the tools and what they showed.
     pub(crate) fn sent(self, turn: &ConversationTurn) -> u64 {
         let digest = turn.trajectory_digest.as_ref().map_or(0, |digest| {
             let tools = digest.tools_invoked.iter().flatten().map(|text| self.count(text)).sum::<u64>();
@@ -92,14 +93,14 @@ impl Counter {
         self.turn(turn) + digest
     }
 
-    /// Shortens a text to at most `max` tokens, at the end of a sentence or a word if one is near, and says so at its end
-    /// ([`MARK`]) if there is room for that. A text that fits is returned as it is.
+    /// Shortens a text to at most `max` tokens, if possible at the end of a sentence or word, and appends [`MARK`] if
+    /// there is room. A text that fits is unchanged.
     #[must_use]
     pub fn clamp(self, text: &str, max: u64) -> Cow<'_, str> {
         clamp::clamp(self, text, max)
     }
 
-    /// Returns how many bytes of the text, ending between two characters, take at most `max` tokens; nearly as many as there can be.
+    /// Returns the length of a prefix that has at most `max` tokens, close to the longest possible one.
     fn prefix(self, text: &str, max: u64) -> usize {
         match self {
             Self::Chars => chars::prefix(text, max),

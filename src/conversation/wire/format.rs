@@ -1,12 +1,11 @@
-//! How texts are escaped: as Go's `encoding/json` does, or, for a prompt, with everything unseen made visible.
+//! Escapes texts: as Go's `encoding/json`, or for prompts with every invisible character escaped.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Writes JSON without white space, and with every character escaped that `unsafe_character` names. What JSON itself wants
-/// escaped is escaped before, in short form where there is one.
+/// Writes compact JSON, with additional characters escaped.
 struct Escaping(fn(char) -> bool);
 
 impl Formatter for Escaping {
@@ -23,12 +22,12 @@ impl Formatter for Escaping {
     }
 }
 
-/// Finds the next character that is to be escaped.
+/// Finds the next character to escape.
 fn next(text: &str, unsafe_character: fn(char) -> bool) -> Option<(usize, char)> {
     let bytes = text.as_bytes();
     let mut from = 0;
     loop {
-        // Most texts are nothing but harmless ASCII, which this passes quickly.
+        // Fast path for harmless ASCII.
         let at = from + bytes.get(from..)?.iter().position(|byte| SUSPECT[usize::from(*byte)])?;
         let character = text.get(at..)?.chars().next()?;
         if unsafe_character(character) {
@@ -38,7 +37,7 @@ fn next(text: &str, unsafe_character: fn(char) -> bool) -> Option<(usize, char)>
     }
 }
 
-/// The bytes that begin a character which some set names.
+/// First bytes of characters that may need an escape.
 const SUSPECT: [bool; 256] = {
     let mut table = [false; 256];
     table[b'<' as usize] = true;
@@ -53,42 +52,42 @@ const SUSPECT: [bool; 256] = {
     table
 };
 
-/// What Go escapes beyond what JSON wants escaped, so that its JSON can stand in HTML and JavaScript.
+/// Characters that Go escapes so that its JSON is safe in HTML and JavaScript.
 fn go(character: char) -> bool {
     matches!(character, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
 
-/// What a reader does not see, sees in another order than it is written, or takes for an angle bracket: escaped, none of it can
-/// pass for something else.
+/// Characters that are invisible, change the reading order, or look like angle brackets.
 fn unseen(character: char) -> bool {
     matches!(
         character,
         '<' | '>' | '&'
-        // What Unicode's compatibility forms make an angle bracket.
+        // Characters that Unicode normalises to an angle bracket.
         | '\u{ff1c}' | '\u{ff1e}' | '\u{fe64}' | '\u{fe65}'
         // Controls, line and paragraph ends.
         | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}'
         // Direction.
         | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
-        // No width. Joiners (U+200C, U+200D) and variation selectors 1 to 16 are part of how many scripts and emoji are written.
+        // No width. Joiners (U+200C, U+200D) and variation selectors 1 to 16 are part of how many scripts and emoji are
+        // written.
         | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{3164}'
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        // Tags and the other variation selectors: unseen text.
+        // Tags and the other variation selectors: invisible text.
         | '\u{e0000}'..='\u{e0fff}'
     )
 }
 
-/// Writes a value as Go would.
+/// Writes a value as Go does.
 pub(super) fn go_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     write_into(out, value, go);
 }
 
-/// Writes a value so that nothing of it is unseen or looks like a tag.
+/// Writes a value with every invisible or tag-like character escaped.
 pub(crate) fn escape_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     write_into(out, value, unseen);
 }
 
 fn write_into<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T, unsafe_character: fn(char) -> bool) {
-    // Memory takes everything, and the values written here have nothing that JSON has no form for.
+    // Writing to memory can't fail, and these values all have a JSON form.
     let _ = value.serialize(&mut Serializer::with_formatter(out, Escaping(unsafe_character)));
 }

@@ -1,18 +1,18 @@
-//! Where in a document its reader is, so that an error names the path and never what stands there.
+//! Position of a parser in a document, so that errors name the path and never the content.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde_json::error::Category;
 
-/// Where the reader is; shared by the parts of one reader.
+/// Position of the parser; shared by its parts.
 #[derive(Debug, Default)]
 pub(super) struct At {
     json_path: Cell<JsonPath>,
     reason: Cell<Option<&'static str>>,
 }
 
-/// A path in a record, or in a turn alone.
+/// A path in a record or a turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct JsonPath {
     turn: Option<usize>,
@@ -61,13 +61,14 @@ impl At {
         self.json_path.set(json_path);
     }
 
-    /// Remembers why what stands here cannot be, and returns an error to stop the parser with.
+    /// Sets the reason of an error, and returns an error that stops the parser.
     pub(super) fn fail<E: serde::de::Error>(&self, reason: &'static str) -> E {
         self.reason.set(Some(reason));
         E::custom(reason)
     }
 
-    /// Returns the message of an error. The parser's own may quote the text, so nothing of it is used but the position.
+    /// Returns the message of an error. Of the parser's own message only the position is used, because it may quote
+    /// text.
     pub(super) fn message(&self, error: &serde_json::Error) -> String {
         let json_path = self.json_path.get();
         let reason = match (self.reason.get(), error.classify()) {

@@ -1,8 +1,8 @@
-//! The forms of a conversation outside this process: rows, snapshots, and what the transports show.
+//! JSON forms of a conversation: rows, snapshots, transports.
 //!
-//! Rows and snapshots have the JSON of the original, byte for byte as Go's `encoding/json` writes it: no white space, the keys in a
-//! fixed order, `<`, `>`, `&`, U+2028 and U+2029 escaped. So a snapshot that the original wrote restores here, and leaves as the same
-//! bytes:
+//! Rows and snapshots have the JSON of the Go original, byte for byte as `encoding/json` writes it: no white space,
+//! keys in a fixed order, `<`, `>`, `&`, U+2028 and U+2029 escaped. A snapshot of the original can be restored and
+//! exported again unchanged:
 //!
 //! ```text
 //! {"strategy":"rolling_summary","turns":[{"UserMessage":"..","AssistantResponse":"..","TrajectoryDigest":null,
@@ -14,22 +14,24 @@
 //! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow the known ones, by name.
 //! - What comes out is what the original writes for the same values, so another spelling of a text (`\/`, `\u0041`) is not kept.
 //!
-//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the path and never the text.
+//! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the path and never the
+//! text.
 //!
-//! The transports have their own, snake-case form, and no members that this version does not know: see [`DoorTurn`].
+//! The transports have their own, snake-case form, and no members that this version does not know: see
+//! [`TransportTurn`].
 
-mod doors;
 mod format;
 mod json_path;
 mod read;
+mod transport;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use doors::DoorTurn;
 pub(crate) use format::escape_into;
 pub use read::{read_record, read_turn};
+pub use transport::TransportTurn;
 pub use write::{write_record, write_turn};
 
 /// The keys of a record, a turn and a digest.
@@ -40,8 +42,8 @@ mod keys {
     pub(super) const DIGEST: [&str; 4] = ["ToolsInvoked", "ObservationsSummary", "ReasoningSummary", "ArtifactsRefs"];
 }
 
-/// How deep the values of `ArtifactsShown` and of unknown members may be nested. Well under the 128 levels at which readers of
-/// the documents that hold them give up.
+/// How deep the values of `ArtifactsShown` and of unknown members may be nested. Well under the 128 levels at which
+/// readers of the documents that hold them give up.
 pub(crate) const MAX_DEPTH: usize = 100;
 
 /// How many members that this version does not know an object may have.

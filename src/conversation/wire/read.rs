@@ -1,4 +1,4 @@
-//! Reads turns and records: in one pass, without recursion, and strictly.
+//! Parses turns and records: in one pass, without recursion, strictly.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,20 +17,20 @@ use crate::error::{ConversationError, Result};
 use crate::snapshot::Record;
 use crate::turn::{ConversationTurn, TrajectoryDigest, TurnTime};
 
-/// Reads a turn.
+/// Parses a turn.
 ///
 /// # Errors
-/// A message that says where (`TrajectoryDigest.ToolsInvoked: must be null or a list of strings`) and holds nothing of the text.
-/// An object with neither a user's message nor an assistant's response is no turn.
+/// A message with the path (`TrajectoryDigest.ToolsInvoked: must be null or a list of strings`) and no text of the
+/// turn. A turn needs a user message or an assistant response.
 pub fn read_turn(bytes: &[u8]) -> Result<ConversationTurn, String> {
     let at = At::default();
     read(bytes, Turn(&at), &at)
 }
 
-/// Reads the JSON of a snapshot of at most `max_bytes` bytes and `max_turns` turns.
+/// Parses a snapshot of at most `max_bytes` bytes and `max_turns` turns.
 ///
 /// # Errors
-/// `InvalidSnapshot` with a message that says where (`turns[3].Timestamp: ...`) and holds nothing of the text; `TooLarge`.
+/// `InvalidSnapshot` with the path (`turns[3].Timestamp: ...`) and no text of a turn; `TooLarge`.
 pub fn read_record(bytes: &[u8], max_bytes: u64, max_turns: u64) -> Result<Record> {
     let size = bytes.len() as u64;
     if size > max_bytes {
@@ -56,7 +56,7 @@ struct GoSnapshot {
     bytes: Option<String>,
 }
 
-/// Takes the record out of the original's `{"Strategy": "..", "Bytes": "<base64>"}`; `None` if the bytes are something else.
+/// Unwraps the original's `{"Strategy": "..", "Bytes": "<base64>"}`; `None` if the bytes are something else.
 fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     let Ok(outer) = serde_json::from_slice::<GoSnapshot>(bytes) else { return Ok(None) };
     let text = outer.bytes.unwrap_or_default();
@@ -80,7 +80,7 @@ struct Inner {
 }
 
 fn read<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S, at: &At) -> Result<S::Value, String> {
-    // Checked once for the whole, so that no text in it is checked again.
+    // Checked once for the whole text.
     let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     seed.deserialize(&mut deserializer)
@@ -91,7 +91,7 @@ fn read<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S, at: &At) -> Res
         .map_err(|error| at.message(&error))
 }
 
-/// A record, and how many turns there are: those over `max_turns` are counted, not kept.
+/// A record and its number of turns; turns over `max_turns` are counted, not stored.
 struct Whole<'a> {
     at: &'a At,
     max_turns: u64,
@@ -262,7 +262,7 @@ impl<'de> Visitor<'de> for Digest<'_> {
     }
 }
 
-/// The members of an object: gives the known ones to its reader, keeps the others, and finds keys that are there twice.
+/// Members of an object: returns the known ones, stores the others, and rejects duplicates.
 struct Members<'a> {
     at: &'a At,
     object: JsonPath,
@@ -275,7 +275,7 @@ impl<'a> Members<'a> {
         Self { at, object: object.member(None), known, seen: 0 }
     }
 
-    /// Returns the name of the next known member, whose value is next.
+    /// Returns the name of the next known member; its value is next in the map.
     fn next<'de, A: MapAccess<'de>>(
         &mut self,
         map: &mut A,
@@ -322,7 +322,7 @@ enum Key {
     Other(String),
 }
 
-/// Reads a key; only an unknown one is copied.
+/// Parses a key; only unknown ones are copied.
 struct Name(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Name {

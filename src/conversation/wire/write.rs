@@ -1,4 +1,4 @@
-//! Writes turns and records as the original does.
+//! Writes turns and records in the JSON of the Go original.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub fn write_record(record: &Record) -> Vec<u8> {
     out
 }
 
-/// About what a turn takes; more is found while it is written.
+/// Approximate size of a turn.
 fn turn_size(turn: &ConversationTurn) -> usize {
     let text = turn.user_message.len() + turn.assistant_response.len();
     192 + text + text / 16
@@ -95,7 +95,7 @@ impl Serialize for Digest<'_> {
     }
 }
 
-/// Writes unknown members. One with a known name would be a key twice, and is left out.
+/// Writes unknown members. One with a known name would be a duplicate key, and is left out.
 fn others<M: SerializeMap>(map: &mut M, other: &BTreeMap<String, Json>, known: &[&str]) -> Result<(), M::Error> {
     other
         .iter()
@@ -103,7 +103,7 @@ fn others<M: SerializeMap>(map: &mut M, other: &BTreeMap<String, Json>, known: &
         .try_for_each(|(name, value)| map.serialize_entry(name, raw(value)))
 }
 
-/// Returns the text of a value. Text that was never checked, and is no JSON, is written as `null`, so that the whole stays JSON.
+/// Returns the text of a value, or `null` if it is invalid JSON, so that the document stays JSON.
 pub(super) fn raw(json: &Json) -> &RawValue {
     serde_json::from_str(json.as_str()).unwrap_or(RawValue::NULL)
 }

@@ -1,35 +1,35 @@
-//! What there is to summarise of a conversation.
+//! The turns of a conversation that are due to be summarised.
 
 use crate::health::Health;
-use crate::hot::CachedConversation;
+use crate::hot_tier::CachedConversation;
 use crate::rows::State;
-use crate::shared_state::Shared;
+use crate::shared::Shared;
 use crate::strategies;
 
-/// What there is to do.
+/// The due turns of a conversation.
 pub(super) struct Backlog {
     pub(super) state: State,
-    /// The sequence number of the oldest turn that is not in the summary.
+    /// Sequence number of the oldest unsummarised turn.
     pub(super) from: u64,
-    /// That of the newest one that is due.
+    /// Sequence number of the newest due turn.
     pub(super) through: u64,
-    /// How many turns are due.
+    /// Number of due turns.
     pub(super) due: u64,
-    /// How many turns are not in the summary.
+    /// Number of unsummarised turns.
     pub(super) unsummarised: u64,
-    /// The tokens of the newest of them, newest first: as many as may stay out of the summary.
+    /// Tokens of the newest unsummarised turns, newest first: of those that may stay out of the summary.
     newest: Vec<u64>,
 }
 
 impl Backlog {
-    pub(super) fn of(shared_state: &Shared, cached: &CachedConversation) -> Self {
-        let (due, unsummarised) = (cached.backlog(&shared_state.config), cached.raw_turns());
-        let newest = cached.turns.iter().rev().take(shared_state.config.recent_turns);
+    pub(super) fn of(shared: &Shared, cached: &CachedConversation) -> Self {
+        let (due, unsummarised) = (cached.backlog(&shared.config), cached.raw_turns());
+        let newest = cached.turns.iter().rev().take(shared.config.recent_turns);
         let head = &cached.state.head;
         let stay = usize::try_from(unsummarised - due).unwrap_or(usize::MAX);
         let oldest_of_those = stay.checked_sub(1).and_then(|nth| cached.turns.iter().nth_back(nth));
         Self {
-            from: strategies::oldest_raw(shared_state.config.strategy, head, cached.state.checkpoint.covers_through),
+            from: strategies::oldest_raw(shared.config.strategy, head, cached.state.checkpoint.covers_through),
             through: oldest_of_those.map_or(head.seq, |kept| kept.id.seq.saturating_sub(1)),
             due,
             unsummarised,
@@ -38,22 +38,21 @@ impl Backlog {
         }
     }
 
-    /// Says whether there is nothing to do.
+    /// Returns whether there is nothing to do.
     pub(super) fn is_settled(&self) -> bool {
         let recovers = matches!(self.state.checkpoint.health, Health::Degraded | Health::Recovering);
         self.due == 0 && !recovers
     }
 
-    /// Returns the tokens of the newest turns, newest first, if so many are not in the summary.
+    /// Returns the tokens of the newest turns, newest first, given the number of unsummarised ones.
     pub(super) fn newest(&self, unsummarised: u64) -> impl Iterator<Item = u64> {
         self.newest.iter().copied().take(usize::try_from(unsummarised).unwrap_or(usize::MAX))
     }
 
-    /// Returns what summary and opening take.
-    pub(super) fn fixed(&self, shared_state: &Shared) -> u64 {
+    /// Returns the tokens of summary and opening.
+    pub(super) fn fixed(&self, shared: &Shared) -> u64 {
         let checkpoint = &self.state.checkpoint;
         let opening = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
-        shared_state.counter.count(&checkpoint.summary)
-            + opening.map_or(0, |opening| shared_state.counter.count(opening))
+        shared.counter.count(&checkpoint.summary) + opening.map_or(0, |opening| shared.counter.count(opening))
     }
 }

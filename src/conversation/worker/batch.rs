@@ -1,4 +1,4 @@
-//! What one request to the summarizer is made of.
+//! The turns of one request to the summarizer.
 
 use std::sync::Arc;
 
@@ -6,70 +6,64 @@ use super::backlog::Backlog;
 use super::summarise::Notes;
 use crate::config::SummarizerConfig;
 use crate::error::Result;
-use crate::rows::Kept;
-use crate::shared_state::Shared;
+use crate::rows::StoredTurn;
+use crate::shared::Shared;
 use crate::tokens::Counter;
 use crate::turn::ConversationTurn;
 
 use helmdeck_memory::Namespace;
 
-/// The fewest tokens that a turn is clipped to.
+/// Minimum tokens of a clipped turn.
 const LEAST: u64 = 64;
 
-/// The oldest turns that are due.
+/// The oldest due turns.
 pub(super) struct Batch {
-    /// As they are kept; none if none of them opens.
-    pub(super) kept: Vec<Kept>,
-    /// The sequence number up to which the summary will reach.
+    /// The readable ones.
+    pub(super) kept: Vec<StoredTurn>,
+    /// Sequence number of the last turn that the summary will cover.
     pub(super) through: u64,
-    /// How many turns up to there do not open.
+    /// Number of unreadable turns up to there.
     pub(super) unreadable: u64,
 }
 
 impl Batch {
-    /// Reads as many of the oldest turns that are due as one request may have.
+    /// Reads the oldest due turns, as many as fit into one request.
     ///
     /// # Errors
     /// `Store`.
-    pub(super) async fn read(
-        shared_state: &Shared,
-        namespace: &Namespace,
-        backlog: &Backlog,
-        notes: &Notes,
-    ) -> Result<Self> {
-        let config = &shared_state.config.summarizer;
+    pub(super) async fn read(shared: &Shared, namespace: &Namespace, backlog: &Backlog, notes: &Notes) -> Result<Self> {
+        let config = &shared.config.summarizer;
         let most = (config.batch_turns >> notes.shrink.min(63)).max(1);
-        let (mut kept, mut unreadable) =
-            shared_state.rows.turns(namespace, backlog.from, backlog.through, most).await?;
+        let (mut kept, mut unreadable) = shared.rows.turns(namespace, backlog.from, backlog.through, most).await?;
         for kept in &mut kept {
-            // What is sent is more than what a prompt shows.
-            kept.tokens = shared_state.counter.sent(&kept.turn);
+            // A request contains more of a turn than a prompt.
+            kept.tokens = shared.counter.sent(&kept.turn);
         }
-        // Fewer than asked for: everything was read.
+        // Fewer than asked for: all were read.
         let mut through = kept.last().filter(|_| kept.len() == most).map_or(backlog.through, |last| last.id.seq);
         let fitting = fitting(&kept, config.batch_tokens >> notes.shrink.min(63));
         if fitting < kept.len() {
             kept.truncate(fitting);
             through = kept.last().map_or(backlog.through, |last| last.id.seq);
             if unreadable > 0 {
-                unreadable = shared_state.rows.turns(namespace, backlog.from, through, usize::MAX).await?.1;
+                unreadable = shared.rows.turns(namespace, backlog.from, through, usize::MAX).await?.1;
             }
         }
         Ok(Self { kept, through, unreadable })
     }
 
-    /// Returns how often the only turn is to be halved after one more failure. One that fails also when next to nothing of it is left
-    /// is tried whole again: then it is not what it says.
+    /// Returns how often to halve the only turn after one more failure. If it fails when almost nothing is left, it is
+    /// sent whole again: then its text is not the cause.
     pub(super) fn clip_more(&self, config: &SummarizerConfig, clip: u32) -> u32 {
         let longest = self.kept.iter().map(|kept| kept.tokens).max().unwrap_or_default().min(config.batch_tokens);
-        // As many halves as make a difference to this turn.
+        // Enough halvings to make a difference to this turn.
         let next = (clip + 1..64).find(|clip| config.batch_tokens >> clip < longest).unwrap_or(64);
         let least = LEAST.min(config.batch_tokens);
         let makes_less = longest > least && config.batch_tokens >> (next - 1).min(63) > least;
         if makes_less { next } else { 0 }
     }
 
-    /// Returns the turns as they are sent: one that is too long for a request is clipped, the row keeps it whole.
+    /// Returns the turns to send. A turn that is too long for a request is clipped; its row stays whole.
     pub(super) fn turns(
         &self,
         counter: Counter,
@@ -85,7 +79,7 @@ impl Batch {
 }
 
 /// Returns how many of the turns fit; at least one.
-fn fitting(kept: &[Kept], most: u64) -> usize {
+fn fitting(kept: &[StoredTurn], most: u64) -> usize {
     let mut tokens = 0_u64;
     let fit = kept.iter().take_while(|kept| {
         tokens = tokens.saturating_add(kept.tokens);
@@ -94,10 +88,10 @@ fn fitting(kept: &[Kept], most: u64) -> usize {
     fit.count().max(1).min(kept.len())
 }
 
-/// Returns a turn whose two texts take at most so many tokens, and that says nothing else.
+/// Returns a turn with its two texts clipped to a total of `most` tokens, and nothing else.
 fn clipped(counter: Counter, turn: &ConversationTurn, most: u64) -> ConversationTurn {
     let (user, assistant) = (counter.count(&turn.user_message), counter.count(&turn.assistant_response));
-    // Each has half; what one leaves is the other's.
+    // Each gets half, and what the other leaves.
     let half = most / 2;
     let for_user = user.min(half.max(most.saturating_sub(assistant)));
     let for_assistant = most.saturating_sub(for_user);
@@ -112,11 +106,11 @@ fn clipped(counter: Counter, turn: &ConversationTurn, most: u64) -> Conversation
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::ItemId;
+    use crate::turn_id::TurnId;
 
-    fn kept(seq: u64, tokens: u64) -> Kept {
-        let id = ItemId { seq, nonce: 0 };
-        Kept { id, tokens, bytes: 1, created_at: helmdeck_core::Timestamp(0), turn: Arc::default() }
+    fn kept(seq: u64, tokens: u64) -> StoredTurn {
+        let id = TurnId { seq, nonce: 0 };
+        StoredTurn { id, tokens, bytes: 1, created_at: helmdeck_core::Timestamp(0), turn: Arc::default() }
     }
 
     #[test]

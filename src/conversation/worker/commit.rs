@@ -1,4 +1,4 @@
-//! How what an attempt decides is stored: with a compare-and-set, and told once it is.
+//! Commits the result of an attempt by compare-and-set, then publishes its events.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::wait;
 use crate::error::{ConversationError, Result};
 use crate::rows::{Checkpoint, State};
 
-/// How often a checkpoint is tried to be stored before what it says is given up.
+/// Maximum tries to commit a checkpoint.
 const TRIES: u32 = 6;
-/// The wait after the first of them that failed, doubled for each one after it.
+/// Wait after the first failed try, doubled for each further one.
 const TRY_WAIT: Duration = Duration::from_millis(50);
 
-/// What a store that failed may have stored all the same.
+/// A write with an unknown result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Maybe {
     checkpoint: Checkpoint,
-    /// The version that it has then; 0 = not known.
+    /// Its version if it succeeded; 0 = unknown.
     version: u64,
     moves: Vec<Move>,
 }
@@ -29,29 +29,29 @@ impl Maybe {
     }
 }
 
-/// What became of something that was to be stored.
+/// Result of a commit.
 pub(super) enum Stored {
-    /// It is stored, and the conversation is at this version of the checkpoint.
+    /// Committed, with this version of the checkpoint.
     At(u64),
-    /// The conversation is another one by now.
+    /// The conversation was replaced meanwhile.
     Lost,
 }
 
 impl Attempt<'_> {
-    /// Stores what `change` makes of the conversation, again and again while others are faster or the store fails, but only as long as
-    /// generation and summary are those with which the attempt began.
+    /// Commits what `change` returns. Retries while other writers are faster or the store fails, as long as generation
+    /// and summary are those with which the attempt started.
     pub(super) async fn store(
         &mut self,
         began: &State,
         mut change: impl FnMut(&Backlog) -> (Checkpoint, Vec<Move>),
     ) -> Result<Stored> {
         let mut tries = 0;
-        // Kept beyond this attempt if it is not known in the end whether it was stored.
+        // StoredTurn beyond this attempt if it is not known in the end whether it was stored.
         let mut maybe: Option<Maybe> = None;
         loop {
             let done = async {
-                let slot = self.shared_state.hot.slot(self.namespace);
-                let _turnstile = slot.turnstile.lock().await;
+                let slot = self.shared.hot.slot(self.namespace);
+                let _write_lock = slot.write_lock.lock().await;
                 let backlog = if tries == 0 { self.backlog().await? } else { self.look_anew().await? };
                 if let Some(maybe) = maybe.take_if(|maybe| maybe.is_stored(&backlog.state)) {
                     self.tell(&maybe.moves)?;
@@ -62,20 +62,20 @@ impl Attempt<'_> {
                 }
                 let (mut checkpoint, moves) = change(&backlog);
                 if backlog.state.checkpoint_version == 0 {
-                    checkpoint.strategy = self.shared_state.config.strategy;
+                    checkpoint.strategy = self.shared.config.strategy;
                 }
                 if let Some((_, new, _)) = moves.last() {
                     checkpoint.health = *new;
                 }
-                match self.shared_state.rows.commit(self.namespace, &backlog.state, &checkpoint).await {
+                match self.shared.rows.commit(self.namespace, &backlog.state, &checkpoint).await {
                     Ok(Some(version)) => {
-                        self.shared_state.replaced(self.namespace, &checkpoint, version);
+                        self.shared.replaced(self.namespace, &checkpoint, version);
                         self.tell(&moves)?;
                         Ok(Some(Stored::At(version)))
                     }
                     Ok(None) => Ok(None),
                     Err(error) => {
-                        // One that is not there yet begins at a version of chance.
+                        // A new checkpoint starts at a random version.
                         let version = backlog.state.checkpoint_version;
                         maybe = Some(Maybe { checkpoint, version: if version == 0 { 0 } else { version + 1 }, moves });
                         Err(error)
@@ -102,7 +102,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Tells what an earlier attempt stored without being told so.
+    /// Publishes what an earlier attempt committed without knowing.
     pub(super) fn tell_late(&mut self, backlog: &Backlog) -> Result<()> {
         match self.notes.maybe.take() {
             Some(maybe) if maybe.is_stored(&backlog.state) => self.tell(&maybe.moves),
@@ -111,14 +111,14 @@ impl Attempt<'_> {
     }
 
     fn tell(&self, moves: &[Move]) -> Result<()> {
-        moves.iter().try_for_each(|(prior, new, reason)| {
-            self.shared_state.health_changed(&self.identity, *prior, *new, *reason)
-        })
+        moves
+            .iter()
+            .try_for_each(|(prior, new, reason)| self.shared.health_changed(&self.identity, *prior, *new, *reason))
     }
 }
 
-/// Says whether a summary of the conversation as it began belongs to what is there now. A checkpoint that was lost (only its row: the
-/// head is there) is written anew; then it is the head that tells one conversation from another.
+/// Returns whether a summary made for `began` still applies. If only the checkpoint's row was lost, it is written anew;
+/// then the head identifies the conversation.
 fn is_same(now: &State, began: &State) -> bool {
     let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
     let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;

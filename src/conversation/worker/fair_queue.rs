@@ -1,7 +1,7 @@
-//! The queue of conversations that something is to be done for: each at most once, bounded, and fair. Tenants take turns, whoever has how
-//! many conversations waiting; within a tenant the first comes first, and who is not done goes to the end.
+//! Fair queue of conversations: bounded, each conversation at most once. Tenants take turns, however many conversations
+//! each has waiting. Within a tenant the order is first come, first served; unfinished work goes to the end.
 //!
-//! What does not fit is left out without a word: the sweep finds it again, because what is due is told by the rows alone.
+//! What does not fit is dropped: the sweep finds it again, because the rows alone say what is due.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -12,25 +12,25 @@ use helmdeck_memory::Namespace;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The queue. `N` is what the worker wants to remember of a conversation from one attempt to the next.
+/// The queue. `N` is the worker's state of a conversation between two attempts.
 #[derive(Debug)]
 pub(super) struct FairQueue<N> {
-    /// The most conversations that wait or rest.
+    /// Maximum conversations that wait or back off.
     room: usize,
     slots: HashMap<Namespace, Slot<N>>,
-    /// The waiting conversations of each tenant that has some.
+    /// The waiting conversations by tenant.
     tenants: HashMap<Arc<str>, VecDeque<Namespace>>,
-    /// Tenants with somebody waiting, the next first.
+    /// Tenants with waiting conversations, in order of service.
     turns: VecDeque<Arc<str>>,
     waiting: usize,
-    /// When those that rest go on. May name some that rest no more, or until another time.
+    /// Ends of backoffs. Entries may be outdated.
     alarms: BinaryHeap<Reverse<(Instant, Namespace)>>,
 }
 
 #[derive(Debug)]
 struct Slot<N> {
     phase: Phase,
-    /// Whether somebody wants the next attempt now, whatever its time would be.
+    /// Whether the next attempt was requested, whatever its time.
     forced: bool,
     notes: N,
 }
@@ -39,9 +39,9 @@ struct Slot<N> {
 enum Phase {
     Waiting,
     Running {
-        /// Whether something was asked for meanwhile.
+        /// Whether it was woken meanwhile.
         again: bool,
-        /// Whether the conversation was forgotten meanwhile.
+        /// Cancelled if the conversation is forgotten meanwhile.
         gone: CancellationToken,
     },
     BackingOff {
@@ -49,11 +49,11 @@ enum Phase {
     },
 }
 
-/// What is to be done next. Its end has to be told ([`FairQueue::ended`]).
+/// A job. Report its end with [`FairQueue::ended`].
 #[derive(Debug)]
 pub(super) struct Job<N> {
     pub(super) namespace: Namespace,
-    /// Whether it is wanted now, whatever its time would be.
+    /// Whether it was requested, whatever its time.
     pub(super) forced: bool,
     /// Cancelled if the conversation is forgotten.
     pub(super) gone: CancellationToken,
@@ -67,7 +67,7 @@ pub(super) enum Ended {
     Done,
     /// There is more to do.
     More,
-    /// It is to be tried again after a while.
+    /// Try again after a wait.
     Rest(Duration),
 }
 
@@ -83,7 +83,7 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Puts a conversation into the queue, unless it is there, or rests. Says whether somebody new waits.
+    /// Queues a conversation unless it is queued or backs off. Returns whether the worker must be notified.
     pub(super) fn wake(&mut self, namespace: &Namespace) -> bool {
         match self.slots.get_mut(namespace) {
             Some(Slot { phase: Phase::Running { again, .. }, .. }) => {
@@ -95,7 +95,7 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Puts a conversation into the queue, also one that rests, and also if the queue is full.
+    /// Queues a conversation even if it backs off or the queue is full.
     pub(super) fn force(&mut self, namespace: &Namespace) -> bool {
         let Some(slot) = self.slots.get_mut(namespace) else {
             return self.push(namespace.clone(), true, N::default());
@@ -114,7 +114,7 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Takes the next one; if there is none, says when there will be (`None` = when somebody is put into the queue).
+    /// Takes the next job. If there is none, returns when the next backoff ends (`None` = no backoff).
     pub(super) fn next(&mut self, now: Instant) -> Result<Job<N>, Option<Instant>> {
         self.ring(now);
         let Some(namespace) = self.pop() else {
@@ -127,13 +127,13 @@ impl<N: Clone + Default> FairQueue<N> {
                 slot.phase = phase;
                 (std::mem::take(&mut slot.forced), slot.notes.clone())
             }
-            // Whoever waits has a slot.
+            // Every waiting conversation has a slot.
             None => (false, N::default()),
         };
         Ok(Job { namespace, forced, gone, notes })
     }
 
-    /// Says how a job ended, and what to remember of it if there is a next one. Says whether somebody new waits.
+    /// Ends a job and keeps the notes for the next attempt. Returns whether the worker must be notified.
     pub(super) fn ended(&mut self, namespace: &Namespace, ended: Ended, notes: N, now: Instant) -> bool {
         let crowded = self.slots.len() > self.room;
         let Some(slot) = self.slots.get_mut(namespace) else { return false };
@@ -141,7 +141,7 @@ impl<N: Clone + Default> FairQueue<N> {
         let (again, forced) = (*again, slot.forced);
         let notes = if gone.is_cancelled() { N::default() } else { notes };
         let rest = match ended {
-            // A new turn is no reason to ask a summarizer again that has just failed.
+            // A new turn is no reason to ask a failing summarizer again.
             Ended::Rest(wait) if !forced && !gone.is_cancelled() => wait,
             Ended::Done if !again => {
                 self.slots.remove(namespace);
@@ -161,11 +161,11 @@ impl<N: Clone + Default> FairQueue<N> {
         slot.phase = Phase::BackingOff { until };
         slot.notes = notes;
         self.alarms.push(Reverse((until, namespace.clone())));
-        // Whoever sleeps until an alarm has to know of this one.
+        // A worker that sleeps until another alarm must know of this one.
         true
     }
 
-    /// Takes a conversation out, and tells who works on it.
+    /// Removes a conversation, and cancels its job.
     pub(super) fn forget(&mut self, namespace: &Namespace) {
         match self.slots.get(namespace).map(|slot| &slot.phase) {
             Some(Phase::Running { gone, .. }) => gone.cancel(),
@@ -180,17 +180,17 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Says whether a conversation neither waits nor runs nor rests.
+    /// Returns whether a conversation neither waits nor runs nor backs off.
     pub(super) fn is_out(&self, namespace: &Namespace) -> bool {
         !self.slots.contains_key(namespace)
     }
 
-    /// Returns how many there are that wait, run or rest.
+    /// Returns the number of conversations that wait, run or back off.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Moves those into the queue that have rested enough.
+    /// Queues conversations whose backoff has ended.
     fn ring(&mut self, now: Instant) {
         while let Some(Reverse((at, _))) = self.alarms.peek()
             && *at <= now
@@ -241,7 +241,8 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Says whether a conversation of this tenant may come in; whoever fills the queue makes room for those who do not.
+    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue; `false` if it
+    /// can't.
     fn make_room(&mut self, tenant: &Arc<str>) -> bool {
         if self.slots.len() < self.room {
             return true;
@@ -251,7 +252,7 @@ impl<N: Clone + Default> FairQueue<N> {
         let Some(last) =
             longest.filter(|(_, queue)| queue.len() > own + 1).and_then(|(_, queue)| queue.back()).cloned()
         else {
-            // Nobody waits too long a queue: then only those that rest could go, and their time would be lost.
+            // No queue is too long: only conversations that back off could go, and their waits would be lost.
             return own == 0 && self.slots.len() < 2 * self.room;
         };
         self.unqueue(&last);

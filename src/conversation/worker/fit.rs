@@ -1,14 +1,13 @@
-//! How texts are made to fit a request, or the room of a summary.
+//! Fits texts into a request or a summary.
 
 use std::borrow::Cow;
 
 use crate::tokens::{Counter, MARK};
 
-/// The most tokens of an opening in a request; only a restored one has more.
+/// Maximum tokens of an opening in a request; only a restored opening has more.
 pub(super) const OPENING_TOKENS: u64 = 256;
 
-/// Returns the most tokens to ask for, after so many summaries that were longer than they may be: a quarter less each time, and no
-/// less than half.
+/// Returns the length to ask for after `long` summaries that were too long: a quarter less each time, at least half.
 pub(super) fn asked(most: u64, long: u32) -> u64 {
     match long {
         0 => most,
@@ -18,14 +17,13 @@ pub(super) fn asked(most: u64, long: u32) -> u64 {
     .max(1)
 }
 
-/// Returns a summary in at most so many tokens: what is too much is left out of its middle, for the goals stand at its beginning
-/// and what happened last at its end.
+/// Shortens a summary to `most` tokens by leaving out its middle: goals are at its start, the latest events at its end.
 pub(super) fn shortened(counter: Counter, text: &str, most: u64) -> Cow<'_, str> {
     let text = text.trim();
     if counter.count(text) <= most {
         return Cow::Borrowed(text);
     }
-    // The head brings the mark with it.
+    // The start ends with the mark.
     let head = counter.clamp(text, most / 2);
     if !head.ends_with(MARK) {
         return counter.clamp(text, most);
@@ -37,15 +35,15 @@ pub(super) fn shortened(counter: Counter, text: &str, most: u64) -> Cow<'_, str>
         if over == 0 {
             return Cow::Owned(whole);
         }
-        // A tokenizer may take more for the two together than for each.
+        // A tokenizer may need more tokens for both together.
         room = room.saturating_sub(over);
     }
     head
 }
 
-/// Returns the end of a text, from the begin of a line or a word on, in at most so many tokens.
+/// Returns the end of a text, from the start of a line or word, in at most `most` tokens.
 fn tail(counter: Counter, text: &str, most: u64) -> &str {
-    // By halves: to count from the end is nothing that a tokenizer can do.
+    // Binary search: tokenizers can't count from the end.
     let (mut low, mut high) = (0, text.len());
     while low < high {
         let mut middle = low + (high - low) / 2;

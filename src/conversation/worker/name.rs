@@ -1,15 +1,15 @@
-//! What a conversation is called where its names must not stand.
+//! Anonymous names of conversations.
 
 use helmdeck_memory::Namespace;
 
-/// Returns what stands for a conversation in the name of a lock: the same in every process, and nobody's name.
+/// Returns the digest that names a conversation's lock: the same in every process, without personal names.
 pub(super) fn digest(namespace: &Namespace) -> String {
-    // FNV-1a of 128 bits. Two conversations of one digest would only wait for each other.
+    // FNV-1a of 128 bits. In a collision, two conversations wait for each other; nothing worse.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     let mut feed = |byte: u8| hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
     for part in [&*namespace.tenant, &*namespace.subject, namespace.session.as_deref().unwrap_or_default()] {
         part.bytes().for_each(&mut feed);
-        // No text has this byte, so no two namespaces feed the same.
+        // No UTF-8 text contains this byte, so two namespaces never feed the same bytes.
         feed(0xff);
     }
     format!("{hash:032x}")

@@ -1,4 +1,4 @@
-//! Retention: what a conversation has too much of goes, oldest first.
+//! Retention: removes the oldest turns over the limits.
 
 use helmdeck_memory::Namespace;
 
@@ -6,41 +6,41 @@ use super::fair_queue::Ended;
 use super::summarise::identity;
 use crate::config::{Config, Strategy};
 use crate::error::Result;
-use crate::rows::{Base, Checkpoint, Head, Ops, State, form};
-use crate::shared_state::Shared;
+use crate::rows::{Base, Checkpoint, Head, Ops, State, encoding};
+use crate::shared::Shared;
 
-/// How many turns one batch removes.
+/// Maximum turns removed by a batch.
 const CHUNK: usize = 256;
 
-/// A turn that may go.
+/// A turn that may be removed.
 struct Old {
     seq: u64,
     bytes: u64,
 }
 
-/// Which turns go.
+/// The turns to remove.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cut {
     /// Their sequence numbers, ascending.
     gone: Vec<u64>,
     bytes: u64,
-    /// What there was too much of, in one fixed word.
+    /// The exceeded limit, in one fixed word.
     reason: &'static str,
 }
 
-/// Removes the oldest turns of a conversation, some at a time, until it has no more than it may.
+/// Removes the oldest turns of a conversation, one batch at a time, until it is within its limits.
 ///
 /// # Errors
 /// `Corrupt`, `Store`.
-pub(super) async fn prune(shared_state: &Shared, namespace: &Namespace) -> Result<Ended> {
-    let slot = shared_state.hot.slot(namespace);
-    let _turnstile = slot.turnstile.lock().await;
-    let state = shared_state.rows.state(namespace).await?;
-    if !shared_state.is_live(&state) {
+pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<Ended> {
+    let slot = shared.hot.slot(namespace);
+    let _write_lock = slot.write_lock.lock().await;
+    let state = shared.rows.state(namespace).await?;
+    if !shared.is_live(&state) {
         return Ok(Ended::Done);
     }
     let head = &state.head;
-    let cut = Cut::of(&shared_state.config, head, oldest(shared_state, namespace, head).await?);
+    let cut = Cut::of(&shared.config, head, oldest(shared, namespace, head).await?);
     let Some(last) = cut.gone.last() else { return Ok(Ended::Done) };
     let mut ops = Ops::new(namespace.clone());
     cut.gone.iter().for_each(|seq| ops.delete_turn(*seq));
@@ -51,24 +51,24 @@ pub(super) async fn prune(shared_state: &Shared, namespace: &Namespace) -> Resul
         ..head.clone()
     };
     let checkpoint = rebased(&state, &cut.gone);
-    let done = shared_state.rows.replace(&state, Some(&new), checkpoint.as_ref(), ops).await;
-    shared_state.hot.forget_slot(namespace, &slot);
-    if done?.is_some() && shared_state.config.strategy == Strategy::RollingSummary {
+    let done = shared.rows.replace(&state, Some(&new), checkpoint.as_ref(), ops).await;
+    shared.hot.forget_slot(namespace, &slot);
+    if done?.is_some() && shared.config.strategy == Strategy::RollingSummary {
         let uncovered = cut.gone.iter().filter(|seq| **seq > state.checkpoint.covers_through).count();
-        shared_state.recovery_dropped(&identity(namespace), cut.reason, uncovered as u64);
+        shared.recovery_dropped(&identity(namespace), cut.reason, uncovered as u64);
     }
-    // Somebody else was faster, or there is more: another backlog tells.
+    // Another writer was faster, or more turns must go: look again.
     Ok(Ended::More)
 }
 
-/// Returns the oldest turns, whether they open or not; never the newest one.
-async fn oldest(shared_state: &Shared, namespace: &Namespace, head: &Head) -> Result<Vec<Old>> {
+/// Returns the oldest turns, readable or not, without the newest.
+async fn oldest(shared: &Shared, namespace: &Namespace, head: &Head) -> Result<Vec<Old>> {
     let last = head.seq.saturating_sub(1);
-    let (kept, unreadable) = shared_state.rows.turns(namespace, head.first, last, CHUNK).await?;
+    let (kept, unreadable) = shared.rows.turns(namespace, head.first, last, CHUNK).await?;
     let mut oldest: Vec<Old> = kept.iter().map(|kept| Old { seq: kept.id.seq, bytes: kept.bytes }).collect();
     if unreadable > 0 {
         let through = kept.last().filter(|_| kept.len() == CHUNK).map_or(last, |newest| newest.id.seq);
-        let there = shared_state.rows.keys(namespace, form::TURNS, head.first, through).await?;
+        let there = shared.rows.keys(namespace, encoding::TURNS, head.first, through).await?;
         let closed = there.into_iter().filter(|seq| kept.binary_search_by_key(seq, |kept| kept.id.seq).is_err());
         oldest.extend(closed.map(|seq| Old { seq, bytes: 0 }));
         oldest.sort_unstable_by_key(|old| old.seq);
@@ -77,8 +77,7 @@ async fn oldest(shared_state: &Shared, namespace: &Namespace, head: &Head) -> Re
     Ok(oldest)
 }
 
-/// Returns the checkpoint that remembers a summary which cannot be made anew any more once these turns are gone; `None` if nothing
-/// changes.
+/// Returns the checkpoint with the base that can't be rebuilt once these turns are gone; `None` if it is unchanged.
 fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
     let checkpoint = &state.checkpoint;
     let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;
@@ -87,7 +86,7 @@ fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
     }
     let mut base = checkpoint.base.clone().unwrap_or_default();
     if gone.iter().any(|seq| (base.through + 1..=checkpoint.covers_through).contains(seq)) {
-        // All of the summary goes into the base, so that it is not written again for every turn that goes.
+        // The whole summary becomes the base, so that it isn't rewritten for every removed turn.
         base = Base { summary: checkpoint.summary.clone(), through: checkpoint.covers_through, ..base }
     }
     base.gone += covered;

@@ -1,7 +1,7 @@
-//! One attempt to summarise the oldest turns of a conversation into its summary.
+//! One attempt to summarise the oldest turns of a conversation.
 //!
-//! Everything that an attempt decides is stored with a compare-and-set on the checkpoint, so whatever happens meanwhile (another
-//! process, a flush, a restore, a delete) wins against it, and a late summary is thrown away. The lock only saves asking a model twice.
+//! Every result is stored by compare-and-set on the checkpoint. So every concurrent change (another process, a flush, a
+//! restore, a delete) wins, and a late summary is discarded. The lock only saves a second model call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,41 +23,41 @@ use crate::error::{ConversationError, Result};
 use crate::health::Health;
 use crate::identity::Identity;
 use crate::rows::{Base, Checkpoint, State};
-use crate::shared_state::Shared;
+use crate::shared::Shared;
 use crate::strategies;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest};
 
-/// How long the lock of a conversation is held without being renewed: what others wait after a process has died in an attempt.
+/// Lifetime of a conversation's lock: the wait of others after a process died in an attempt.
 const HOLD: Duration = Duration::from_secs(6);
-/// How often it is renewed meanwhile.
+/// Interval of its renewals.
 const RENEWAL: Duration = Duration::from_secs(2);
-/// How long to wait for a request to end that was cancelled.
+/// Wait for the end of a cancelled request.
 const HEED: Duration = Duration::from_millis(100);
-/// How long to wait for another process that summaries the same conversation.
+/// Wait for another process that summarises the same conversation.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
-/// What is remembered of a conversation from one attempt to the next.
+/// State of a conversation between two attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Notes {
-    /// How often what a request may have is to be halved.
+    /// How often to halve the size of a request.
     pub(super) shrink: u32,
-    /// How often what a turn may have that is alone in its request is to be halved.
+    /// How often to halve a turn that is alone in its request.
     pub(super) clip: u32,
-    /// The version of the checkpoint that tells of our last failure: if it is another, somebody else failed.
+    /// Checkpoint version of our last failure. Another version means that another process failed.
     tried: u64,
-    /// How often a turn failed that is alone in its request.
+    /// Failures of a turn that is alone in its request.
     alone: u32,
-    /// How often the summary was complete and too long, in a row.
+    /// Consecutive complete summaries that were too long.
     long: u32,
-    /// How often the store failed in a row.
+    /// Consecutive failures of the store.
     store_failures: u32,
-    /// Whether the length of the backlog was told.
+    /// Whether the long backlog was reported.
     warned: bool,
-    /// What was not told, because it is not known whether it was stored.
+    /// A commit with unknown result, whose events are not published yet.
     pub(super) maybe: Option<Maybe>,
-    /// When the endpoint wants to be asked again, whoever asks.
+    /// When the endpoint accepts the next request.
     not_before: Option<Instant>,
-    /// When somebody last wanted an attempt at once.
+    /// Time of the last requested attempt.
     forced_at: Option<Instant>,
 }
 
@@ -65,12 +65,12 @@ pub(super) struct Notes {
 enum NoSummary {
     /// The summarizer failed.
     Failed(SummarizeError),
-    /// Nobody wants it any more.
+    /// It is not needed any more.
     Stopped,
 }
 
 pub(super) struct Attempt<'a> {
-    pub(super) shared_state: &'a Shared,
+    pub(super) shared: &'a Shared,
     pub(super) namespace: &'a Namespace,
     pub(super) identity: Identity,
     /// Cancelled when the memory is closed.
@@ -80,16 +80,16 @@ pub(super) struct Attempt<'a> {
     pub(super) notes: Notes,
 }
 
-/// Makes an attempt; returns how it ended, and what to remember.
+/// Makes an attempt; returns its end and the state to keep.
 pub(super) async fn attempt(
-    shared_state: &Shared,
+    shared: &Shared,
     namespace: &Namespace,
     (stop, gone): (&CancellationToken, &CancellationToken),
     forced: bool,
     notes: Notes,
 ) -> (Ended, Notes) {
     let identity = identity(namespace);
-    let mut attempt = Attempt { shared_state, namespace, identity, stop, gone, notes };
+    let mut attempt = Attempt { shared, namespace, identity, stop, gone, notes };
     let ended = match attempt.run(forced).await {
         Ok(ended) => {
             attempt.notes.store_failures = 0;
@@ -102,35 +102,35 @@ pub(super) async fn attempt(
         Err(error) => {
             tracing::warn!(%error, "a conversation could not be summarised; it is tried again");
             attempt.notes.store_failures = attempt.notes.store_failures.saturating_add(1);
-            Ended::Rest(wait::after(&shared_state.config.summarizer, attempt.notes.store_failures, None))
+            Ended::Rest(wait::after(&shared.config.summarizer, attempt.notes.store_failures, None))
         }
     };
     let notes = if ended == Ended::Done { Notes::default() } else { attempt.notes };
     (ended, notes)
 }
 
-/// Returns how many turns of a conversation are due.
+/// Returns the number of due turns.
 ///
 /// # Errors
 /// `Corrupt`, `Store`.
-pub(super) async fn due(shared_state: &Shared, namespace: &Namespace) -> Result<u64> {
-    shared_state.ask(namespace, |cached| Some(cached.backlog(&shared_state.config))).await
+pub(super) async fn due(shared: &Shared, namespace: &Namespace) -> Result<u64> {
+    shared.ask(namespace, |cached| Some(cached.backlog(&shared.config))).await
 }
 
-/// Returns how often the summarizer failed in a row.
+/// Returns the consecutive failures of the summarizer.
 ///
 /// # Errors
 /// `Corrupt`, `Store`.
-pub(super) async fn failures(shared_state: &Shared, namespace: &Namespace) -> Result<u32> {
-    shared_state.ask(namespace, |cached| Some(cached.state.checkpoint.failures)).await
+pub(super) async fn failures(shared: &Shared, namespace: &Namespace) -> Result<u32> {
+    shared.ask(namespace, |cached| Some(cached.state.checkpoint.failures)).await
 }
 
-/// Says whether an attempt after so many failures failed in a way that another attempt cannot mend.
+/// Returns whether the last failure, after `before` failures, is one that another attempt can't repair.
 ///
 /// # Errors
 /// `Corrupt`, `Store`.
-pub(super) async fn is_refused(shared_state: &Shared, namespace: &Namespace, before: u32) -> Result<bool> {
-    let last = shared_state
+pub(super) async fn is_refused(shared: &Shared, namespace: &Namespace, before: u32) -> Result<bool> {
+    let last = shared
         .ask(namespace, |cached| {
             let checkpoint = &cached.state.checkpoint;
             Some(checkpoint.last_failure.clone().filter(|_| checkpoint.failures > before))
@@ -139,7 +139,7 @@ pub(super) async fn is_refused(shared_state: &Shared, namespace: &Namespace, bef
     Ok(last.is_some_and(|word| [Failure::Credential, Failure::Refused].iter().any(|known| known.as_str() == word)))
 }
 
-/// Returns whose a conversation is.
+/// Returns the owner of a conversation.
 pub(super) fn identity(namespace: &Namespace) -> Identity {
     Identity {
         tenant: namespace.tenant.clone(),
@@ -162,13 +162,13 @@ impl Attempt<'_> {
             return Ok(Ended::Rest(rest));
         }
         let name = format!("conversation/fold/{}", name::digest(self.namespace));
-        let Some(lock) = self.shared_state.rows.store().try_lock(&name, HOLD).await? else {
+        let Some(lock) = self.shared.rows.store().try_lock(&name, HOLD).await? else {
             return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
         };
         let renewing = async {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                // Whoever has it instead asks a model for the same; what is stored is decided by versions.
+                // A new holder would ask a model for the same; versions decide which summary is stored.
                 let _ = lock.renew(HOLD).await;
             }
         };
@@ -177,12 +177,12 @@ impl Attempt<'_> {
             ended = self.locked() => ended,
             never = renewing => never,
         };
-        // If this fails, the lock is free after its time.
+        // If this fails, the lock expires.
         let _ = lock.release().await;
         ended
     }
 
-    /// Makes the attempt; nobody else is at this conversation.
+    /// Makes the attempt while holding the lock.
     async fn locked(&mut self) -> Result<Ended> {
         let backlog = self.look_anew().await?;
         self.tell_late(&backlog)?;
@@ -190,23 +190,23 @@ impl Attempt<'_> {
             return Ok(Ended::Done);
         }
         self.warn(&backlog);
-        let begun = moves::begun(backlog.state.checkpoint.health);
-        if begun.is_some() {
+        let started = moves::started(backlog.state.checkpoint.health);
+        if started.is_some() {
             let begin = |backlog: &Backlog| {
                 let checkpoint = backlog.state.checkpoint.clone();
-                let moves = moves::begun(checkpoint.health).into_iter().collect();
+                let moves = moves::started(checkpoint.health).into_iter().collect();
                 (checkpoint, moves)
             };
             if let Stored::Lost = self.store(&backlog.state, begin).await? {
                 return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
-        let backlog = if begun.is_some() { self.backlog().await? } else { backlog };
+        let backlog = if started.is_some() { self.backlog().await? } else { backlog };
         if backlog.due == 0 {
-            // What had failed to be summarised is not there any more.
+            // The turns that failed are gone.
             return self.drained(&backlog, None).await;
         }
-        let batch = Batch::read(self.shared_state, self.namespace, &backlog, &self.notes).await?;
+        let batch = Batch::read(self.shared, self.namespace, &backlog, &self.notes).await?;
         if batch.kept.is_empty() {
             return self.drained(&backlog, Some(&batch)).await;
         }
@@ -215,19 +215,18 @@ impl Attempt<'_> {
             Err(NoSummary::Failed(error)) => self.failed(&backlog, &batch, error).await,
             Err(NoSummary::Stopped) => {
                 if !self.stop.is_cancelled() {
-                    self.shared_state.counters.folds_discarded.fetch_add(1, Ordering::Relaxed);
+                    self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(Ended::Done)
             }
         }
     }
 
-    /// Returns how long to wait also if somebody wants an attempt now: as long as the endpoint says, and after an attempt that was
-    /// wanted so the first wait at least, for whoever asks again and again must not flood an endpoint that fails.
+    /// Returns the wait that applies to requested attempts too: what the endpoint asks for, and at least the first wait
+    /// after an earlier request, so that repeated requests can't flood a failing endpoint.
     fn patience(&mut self, forced: bool) -> Option<Duration> {
         let now = Instant::now();
-        let again_at =
-            self.notes.forced_at.filter(|_| forced).map(|at| at + self.shared_state.config.summarizer.retry_wait);
+        let again_at = self.notes.forced_at.filter(|_| forced).map(|at| at + self.shared.config.summarizer.retry_wait);
         let until = self.notes.not_before.max(again_at).filter(|until| *until > now);
         if until.is_none() && forced {
             self.notes.forced_at = Some(now);
@@ -235,32 +234,31 @@ impl Attempt<'_> {
         until.map(|until| until - now)
     }
 
-    /// Returns how long to wait before the next attempt, if somebody else failed here: another process, or this one before it was
-    /// started again.
+    /// Returns the wait before the next attempt if another process failed here, or this one before its restart.
     async fn rest(&mut self, state: &State) -> Result<Option<Duration>> {
         let (failures, version) = (state.checkpoint.failures, state.checkpoint_version);
         if failures == 0 || self.notes.tried == version {
             return Ok(None);
         }
-        let Some(failed_at) = self.shared_state.rows.checkpoint_at(self.namespace).await? else { return Ok(None) };
+        let Some(failed_at) = self.shared.rows.checkpoint_at(self.namespace).await? else { return Ok(None) };
         // Once is enough, whatever the clocks say.
         self.notes.tried = version;
-        let wait = wait::after(&self.shared_state.config.summarizer, failures, None);
-        Ok(wait::remaining(wait, failed_at, self.shared_state.now()))
+        let wait = wait::after(&self.shared.config.summarizer, failures, None);
+        Ok(wait::remaining(wait, failed_at, self.shared.now()))
     }
 
-    /// Asks for a summary.
+    /// Asks the summarizer.
     async fn summarize(&mut self, backlog: &Backlog, batch: &Batch) -> Result<String, NoSummary> {
-        let (shared_state, config) = (self.shared_state, &self.shared_state.config);
+        let (shared, config) = (self.shared, &self.shared.config);
         let failed = |reason, detail: &str| {
             NoSummary::Failed(SummarizeError { reason, retry_after: None, detail: detail.to_owned() })
         };
-        let Some(summarizer) = shared_state.summarizer.clone() else {
+        let Some(summarizer) = shared.summarizer.clone() else {
             return Err(failed(Failure::Unavailable, "there is no summarizer"));
         };
-        let (max_tokens, counter) = (config.summary_tokens(), shared_state.counter);
+        let (max_tokens, counter) = (config.summary_tokens(), shared.counter);
         let opening = self.opening(&backlog.state.checkpoint, batch);
-        // A restored summary, or one of other settings, may be longer than a model can read; its row keeps it whole.
+        // A summary that was restored, or made with other settings, may be too long for the model; its row stays whole.
         let request = SummarizeRequest {
             previous_summary: fit::shortened(counter, &backlog.state.checkpoint.summary, max_tokens).into_owned(),
             turns: batch.turns(counter, &config.summarizer, &self.notes),
@@ -268,7 +266,7 @@ impl Attempt<'_> {
             max_tokens: fit::asked(max_tokens, self.notes.long),
         };
         let identity = self.identity.clone();
-        // A task of its own: one that never yields or panics takes no worker with it.
+        // Its own task: a summarizer that blocks or panics takes no worker with it.
         let mut call =
             AbortOnDropHandle::new(tokio::spawn(async move { summarizer.summarize(&identity, request).await }));
         let answer = tokio::select! {
@@ -280,7 +278,8 @@ impl Attempt<'_> {
         };
         let response = match answer {
             Err(none) => {
-                // The next request for this conversation begins when this one has ended, unless it does not heed.
+                // The next request for this conversation waits for the end of this one, unless it ignores the
+                // cancellation.
                 call.abort();
                 let _ = tokio::time::timeout(HEED, &mut call).await;
                 return Err(none);
@@ -294,7 +293,7 @@ impl Attempt<'_> {
         }
         let tokens = counter.count(summary);
         if tokens > max_tokens {
-            // What models append last is what they were just given: to cut it off would lose those turns.
+            // Models append the newest turns last: cutting off the end would lose those.
             self.notes.long = self.notes.long.saturating_add(1);
             if self.notes.long < config.summarizer.max_attempts {
                 return Err(failed(Failure::Truncated, "the summary is longer than it may be"));
@@ -304,21 +303,21 @@ impl Attempt<'_> {
         Ok(fit::shortened(counter, summary, max_tokens).into_owned())
     }
 
-    /// Returns what the user asked for at first, if that is known by now.
+    /// Returns the user's first request, if it is known.
     fn opening(&self, checkpoint: &Checkpoint, batch: &Batch) -> Option<String> {
         let begins = checkpoint.covers_through == 0 && checkpoint.summary.is_empty();
         let first = || {
-            let (config, counter) = (&self.shared_state.config, self.shared_state.counter);
+            let (config, counter) = (&self.shared.config, self.shared.counter);
             batch.kept.iter().find_map(|kept| strategies::opening(config, counter, &kept.turn))
         };
         checkpoint.opening.clone().or_else(|| begins.then(first).flatten())
     }
 
-    /// Stores a summary.
+    /// Commits a summary.
     async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: String) -> Result<Ended> {
         let opening = self.opening(&began.state.checkpoint, batch);
-        let config = &self.shared_state.config;
-        let counter = self.shared_state.counter;
+        let config = &self.shared.config;
+        let counter = self.shared.counter;
         let fixed = counter.count(&summary) + opening.as_deref().map_or(0, |opening| counter.count(opening));
         let summarised = batch.kept.len() as u64 + batch.unreadable;
         let mut more = false;
@@ -330,7 +329,7 @@ impl Attempt<'_> {
                 let head = &backlog.state.head;
                 let gone = batch.kept.iter().filter(|kept| kept.id.seq < head.first).count() as u64;
                 let base = backlog.state.checkpoint.base.clone();
-                // Turns that retention took meanwhile: the summary cannot be made anew without them.
+                // Turns that retention removed meanwhile: the summary can't be rebuilt without them.
                 let grown = |base: Option<Base>| {
                     let gone = base.unwrap_or_default().gone + gone;
                     Base { summary: summary.clone(), through: batch.through, gone }
@@ -349,9 +348,9 @@ impl Attempt<'_> {
             .await?;
         match stored {
             Stored::At(_) => {
-                self.shared_state.counters.folds.fetch_add(1, Ordering::Relaxed);
-                self.shared_state.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
-                // Not at once as much as before: what was too much a moment ago may still be.
+                self.shared.counters.summaries.fetch_add(1, Ordering::Relaxed);
+                self.shared.recovery_dropped(&self.identity, "unreadable", batch.unreadable);
+                // Grow slowly: the old size may still be too much.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
                 (self.notes.clip, self.notes.alone, self.notes.long) = (0, 0, 0);
                 Ok(if more { Ended::More } else { Ended::Done })
@@ -360,9 +359,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Goes past turns that do not open, or says that nothing is left to recover.
+    /// Skips unreadable turns, or ends the recovery.
     async fn drained(&mut self, began: &Backlog, batch: Option<&Batch>) -> Result<Ended> {
-        let (shared_state, config) = (self.shared_state, &self.shared_state.config);
+        let (shared, config) = (self.shared, &self.shared.config);
         let mut more = false;
         let stored = self
             .store(&began.state, |backlog| {
@@ -373,18 +372,14 @@ impl Attempt<'_> {
                 } else {
                     backlog.unsummarised
                 };
-                more = strategies::backlog(
-                    config,
-                    backlog.fixed(shared_state),
-                    unsummarised,
-                    backlog.newest(unsummarised),
-                ) > 0;
-                // Of a summarizer that failed nothing is known by this.
+                more =
+                    strategies::backlog(config, backlog.fixed(shared), unsummarised, backlog.newest(unsummarised)) > 0;
+                // This says nothing about a summarizer that failed.
                 let recovers = checkpoint.health == Health::Recovering;
                 let moves = if recovers { moves::succeeded(checkpoint.health, more) } else { Vec::new() };
                 let mut checkpoint = Checkpoint { covers_through: through, ..checkpoint.clone() };
                 if recovers && !more {
-                    // Who is well has not failed: the next failure is the first one.
+                    // A healthy conversation has no failures: the next one counts as the first.
                     (checkpoint.failures, checkpoint.last_failure) = (0, None);
                 }
                 (checkpoint, moves)
@@ -393,28 +388,28 @@ impl Attempt<'_> {
         match stored {
             Stored::At(_) => {
                 let unreadable = batch.map_or(0, |batch| batch.unreadable);
-                self.shared_state.recovery_dropped(&self.identity, "unreadable", unreadable);
+                self.shared.recovery_dropped(&self.identity, "unreadable", unreadable);
                 Ok(if more { Ended::More } else { Ended::Done })
             }
             Stored::Lost => Ok(Ended::Rest(wait::jittered(BUSY_WAIT))),
         }
     }
 
-    /// Stores that there is no summary.
+    /// Commits a failure.
     async fn failed(&mut self, began: &Backlog, batch: &Batch, error: SummarizeError) -> Result<Ended> {
-        let config = &self.shared_state.config.summarizer;
+        let config = &self.shared.config.summarizer;
         tracing::warn!(reason = error.reason.as_str(), detail = %error.detail, "a conversation was not summarised");
-        self.shared_state.counters.fold_failed(error.reason);
+        self.shared.counters.summary_failed(error.reason);
         if error.reason.wants_less() {
             if batch.kept.len() > 1 {
-                // Half of what was sent, which may be less than what might have been.
+                // Half of what was sent, which may be less than the limit.
                 while config.batch_turns >> self.notes.shrink.min(63) >= batch.kept.len() && self.notes.shrink < 63 {
                     self.notes.shrink += 1;
                 }
             } else {
                 self.notes.alone = self.notes.alone.saturating_add(1);
-                // The model read the turn and could do nothing with it. Other failures may have nothing to do with what it says, so
-                // it is tried more often before it is sent in part only.
+                // The model read the turn and made nothing of it. Other failures may have other causes, so the whole
+                // turn is sent more often before a part of it.
                 let at_once = matches!(error.reason, Failure::TooLong | Failure::Truncated | Failure::Looping);
                 if at_once || self.notes.alone.is_multiple_of(config.max_attempts) {
                     self.notes.clip = batch.clip_more(config, self.notes.clip);
@@ -443,18 +438,18 @@ impl Attempt<'_> {
     }
 
     fn lost(&self) -> Ended {
-        self.shared_state.counters.folds_discarded.fetch_add(1, Ordering::Relaxed);
-        // Never at once: whatever made it so may do it again, and each time costs a request.
+        self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
+        // Never at once: the cause may remain, and each attempt costs a request.
         Ended::Rest(wait::jittered(BUSY_WAIT))
     }
 
-    /// Says once that a backlog is long, until it is short again.
+    /// Warns once about a long backlog, until it is short again.
     fn warn(&mut self, backlog: &Backlog) {
-        let config = &self.shared_state.config;
+        let config = &self.shared.config;
         let batches = backlog.due.div_ceil(config.summarizer.batch_turns as u64);
         let long = batches > config.recovery_backlog_max;
         if long && !self.notes.warned {
-            self.shared_state.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.long_backlogs.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 turns = backlog.due,
                 batches,
@@ -465,17 +460,17 @@ impl Attempt<'_> {
     }
 
     pub(super) async fn backlog(&self) -> Result<Backlog> {
-        self.shared_state.ask(self.namespace, |cached| Some(Backlog::of(self.shared_state, cached))).await
+        self.shared.ask(self.namespace, |cached| Some(Backlog::of(self.shared, cached))).await
     }
 
-    /// Looks at the rows themselves.
+    /// Reads the backlog from the rows if the cached copy is outdated.
     pub(super) async fn look_anew(&self) -> Result<Backlog> {
         let held = self.backlog().await?;
-        let state = self.shared_state.rows.state(self.namespace).await?;
+        let state = self.shared.rows.state(self.namespace).await?;
         if state.checkpoint_version == held.state.checkpoint_version {
             return Ok(held);
         }
-        self.shared_state.hot.forget(self.namespace);
+        self.shared.hot.forget(self.namespace);
         self.backlog().await
     }
 }

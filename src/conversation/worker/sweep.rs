@@ -1,6 +1,6 @@
-//! Looks for conversations that have ended, that wait for something nobody works on, or that something was left behind of.
+//! Sweep: finds expired conversations, waiting turns and orphaned rows.
 //!
-//! What was looked at and needs nothing is not read again until it changes, so that many quiet conversations cost one list of names.
+//! A conversation that needs nothing is not read again until it changes, so quiet conversations cost one list of names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,35 +18,35 @@ use crate::health::{Health, Reason};
 use crate::rows::State;
 use crate::strategies;
 
-/// The name of the lock that keeps processes from sweeping at the same time.
+/// Name of the lock that allows one sweeping process at a time.
 pub(crate) const LOCK: &str = "conversation/sweep";
-/// How long the lock is held; it is taken anew before that.
+/// Lifetime of the lock; it is renewed before that.
 const HOLD: Duration = Duration::from_secs(120);
-/// How many conversations are looked at before the lock is taken anew and others have a turn.
+/// Number of conversations between two renewals of the lock.
 const PART: usize = 64;
-/// How old what a restore left behind has to be: no restore takes so long.
+/// Age of orphans to delete: no restore takes so long.
 const AGE: Duration = Duration::from_secs(86_400);
-/// After how long a quiet conversation is looked at again all the same.
+/// Interval of re-reading a quiet conversation.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
-/// The most conversations that are remembered as quiet; more of them are read at each sweep.
+/// Maximum remembered quiet conversations; others are read at each sweep.
 const QUIET: usize = 1 << 18;
-/// How soon after the start conversations are looked for that wait for a summary.
+/// Delay of the first sweep, which finds turns that wait for a summary.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The task that sweeps.
+/// The sweeping task.
 pub(super) struct Sweeper {
     worker_state: Arc<WorkerState>,
-    /// Conversations that needed nothing.
+    /// The quiet conversations.
     quiet: HashMap<u64, Quiet>,
     hasher: RandomState,
 }
 
-/// A conversation that needed nothing when it was looked at.
+/// A conversation that needed nothing when it was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Quiet {
     rows: u64,
     bytes: u64,
-    /// When it needs something although nobody wrote to it.
+    /// When to read it again even if it is unchanged.
     until: Timestamp,
 }
 
@@ -55,9 +55,9 @@ impl Sweeper {
         Self { worker_state, quiet: HashMap::new(), hasher: RandomState::new() }
     }
 
-    /// Sweeps, again and again.
+    /// Sweeps at intervals.
     pub(super) async fn run(mut self) {
-        let config = &self.worker_state.shared_state.config;
+        let config = &self.worker_state.shared.config;
         let interval = config.sweep_interval;
         let first = if config.strategy == Strategy::RollingSummary { interval.min(SOON) } else { interval };
         let mut next = wait::jittered(first);
@@ -74,13 +74,13 @@ impl Sweeper {
         }
     }
 
-    /// Looks at every conversation.
+    /// Checks every conversation.
     ///
     /// # Errors
     /// `Store`: the others wait for the next sweep.
     async fn sweep(&mut self) -> Result<()> {
         let worker_state = Arc::clone(&self.worker_state);
-        let store = worker_state.shared_state.rows.store();
+        let store = worker_state.shared.rows.store();
         let Some(lock) = store.try_lock(LOCK, HOLD).await? else { return Ok(()) };
         let mut all = store.namespaces().await?;
         all.retain(|stats| stats.kind == Kind::Conversation && stats.namespace.session.is_some());
@@ -93,9 +93,7 @@ impl Sweeper {
                 let name = self.hasher.hash_one(&stats.namespace);
                 let known = self.quiet.get(&name).copied();
                 let still = known.filter(|known| {
-                    known.rows == stats.rows
-                        && known.bytes == stats.bytes
-                        && worker_state.shared_state.now() < known.until
+                    known.rows == stats.rows && known.bytes == stats.bytes && worker_state.shared.now() < known.until
                 });
                 let found = match still {
                     Some(still) => Some(still),
@@ -114,50 +112,50 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Looks at a conversation, and has done or does what it needs; `None` if it is to be looked at again.
+    /// Checks a conversation and does or queues its work; `None` if it must be checked again.
     async fn backlog(&self, stats: &NamespaceStats) -> Result<Option<Quiet>> {
-        let (shared_state, namespace) = (&self.worker_state.shared_state, &stats.namespace);
+        let (shared, namespace) = (&self.worker_state.shared, &stats.namespace);
         let quiet = |until| Quiet { rows: stats.rows, bytes: stats.bytes, until };
-        let state = match shared_state.rows.state(namespace).await {
+        let state = match shared.rows.state(namespace).await {
             Ok(state) => state,
-            // Only whoever uses it can do something about it.
+            // Only its user can repair it.
             Err(ConversationError::Corrupt(_)) => return Ok(Some(quiet(Timestamp::MAX))),
             Err(error) => return Err(error),
         };
-        if state.head_version != 0 && !shared_state.is_live(&state) {
+        if state.head_version != 0 && !shared.is_live(&state) {
             self.end(namespace, &state).await?;
             return Ok(None);
         }
-        let now = shared_state.now();
+        let now = shared.now();
         let before = Timestamp(now.micros().saturating_sub(i64::try_from(AGE.as_micros()).unwrap_or(i64::MAX)));
-        let remains = shared_state.rows.remains(namespace, &state.head, before).await?;
-        if !remains.dead.is_empty() {
-            let rows = shared_state.rows.clean(namespace, &remains).await?;
+        let orphans = shared.rows.orphans(namespace, &state.head, before).await?;
+        if !orphans.dead.is_empty() {
+            let rows = shared.rows.clean(namespace, &orphans).await?;
             tracing::info!(rows, "removed what was left behind of conversations");
             return Ok(None);
         }
         let mut busy = false;
-        if strategies::prune_due(&shared_state.config, &state.head) {
+        if strategies::prune_due(&shared.config, &state.head) {
             self.worker_state.wake(namespace, Due::Prune);
             busy = true;
         }
         if self.waits(namespace, &state).await? {
-            self.worker_state.wake(namespace, Due::Fold);
+            self.worker_state.wake(namespace, Due::Summarise);
             busy = true;
         }
         let ends = match state.touched_at {
-            Some(touched) if !shared_state.config.ttl.is_zero() => touched.saturating_add(shared_state.config.ttl),
+            Some(touched) if !shared.config.ttl.is_zero() => touched.saturating_add(shared.config.ttl),
             _ => Timestamp::MAX,
         };
-        // Rows and bytes may be the same although other turns are there, so nobody is taken for quiet for long.
-        let again = if remains.young { AGE.min(LOOK_AGAIN) } else { LOOK_AGAIN };
+        // Rows and bytes may match by chance, so a conversation is quiet for a limited time.
+        let again = if orphans.young { AGE.min(LOOK_AGAIN) } else { LOOK_AGAIN };
         let until = ends.min(now.saturating_add(again));
         Ok((!busy).then(|| quiet(until)))
     }
 
-    /// Says whether a conversation waits for a summary.
+    /// Returns whether a conversation waits for a summary.
     async fn waits(&self, namespace: &Namespace, state: &State) -> Result<bool> {
-        let (config, checkpoint, head) = (&self.worker_state.shared_state.config, &state.checkpoint, &state.head);
+        let (config, checkpoint, head) = (&self.worker_state.shared.config, &state.checkpoint, &state.head);
         if config.strategy != Strategy::RollingSummary || head.turns == 0 {
             return Ok(false);
         }
@@ -172,9 +170,8 @@ impl Sweeper {
         if config.budget_tokens == 0 || unsummarised < 2 {
             return Ok(false);
         }
-        let counter = self.worker_state.shared_state.counter;
-        let (kept, _) =
-            self.worker_state.shared_state.rows.turns(namespace, from, head.seq, config.recent_turns).await?;
+        let counter = self.worker_state.shared.counter;
+        let (kept, _) = self.worker_state.shared.rows.turns(namespace, from, head.seq, config.recent_turns).await?;
         let opening = checkpoint.opening.as_deref().filter(|_| checkpoint.covers_through > 0);
         let fixed = counter.count(&checkpoint.summary) + opening.map_or(0, |opening| counter.count(opening));
         let newest_first = kept.iter().rev().map(|kept| kept.tokens);
@@ -183,18 +180,18 @@ impl Sweeper {
 
     /// Removes a conversation that has ended.
     async fn end(&self, namespace: &Namespace, state: &State) -> Result<()> {
-        let shared_state = &self.worker_state.shared_state;
-        let slot = shared_state.hot.slot(namespace);
-        let _turnstile = slot.turnstile.lock().await;
-        let ended = shared_state.rows.end(namespace, state).await;
-        shared_state.hot.forget_slot(namespace, &slot);
+        let shared = &self.worker_state.shared;
+        let slot = shared.hot.slot(namespace);
+        let _write_lock = slot.write_lock.lock().await;
+        let ended = shared.rows.end(namespace, state).await;
+        shared.hot.forget_slot(namespace, &slot);
         if ended? {
             self.worker_state.summaries.queue().forget(namespace);
             self.worker_state.prunes.queue().forget(namespace);
             let health = state.checkpoint.health;
             if health != Health::Healthy {
                 // Whoever is told of health is told that this one starts anew.
-                shared_state.health_changed(&identity(namespace), health, Health::Healthy, Reason::Flushed)?;
+                shared.health_changed(&identity(namespace), health, Health::Healthy, Reason::Flushed)?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! How long to wait after a failure.
+//! Waits after failures.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -7,19 +7,18 @@ use helmdeck_core::Timestamp;
 
 use crate::config::SummarizerConfig;
 
-/// Returns how long a conversation waits after so many failures in a row: doubling, and between half and the whole of that, so that those
-/// that failed together do not come back together; or as long as the endpoint asks, if that is longer. Never more than the
-/// configured longest wait.
+/// Returns the wait after `failures` in a row: exponential backoff with jitter between half and the whole, or as long
+/// as the endpoint asks, if that is longer. Never more than the configured maximum.
 pub(super) fn after(config: &SummarizerConfig, failures: u32, asked: Option<Duration>) -> Duration {
     jittered(step(config, failures)).max(asked.unwrap_or_default()).min(config.max_retry_wait.max(config.retry_wait))
 }
 
-/// Returns somewhat less than a duration: between half and the whole of it.
+/// Returns a random duration between half and the whole of `wait`.
 pub(super) fn jittered(wait: Duration) -> Duration {
     spread(wait, RandomState::new().hash_one(0_u8))
 }
 
-/// Returns what is left of a wait that began some time ago, as another clock may say.
+/// Returns the rest of a wait that started at another time, perhaps by another clock.
 pub(super) fn remaining(wait: Duration, began: Timestamp, now: Timestamp) -> Option<Duration> {
     Some(wait.saturating_sub(now.since(began))).filter(|rest| !rest.is_zero())
 }

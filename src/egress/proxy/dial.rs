@@ -1,4 +1,4 @@
-//! Opens a connection to a host and port: checked, resolved once, and only to an address that was checked.
+//! Connects to a host and port: checked, resolved once, and only to a checked address.
 
 use std::net::IpAddr;
 use std::sync::Arc;

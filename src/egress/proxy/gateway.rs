@@ -1,4 +1,4 @@
-//! Serves one connection after the other: checks the password, the target and the rules, then opens a tunnel or passes on.
+//! Serves connections: checks password, target and rules, then opens a tunnel or forwards the request.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -23,7 +23,8 @@ use super::{ProxyConfig, Target, Trouble, authorization, settled, target_of, tun
 use crate::Egress;
 use crate::error::{Refused, never_connected, refusal};
 
-/// Headers that are between two neighbours only (RFC 9110, section 7.6.1), and those that are between a program and this proxy.
+/// Headers that are between two neighbours only (RFC 9110, section 7.6.1), and those that are between a program and
+/// this proxy.
 const OF_THE_HOP: &[&str] = &[
     "connection",
     "expect",

@@ -1,7 +1,7 @@
-//! A proxy for programs that are not ours (git, a sandboxed command): they reach what the guard lets them reach, no more.
+//! Proxy for external programs (git, sandboxed commands): they reach only what the guard allows.
 //!
-//! It speaks HTTP/1.1: `CONNECT host:port` opens a tunnel, and a request with an absolute `http:` address is passed on. Every
-//! target goes through the guard's own rules, and a connection goes to an address that was checked.
+//! It speaks HTTP/1.1: `CONNECT host:port` opens a tunnel, and a request with an absolute `http:` address is passed on.
+//! Every target goes through the guard's own rules, and a connection goes to an address that was checked.
 
 mod dial;
 mod gateway;
@@ -68,7 +68,8 @@ pub struct ProxyConfig {
     pub max_header_bytes: usize,
     /// How long a request's head may take to arrive; 10 s unless said otherwise.
     pub header_timeout: Duration,
-    /// How long neither side may say anything; 2 min unless said otherwise. A silent tunnel ends after this, or twice as long.
+    /// How long neither side may say anything; 2 min unless said otherwise. A silent tunnel ends after this, or twice
+    /// as long.
     pub idle_timeout: Duration,
 }
 
@@ -94,7 +95,8 @@ pub enum Trouble {
     Unreachable,
 }
 
-/// A proxy on a port of the loopback interface, behind a random password. It ends, with all its connections, when it is dropped.
+/// A proxy on a port of the loopback interface, behind a random password. It ends, with all its connections, when it is
+/// dropped.
 pub struct Proxy {
     address: SocketAddr,
     password: String,
@@ -109,8 +111,8 @@ impl Proxy {
         self.address
     }
 
-    /// Returns the value of the header `Proxy-Authorization` that its requests need. It goes into an environment variable;
-    /// never into an argument, which everybody on this machine can read.
+    /// Returns the value of the header `Proxy-Authorization` that its requests need. It goes into an environment
+    /// variable; never into an argument, which everybody on this machine can read.
     #[must_use]
     pub fn authorization(&self) -> String {
         authorization(&self.password)
@@ -150,8 +152,8 @@ impl Egress {
         Ok(Proxy { address, password, gateway, _end: end.drop_guard() })
     }
 
-    /// Makes a proxy that serves connections which it is handed, for a socket that only one program can reach. It asks for no
-    /// password. Its tunnels end with `end`.
+    /// Makes a proxy that serves connections which it is handed, for a socket that only one program can reach. It asks
+    /// for no password. Its tunnels end with `end`.
     #[must_use]
     pub fn gateway(&self, target: Target, config: ProxyConfig, end: CancellationToken) -> Gateway {
         Gateway::new(self, target, config, None, end)

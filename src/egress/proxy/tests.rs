@@ -1,6 +1,7 @@
 //! The proxy over real sockets, with a resolver that says what a test wants.
 //!
-//! 127.0.0.1 is open where a way in is needed and stands for a public address; 127.0.0.2 is not and stands for an inner one.
+//! 127.0.0.1 is open where a way in is needed and stands for a public address; 127.0.0.2 is not and stands for an inner
+//! one.
 
 mod attacks;
 

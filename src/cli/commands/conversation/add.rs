@@ -36,20 +36,13 @@ pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<
 }
 
 async fn add(on: &CommandContext<'_>, identity: &Identity, turn: NewTurn) -> Result<Added> {
-    if says_nothing(&turn) {
+    if turn.is_empty() {
         // An empty pipe, most likely; nobody wants that in a conversation.
         return Err(Failure::usage("the turn is empty"));
     }
     let own = (&*identity.tenant, &*identity.user) == (LOCAL, LOCAL);
-    let added = if own { on.memory.add_turn(identity, turn).await } else { on.memory.put_item(identity, turn).await };
+    let added = if own { on.memory.add_turn(identity, turn).await } else { on.memory.put_turn(identity, turn).await };
     Ok(added?)
-}
-
-fn says_nothing(turn: &NewTurn) -> bool {
-    let NewTurn { user_message, assistant_response, trajectory_digest, artifacts_shown, artifacts_hidden_refs, .. } =
-        turn;
-    let silent = user_message.is_empty() && assistant_response.is_empty();
-    silent && trajectory_digest.is_none() && artifacts_shown.is_none() && artifacts_hidden_refs.is_none()
 }
 
 fn of_arguments(arguments: &AddArgs) -> Result<NewTurn> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helmdeck_conversation::Folding;
+use helmdeck_conversation::SummaryStatus;
 use serde_json::json;
 
 use super::{CommandContext, identity, shown};
@@ -18,9 +18,9 @@ use crate::signals::Stop;
 pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str, yes: bool) -> Result<()> {
     let identity = identity(which);
     // What is not there needs no question.
-    on.memory.get_item(&identity, key).await?;
+    on.memory.get_turn(&identity, key).await?;
     on.setup.output.confirm(&format!("remove turn {key} of {}", shown(&identity)), yes)?;
-    let deleted = on.memory.delete_item(&identity, key).await?;
+    let deleted = on.memory.delete_turn(&identity, key).await?;
     on.print(&deleted, || {
         let left = count(usize::try_from(deleted.remaining_turns).unwrap_or(usize::MAX), "turn");
         let summary = if deleted.summary_rebuilt { "; it was in the summary, which is made anew" } else { "" };
@@ -66,7 +66,7 @@ pub(super) async fn fold(on: &CommandContext<'_>, which: &ConversationIdArgs, wi
         waiting = on.memory.summarise(&identity, within) => waiting?,
         () = stop.wait() => return Err(Failure::new(Exit::Failed, "interrupted; what was summed up is kept")),
     };
-    let folding = Folding { backlog_turns: waiting, ..on.memory.trace(&identity).await?.into() };
+    let folding = SummaryStatus { backlog_turns: waiting, ..on.memory.trace(&identity).await?.into() };
     let name = shown(&identity);
     if on.setup.output.json || waiting == 0 {
         on.print(&folding, || format!("nothing of {name} waits for a summary"))?;

@@ -1,8 +1,8 @@
 //! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They change nothing and make no store.
 
 use helmdeck_conversation::{
-    ConversationTurn, Folding, Health, Item, ItemFilter, ItemId, ItemPage, LlmContextPatch, Session, SessionFilter,
-    SessionPage, Strategy, Trace, prompt,
+    ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
+    SummaryStatus, Trace, TurnFilter, TurnId, TurnInfo, TurnPage, prompt,
 };
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn text(patch: &LlmContextPatch) -> String {
 }
 
 /// Returns a turn, with its key above it.
-fn told(key: ItemId, turn: &ConversationTurn) -> String {
+fn told(key: TurnId, turn: &ConversationTurn) -> String {
     format!("{key}  {}\n{}", turn.timestamp.as_str(), said(turn))
 }
 
@@ -71,7 +71,7 @@ fn indented(text: &str) -> String {
 /// # Errors
 /// As [`context`].
 pub(super) async fn health(on: &CommandContext<'_>, which: &ConversationIdArgs) -> Result<()> {
-    let folding = Folding::from(on.memory.trace(&identity(which)).await?);
+    let folding = SummaryStatus::from(on.memory.trace(&identity(which)).await?);
     on.print(&folding, || match (&folding.last_failure, folding.health) {
         (Some(why), Health::Retry | Health::Degraded | Health::Recovering) => {
             format!("{}: {} failures in a row, the last one {why}", folding.health, folding.failures)
@@ -130,19 +130,19 @@ async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Res
     let identity = identity(&ConversationIdArgs { session, whose });
     let mut after = match &arguments.after {
         None => None,
-        Some(text) => Some(ItemId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
+        Some(text) => Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
     };
-    let mut all = ItemPage::default();
+    let mut all = TurnPage::default();
     loop {
         let limit = PAGE.min(arguments.limit - all.items.len());
-        let filter = ItemFilter {
+        let filter = TurnFilter {
             content_search: arguments.search.clone(),
             with_texts: arguments.texts,
             limit: Some(limit),
             after,
-            ..ItemFilter::default()
+            ..TurnFilter::default()
         };
-        let page = on.memory.list_items(&identity, &filter).await?;
+        let page = on.memory.list_turns(&identity, &filter).await?;
         after = page.next;
         all.items.extend(page.items);
         (all.total, all.next) = (page.total, page.next);
@@ -154,16 +154,16 @@ async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Res
     on.print(&all, || turns_text(&all, &shown(&identity)))
 }
 
-fn turns_text(page: &ItemPage, name: &str) -> String {
+fn turns_text(page: &TurnPage, name: &str) -> String {
     if page.items.is_empty() && page.unreadable == 0 {
         return format!("no turn of {name} is listed, of {}", page.total);
     }
     let mut text = if page.items.iter().any(|item| item.value.is_some()) {
-        let turn = |item: &Item| item.value.as_deref().map(|turn| told(item.key, turn)).unwrap_or_default();
+        let turn = |item: &TurnInfo| item.value.as_deref().map(|turn| told(item.key, turn)).unwrap_or_default();
         page.items.iter().map(turn).collect::<Vec<_>>().join("\n")
     } else {
         let mut rows = vec![["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"].map(str::to_owned).to_vec()];
-        rows.extend(page.items.iter().map(|item: &Item| {
+        rows.extend(page.items.iter().map(|item: &TurnInfo| {
             vec![
                 item.key.to_string(),
                 item.timestamp.clone(),
@@ -184,9 +184,9 @@ fn turns_text(page: &ItemPage, name: &str) -> String {
 }
 
 async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
-    let mut all = SessionPage { next: arguments.after.clone(), ..SessionPage::default() };
+    let mut all = ConversationPage { next: arguments.after.clone(), ..ConversationPage::default() };
     loop {
-        let filter = SessionFilter {
+        let filter = ConversationFilter {
             tenant: arguments.whose.tenant.clone(),
             user: arguments.whose.subject.clone(),
             limit: Some(PAGE.min(arguments.limit - all.sessions.len())),
@@ -203,13 +203,13 @@ async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs
     on.print(&all, || conversations_text(&all))
 }
 
-fn conversations_text(page: &SessionPage) -> String {
+fn conversations_text(page: &ConversationPage) -> String {
     if page.sessions.is_empty() {
         return "there are no conversations".to_owned();
     }
     let mut rows =
         vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
-    rows.extend(page.sessions.iter().map(|session: &Session| {
+    rows.extend(page.sessions.iter().map(|session: &ConversationInfo| {
         let end = session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339);
         vec![
             session.session.clone(),
@@ -233,7 +233,7 @@ fn conversations_text(page: &SessionPage) -> String {
 /// # Errors
 /// Exit 3 if there is no such turn.
 pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str) -> Result<()> {
-    let detail = on.memory.get_item(&identity(which), key).await?;
+    let detail = on.memory.get_turn(&identity(which), key).await?;
     on.print(&detail, || {
         let item = &detail.item;
         let mut rows: Vec<Vec<String>> = Vec::new();

@@ -1,4 +1,4 @@
-use helmdeck_testkit::{Fault, FaultyStore, ReplicaStore};
+use helmdeck_testkit::{FaultyStore, ReplicaStore};
 
 use super::*;
 use crate::config::OnOversize;
@@ -38,30 +38,6 @@ async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
 }
 
 #[tokio::test]
-async fn memories_on_one_store_add_in_one_order() {
-    let place = Fixture::new().await;
-    let memories: Vec<_> = (0..3).map(|_| place.open(config(Strategy::Truncation))).collect();
-    let adding: Vec<_> = (0..90)
-        .map(|number| {
-            let memory = memories[number % 3].clone();
-            tokio::spawn(async move { memory.add_turn(&alice(), turn(number)).await.unwrap().id.unwrap() })
-        })
-        .collect();
-    let mut ids = Vec::new();
-    for task in adding {
-        ids.push(task.await.unwrap());
-    }
-    ids.sort();
-    place.clock.advance(Duration::from_secs(1));
-    let patch = memories[0].context(&alice()).await.unwrap();
-    assert_eq!(patch.recent_turns.iter().map(|recent| recent.id).collect::<Vec<_>>(), ids);
-    assert_eq!(ids.iter().map(|id| id.seq).collect::<Vec<_>>(), (1..=90).collect::<Vec<_>>());
-    for memory in &memories {
-        assert_eq!(memory.context(&alice()).await.unwrap(), patch);
-    }
-}
-
-#[tokio::test]
 async fn a_turn_that_is_added_under_one_name_is_there_once() {
     let place = Fixture::new().await;
     let memories: Vec<_> = (0..2).map(|_| place.open(config(Strategy::Truncation))).collect();
@@ -98,21 +74,6 @@ async fn a_turn_that_is_added_under_one_name_is_there_once() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_changes_nothing_and_adding_again_adds_once() {
-    let place = Fixture::new().await;
-    let store = FaultyStore::new(Arc::clone(&place.store));
-    let memory = place.open_on(store.clone(), config(Strategy::Truncation));
-    add(&memory, 0..2).await;
-    store.set(Fault::Writes);
-    let failed = memory.add_turn(&alice(), turn(2)).await;
-    assert!(failed.as_ref().is_err_and(ConversationError::is_temporary), "{failed:?}");
-    assert_eq!(seen(&memory).await, [0, 1]);
-    store.set(Fault::None);
-    add(&memory, 2..3).await;
-    assert_eq!(seen(&memory).await, [0, 1, 2]);
-}
-
-#[tokio::test]
 async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
     let place = Fixture::new().await;
     let store = ReplicaStore::silent(&place.store);
@@ -138,24 +99,6 @@ async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
 }
 
 #[tokio::test]
-async fn the_first_question_is_whether_it_is_open_and_the_second_who_asks() {
-    let place = Fixture::new().await;
-    let memory = place.open(config(Strategy::Truncation));
-    let nobody = Identity::new("t", "", "s");
-    for _ in 0..2 {
-        let refused = memory.add_turn(&nobody, turn(0)).await;
-        assert!(matches!(refused, Err(ConversationError::IdentityRequired { .. })), "{refused:?}");
-    }
-    let told = place.told().await;
-    assert_eq!(told.len(), 2, "one event each");
-    let EventKind::MemoryIdentityRejected { operation, reason, who } = &told[0] else { panic!("{told:?}") };
-    assert_eq!((*operation, reason.as_str(), who.user.is_none()), ("add_turn", "user_id empty", true));
-    memory.close(Duration::ZERO).await;
-    assert!(matches!(memory.flush(&nobody).await, Err(ConversationError::Closed)));
-    assert_eq!(place.told().await.len(), 2);
-}
-
-#[tokio::test]
 async fn none_keeps_nothing() {
     let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
@@ -163,7 +106,7 @@ async fn none_keeps_nothing() {
     assert_eq!(memory.add_turn(&alice(), turn(0)).await.unwrap().id, None);
     assert!(memory.context(&alice()).await.unwrap().is_empty());
     assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
-    assert!(memory.list_items(&alice(), &Default::default()).await.unwrap().items.is_empty());
+    assert!(memory.list_turns(&alice(), &Default::default()).await.unwrap().items.is_empty());
     assert!(memory.snapshot(&alice()).await.unwrap().bytes.is_empty());
     assert_eq!((store.reads(), store.scans(), store.writes()), (0, 0, 0));
 }
@@ -172,11 +115,11 @@ async fn none_keeps_nothing() {
 async fn a_row_in_the_way_keeps_no_turn_out() {
     let place = Fixture::new().await;
     for seq in [1, 2, 4] {
-        place.write(&crate::rows::form::turn_key(seq), b"not a turn").await;
+        place.write(&crate::rows::encoding::turn_key(seq), b"not a turn").await;
     }
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..1).await;
-    place.write(&crate::rows::form::turn_key(2), b"not a turn").await;
+    place.write(&crate::rows::encoding::turn_key(2), b"not a turn").await;
     add(&memory, 1..6).await;
     assert_eq!(seen(&memory).await, [0, 1, 2, 3, 4, 5]);
     assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, seen(&memory).await);

@@ -5,7 +5,7 @@ use helmdeck_testkit::FaultyStore;
 
 use super::*;
 use crate::health::Health;
-use crate::item::{ItemFilter, SessionFilter};
+use crate::views::{ConversationFilter, TurnFilter};
 
 #[tokio::test]
 async fn a_cold_add_reads_no_turns() {
@@ -55,7 +55,7 @@ async fn without_summaries_a_conversation_is_healthy_whatever_was_before() {
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.health, trace.failures, trace.last_failure), (Health::Healthy, 0, None));
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-    let sessions = memory.sessions(&SessionFilter::default()).await.unwrap().sessions;
+    let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap().sessions;
     assert_eq!(sessions[0].health, Health::Healthy);
 }
 
@@ -68,7 +68,7 @@ async fn a_page_of_many_conversations_reads_no_more_than_it_shows() {
     }
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
-    let mut filter = SessionFilter { limit: Some(200), ..SessionFilter::default() };
+    let mut filter = ConversationFilter { limit: Some(200), ..ConversationFilter::default() };
     let mut names = Vec::new();
     loop {
         let before = store.scans();
@@ -89,7 +89,7 @@ async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone()
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
-    place.write(&crate::rows::form::turn_key(2), b"nonsense").await;
+    place.write(&crate::rows::encoding::turn_key(2), b"nonsense").await;
     let key = "~checkpoint".to_owned();
     place.store.delete(Delete::Key { namespace: namespace(), kind: Kind::Conversation, key }).await.unwrap();
     let memory = place.open(config(Strategy::Truncation));
@@ -100,10 +100,10 @@ async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone()
 #[tokio::test]
 async fn a_flush_takes_what_a_restore_left_where_no_conversation_is() {
     let place = Fixture::new().await;
-    place.write(&crate::rows::form::turn_key(1 << 40), b"left behind").await;
+    place.write(&crate::rows::encoding::turn_key(1 << 40), b"left behind").await;
     let memory = place.open(config(Strategy::Truncation));
     memory.flush(&alice()).await.unwrap();
-    let turns = memory.shared_state().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
+    let turns = memory.shared().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
     assert_eq!(turns, [0_u64; 0]);
     add(&memory, 0..1).await;
     assert_eq!(seen(&memory).await, [0]);
@@ -123,10 +123,10 @@ async fn nothing_that_is_printed_holds_a_word() {
         checkpoint.base = Some(crate::rows::Base { summary: CANARY.to_owned(), through: 1, gone: 0 });
     })
     .await;
-    let filter = ItemFilter { content_search: Some(CANARY.to_owned()), ..ItemFilter::default() };
-    let page = memory.list_items(&alice(), &filter).await.unwrap();
+    let filter = TurnFilter { content_search: Some(CANARY.to_owned()), ..TurnFilter::default() };
+    let page = memory.list_turns(&alice(), &filter).await.unwrap();
     let id = page.items[0].key;
-    let item = memory.get_item(&alice(), &id.to_string()).await.unwrap();
+    let item = memory.get_turn(&alice(), &id.to_string()).await.unwrap();
     let fresh = memory.fresh(NewTurn::new(CANARY, CANARY)).await.unwrap();
     let mut ops = crate::rows::Ops::new(namespace());
     ops.put_turn(9, fresh.value(id, crate::TokenCounter::Chars));
@@ -135,7 +135,7 @@ async fn nothing_that_is_printed_holds_a_word() {
     let snapshot = memory.snapshot(&alice()).await.unwrap();
     let record = crate::wire::read_record(&snapshot.bytes, 1 << 20, 10).unwrap();
     let trace = memory.trace(&alice()).await.unwrap();
-    let sessions = memory.sessions(&SessionFilter::default()).await.unwrap();
+    let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap();
     let request = crate::SummarizeRequest {
         previous_summary: CANARY.to_owned(),
         turns: vec![Arc::clone(&item.turn)],
@@ -148,7 +148,7 @@ async fn nothing_that_is_printed_holds_a_word() {
         "{patch:?}{trace:?}{filter:?}{page:?}{item:?}{snapshot:?}{record:?}{sessions:?}{fresh:?}{ops:?}{state:?}\
          {request:?}{response:?}{:?}{:?}",
         NewTurn::new(CANARY, CANARY),
-        memory.shared_state().rows.load(&namespace(), 9).await.unwrap(),
+        memory.shared().rows.load(&namespace(), 9).await.unwrap(),
     );
     assert!(!printed.contains(CANARY), "{printed}");
 }

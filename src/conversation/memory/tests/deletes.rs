@@ -1,11 +1,11 @@
 use super::*;
 use crate::error::ConversationError;
 use crate::health::Health;
-use crate::item::{ItemFilter, SessionFilter};
 use crate::rows::Base;
+use crate::views::{ConversationFilter, TurnFilter};
 
 async fn keys(memory: &ConversationMemory) -> Vec<String> {
-    let page = memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();
+    let page = memory.list_turns(&alice(), &TurnFilter::default()).await.unwrap();
     page.items.iter().rev().map(|item| item.key.to_string()).collect()
 }
 
@@ -22,21 +22,21 @@ async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
     .await;
     fold(&memory, 6, |_| {}).await;
     // Newer than the summary: it stays.
-    assert!(!memory.delete_item(&alice(), &keys[8]).await.unwrap().summary_rebuilt);
+    assert!(!memory.delete_turn(&alice(), &keys[8]).await.unwrap().summary_rebuilt);
     assert_eq!(memory.context(&alice()).await.unwrap().summary, "summary of all through 6");
     // In the summary, newer than what it was built upon: back to that.
-    let deleted = memory.delete_item(&alice(), &keys[4]).await.unwrap();
+    let deleted = memory.delete_turn(&alice(), &keys[4]).await.unwrap();
     assert!(deleted.summary_rebuilt && deleted.remaining_turns == 8);
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("base", Some("q0")));
     assert_eq!(shown(&patch), [3, 5, 6, 7, 9]);
     // In what it was built upon: nothing of that stays, and what cannot be made anew is told.
-    memory.delete_item(&alice(), &keys[0]).await.unwrap();
+    memory.delete_turn(&alice(), &keys[0]).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("", None));
     assert_eq!(shown(&patch), [1, 2, 3, 5, 6, 7, 9]);
-    let told = place.told().await;
-    let dropped: Vec<_> = told
+    let events = place.events().await;
+    let dropped: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
             EventKind::MemoryRecoveryDropped { reason, count, .. } => Some((*reason, *count)),
@@ -44,8 +44,8 @@ async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
         })
         .collect();
     assert_eq!(dropped, [("summary_rebuilt", 2)]);
-    assert_eq!(told.iter().filter(|event| matches!(event, EventKind::MemoryItemDeleted { .. })).count(), 3);
-    let again = memory.delete_item(&alice(), &keys[0]).await;
+    assert_eq!(events.iter().filter(|event| matches!(event, EventKind::MemoryItemDeleted { .. })).count(), 3);
+    let again = memory.delete_turn(&alice(), &keys[0]).await;
     assert!(matches!(again, Err(ConversationError::NotFound)), "{again:?}");
 }
 
@@ -60,7 +60,7 @@ async fn whatever_raises_the_generation_throws_a_late_summary_away() {
         match change {
             0 => memory.flush(&alice()).await.unwrap(),
             1 => memory.restore(&alice(), &memory.snapshot(&alice()).await.unwrap()).await.unwrap(),
-            2 => drop(memory.delete_item(&alice(), &key).await.unwrap()),
+            2 => drop(memory.delete_turn(&alice(), &key).await.unwrap()),
             3 => drop(memory.forget(&alice()).await.unwrap()),
             _ => {
                 memory.forget(&alice()).await.unwrap();
@@ -68,7 +68,7 @@ async fn whatever_raises_the_generation_throws_a_late_summary_away() {
             }
         }
         let late = Checkpoint { covers_through: 3, summary: "late".to_owned(), ..before.checkpoint.clone() };
-        let committed = memory.shared_state().rows.commit(&namespace(), &before, &late).await.unwrap();
+        let committed = memory.shared().rows.commit(&namespace(), &before, &late).await.unwrap();
         assert_eq!(committed, None, "change {change}");
         assert_eq!(memory.context(&alice()).await.unwrap().summary, "");
         memory.forget(&alice()).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_conversation_that_does_not_open_can_be_flushed_restored_and_forgotten
             let read = memory.context(&alice()).await;
             assert!(matches!(read, Err(ConversationError::Corrupt(_))), "{row}: {read:?}");
             assert!(matches!(memory.add_turn(&alice(), turn(9)).await, Err(ConversationError::Corrupt(_))));
-            assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 1);
+            assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 1);
             match way {
                 0 => memory.flush(&alice()).await.unwrap(),
                 1 => memory.restore(&alice(), &snapshot).await.unwrap(),
@@ -108,11 +108,11 @@ async fn a_turn_that_does_not_open_is_left_out_and_counted() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
-    place.write(&crate::rows::form::turn_key(2), b"nonsense").await;
+    place.write(&crate::rows::encoding::turn_key(2), b"nonsense").await;
     let memory = place.open(config(Strategy::Truncation));
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((shown(&patch), patch.unreadable, patch.omitted_turns), (vec![0, 2, 3, 4], 1, 0));
-    let page = memory.list_items(&alice(), &ItemFilter::default()).await.unwrap();
+    let page = memory.list_turns(&alice(), &TurnFilter::default()).await.unwrap();
     assert_eq!((page.items.len(), page.unreadable, page.total), (4, 1, 5));
 }
 
@@ -130,8 +130,8 @@ async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
     for memory in [&memory, &place.open(settings.clone())] {
         assert!(memory.context(&alice()).await.unwrap().is_empty());
         assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-        assert_eq!(memory.sessions(&SessionFilter::default()).await.unwrap().total, 0);
-        assert!(matches!(memory.get_item(&alice(), &old[0]).await, Err(ConversationError::NotFound)));
+        assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 0);
+        assert!(matches!(memory.get_turn(&alice(), &old[0]).await, Err(ConversationError::NotFound)));
         assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
     }
     let generation = state(&memory).await.head.generation;
@@ -139,7 +139,7 @@ async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
     assert_eq!(seen(&memory).await, [7]);
     let after = state(&memory).await;
     assert_eq!((after.head.generation, after.head.seq, after.head.turns), (generation + 1, 7, 1));
-    let rows = memory.shared_state().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
+    let rows = memory.shared().rows.keys(&namespace(), "turn/", 0, u64::MAX).await.unwrap();
     assert_eq!(rows, [7], "what was before is gone");
 }
 
@@ -159,7 +159,7 @@ async fn an_add_to_a_conversation_that_has_ended_shows_nothing_of_it() {
         assert_eq!(shown(&patch), [7]);
         assert_eq!(patch, place.open(settings.clone()).context(&alice()).await.unwrap());
         add(&memory, 8..9).await;
-        memory.delete_item(&alice(), &keys(&memory).await[1]).await.unwrap();
+        memory.delete_turn(&alice(), &keys(&memory).await[1]).await.unwrap();
     }
 }
 
@@ -170,9 +170,9 @@ async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
     add(&memory, 0..8).await;
     fold(&memory, 4, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
     let keys = keys(&memory).await;
-    memory.delete_item(&alice(), &keys[2]).await.unwrap();
+    memory.delete_turn(&alice(), &keys[2]).await.unwrap();
     assert_eq!(state(&memory).await.checkpoint.opening.as_deref(), Some("q0"), "its turn is kept");
-    memory.delete_item(&alice(), &keys[0]).await.unwrap();
+    memory.delete_turn(&alice(), &keys[0]).await.unwrap();
     assert_eq!(state(&memory).await.checkpoint.opening, None);
 
     // One that came with a snapshot goes with its turn only, also if it was cut.
@@ -182,13 +182,13 @@ async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
     memory.add_turn(&alice(), NewTurn::new("before that", "a")).await.unwrap();
     memory.add_turn(&alice(), NewTurn::new(long.clone(), "a")).await.unwrap();
     let mut record = crate::wire::read_record(&memory.snapshot(&alice()).await.unwrap().bytes, 1 << 20, 10).unwrap();
-    record.opening = Some(memory.shared_state().counter.clamp(long.trim(), 100).into_owned());
+    record.opening = Some(memory.shared().counter.clamp(long.trim(), 100).into_owned());
     let bytes = crate::wire::write_record(&record).into();
     memory.restore(&alice(), &crate::Snapshot { strategy: None, bytes }).await.unwrap();
     let keys = self::keys(&memory).await;
-    memory.delete_item(&alice(), &keys[0]).await.unwrap();
+    memory.delete_turn(&alice(), &keys[0]).await.unwrap();
     assert!(state(&memory).await.checkpoint.opening.is_some());
-    memory.delete_item(&alice(), &keys[1]).await.unwrap();
+    memory.delete_turn(&alice(), &keys[1]).await.unwrap();
     assert_eq!(state(&memory).await.checkpoint.opening, None);
 }
 
@@ -211,7 +211,7 @@ async fn conversations_are_listed_in_pages() {
         memory.add_turn(&Identity::new(tenant, user, session), turn(0)).await.unwrap();
         place.clock.advance(Duration::from_secs(1200));
     }
-    let mut filter = SessionFilter { limit: Some(2), ..SessionFilter::default() };
+    let mut filter = ConversationFilter { limit: Some(2), ..ConversationFilter::default() };
     let first = memory.sessions(&filter).await.unwrap();
     assert_eq!((first.total, first.sessions.len(), first.expiring_in_1h), (4, 2, 2));
     filter.after = first.next;
@@ -219,6 +219,7 @@ async fn conversations_are_listed_in_pages() {
     assert_eq!((second.total, second.sessions.len(), second.next), (4, 2, None));
     let names: Vec<_> = first.sessions.iter().chain(&second.sessions).map(|s| (&*s.tenant, &*s.user)).collect();
     assert_eq!(names, [("t", "a"), ("t", "a"), ("t", "b"), ("u", "a")]);
-    let narrowed = SessionFilter { tenant: Some("t".into()), user: Some("b".into()), ..SessionFilter::default() };
+    let narrowed =
+        ConversationFilter { tenant: Some("t".into()), user: Some("b".into()), ..ConversationFilter::default() };
     assert_eq!(memory.sessions(&narrowed).await.unwrap().total, 1);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::item::ItemFilter;
+use crate::views::TurnFilter;
 
 #[tokio::test]
 async fn a_list_with_texts_gives_the_whole_conversation_in_bounded_pages() {
@@ -9,9 +9,9 @@ async fn a_list_with_texts_gives_the_whole_conversation_in_bounded_pages() {
         memory.add_turn(&alice(), NewTurn::new(format!("q{number}"), "x".repeat(100 << 10))).await.unwrap();
     }
     fold(&memory, 20, |_| {}).await;
-    let (mut filter, mut found, mut pages) = (ItemFilter { with_texts: true, ..ItemFilter::default() }, Vec::new(), 0);
+    let (mut filter, mut found, mut pages) = (TurnFilter { with_texts: true, ..TurnFilter::default() }, Vec::new(), 0);
     loop {
-        let page = memory.list_items(&alice(), &filter).await.unwrap();
+        let page = memory.list_turns(&alice(), &filter).await.unwrap();
         let bytes: u64 = page.items.iter().map(|item| item.size_bytes).sum();
         assert!(!page.items.is_empty() && bytes <= 1 << 20, "{bytes}");
         pages += 1;
@@ -19,14 +19,14 @@ async fn a_list_with_texts_gives_the_whole_conversation_in_bounded_pages() {
         let Some(next) = page.next else { break };
         filter.after = Some(next);
     }
-    let said = |item: &crate::Item| item.value.as_ref().unwrap().user_message.clone();
+    let said = |item: &crate::TurnInfo| item.value.as_ref().unwrap().user_message.clone();
     let expected: Vec<String> = (0..30).rev().map(|number| format!("q{number}")).collect();
     assert_eq!((pages, found.iter().map(said).collect::<Vec<_>>()), (3, expected), "folded turns too");
     let written = serde_json::to_value(&found[0]).unwrap();
     assert_eq!((&written["value"]["user_message"], &written["folded"]), (&"q29".into(), &false.into()));
 
-    let bare = ItemFilter { limit: Some(200), ..ItemFilter::default() };
-    let page = memory.list_items(&alice(), &bare).await.unwrap();
+    let bare = TurnFilter { limit: Some(200), ..TurnFilter::default() };
+    let page = memory.list_turns(&alice(), &bare).await.unwrap();
     assert!(page.items.len() == 30 && page.items.iter().all(|item| item.value.is_none()), "only if they are wanted");
     assert!(!serde_json::to_string(&page).unwrap().contains("value"));
 }

@@ -3,8 +3,8 @@
 mod adds;
 mod bounds;
 mod deletes;
-mod held;
-mod lineage;
+mod generations;
+mod hot_tier;
 mod lists;
 mod rows;
 mod transfers;
@@ -63,17 +63,17 @@ impl Fixture {
     }
 
     /// Returns the events so far.
-    async fn told(&self) -> Vec<EventKind> {
+    async fn events(&self) -> Vec<EventKind> {
         let last = self.bus.publish(EventKind::CachePurged { what: "mark".to_owned(), rows: 0 });
         let mut all = self.bus.subscribe_after(0).unwrap();
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         loop {
             let event = all.next().await.unwrap().unwrap();
             if event.sequence == last {
-                return told;
+                return events;
             }
             if !matches!(event.kind, EventKind::CachePurged { .. }) {
-                told.push(event.kind.clone());
+                events.push(event.kind.clone());
             }
         }
     }
@@ -118,17 +118,17 @@ async fn seen(memory: &ConversationMemory) -> Vec<usize> {
 }
 
 async fn state(memory: &ConversationMemory) -> State {
-    memory.shared_state().rows.state(&namespace()).await.unwrap()
+    memory.shared().rows.state(&namespace()).await.unwrap()
 }
 
 /// Folds by hand what the worker would fold.
 async fn fold(memory: &ConversationMemory, through: u64, change: impl FnOnce(&mut Checkpoint)) {
-    let shared_state = memory.shared_state();
+    let shared = memory.shared();
     let state = state(memory).await;
     let mut checkpoint = state.checkpoint.clone();
     checkpoint.covers_through = through;
     checkpoint.summary = format!("summary of all through {through}");
     change(&mut checkpoint);
-    let version = shared_state.rows.commit(&namespace(), &state, &checkpoint).await.unwrap().unwrap();
-    shared_state.replaced(&namespace(), &checkpoint, version);
+    let version = shared.rows.commit(&namespace(), &state, &checkpoint).await.unwrap().unwrap();
+    shared.replaced(&namespace(), &checkpoint, version);
 }

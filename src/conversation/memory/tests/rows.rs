@@ -1,12 +1,12 @@
 use super::*;
-use crate::rows::{Ops, form, staging};
+use crate::rows::{Ops, encoding, staging};
 
 #[tokio::test]
 async fn ranges_of_turns_are_read_whole_wherever_they_begin_and_end() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..235).await;
-    let rows = &memory.shared_state().rows;
+    let rows = &memory.shared().rows;
     for (from, through, limit) in [
         (1, 235, usize::MAX),
         (1, 1, 1),
@@ -23,7 +23,7 @@ async fn ranges_of_turns_are_read_whole_wherever_they_begin_and_end() {
         assert_eq!(turns.iter().map(|kept| kept.id.seq).collect::<Vec<_>>(), expected, "{from}..={through}, {limit}");
         assert_eq!(unreadable, 0);
     }
-    place.write(&form::turn_key(100), b"nonsense").await;
+    place.write(&encoding::turn_key(100), b"nonsense").await;
     let (turns, unreadable) = rows.turns(&namespace(), 95, 110, 6).await.unwrap();
     assert_eq!((turns.last().unwrap().id.seq, unreadable), (101, 1));
     let (_, unreadable) = rows.turns(&namespace(), 101, 110, 6).await.unwrap();
@@ -37,12 +37,12 @@ async fn remains_of_a_restore_are_never_seen() {
     let memory = place.open(settings.clone());
     add(&memory, 0..80).await;
     let before = memory.context(&alice()).await.unwrap();
-    let value = place.store.get(&namespace(), Kind::Conversation, &form::turn_key(3)).await.unwrap().unwrap().value;
+    let value = place.store.get(&namespace(), Kind::Conversation, &encoding::turn_key(3)).await.unwrap().unwrap().value;
     let far = staging(80);
     for start in (0..600).step_by(300) {
         let mut ops = Ops::new(namespace());
         (start..start + 300).for_each(|n| ops.put_turn(far + n, value.clone()));
-        memory.shared_state().rows.aside(ops).await.unwrap();
+        memory.shared().rows.aside(ops).await.unwrap();
     }
     let memory = place.open(settings.clone());
     assert_eq!(memory.context(&alice()).await.unwrap(), before);

@@ -29,8 +29,8 @@ async fn snapshot_flush_restore_gives_the_same_context() {
         let after = memory.context(&alice()).await.unwrap();
         assert_eq!(texts(&after), texts(&before));
         assert_eq!(memory.snapshot(&alice()).await.unwrap(), snapshot);
-        let told = place.told().await;
-        let reasons: Vec<_> = told
+        let events = place.events().await;
+        let reasons: Vec<_> = events
             .iter()
             .filter_map(|event| match event {
                 EventKind::MemoryHealthChanged { reason, .. } => Some(*reason),
@@ -155,20 +155,20 @@ async fn a_write_whose_answer_is_lost_is_looked_for() {
     memory.restore(&alice(), &snapshot).await.unwrap();
     assert_eq!(seen(&memory).await, (0..1050).collect::<Vec<_>>());
     assert_eq!(seen(&place.open(config(Strategy::Truncation))).await.len(), 1050);
-    let page = memory.list_items(&alice(), &Default::default()).await.unwrap();
+    let page = memory.list_turns(&alice(), &Default::default()).await.unwrap();
     store.lose_answer(1);
-    memory.delete_item(&alice(), &page.items[0].key.to_string()).await.unwrap();
+    memory.delete_turn(&alice(), &page.items[0].key.to_string()).await.unwrap();
     assert_eq!(seen(&memory).await.len(), 1049);
     store.lose_answer(1);
     memory.flush(&alice()).await.unwrap();
     assert_eq!(seen(&memory).await, [0_usize; 0]);
-    let told = place.told().await;
+    let events = place.events().await;
     let of = |event: &EventKind| match event {
         EventKind::MemoryHealthChanged { reason, .. } => Some(*reason),
         EventKind::MemoryItemDeleted { .. } => Some("deleted"),
         _ => None,
     };
-    assert_eq!(told.iter().filter_map(of).collect::<Vec<_>>(), ["restored", "deleted", "flushed"]);
+    assert_eq!(events.iter().filter_map(of).collect::<Vec<_>>(), ["restored", "deleted", "flushed"]);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::faults::Fault;
 use super::{BATCH, BUDGET, MAX_ATTEMPTS, RECENT, TURNS};
+use crate::conformance::fixture::{numbers, recent};
 use crate::conformance::marks;
-use crate::conformance::subject::{numbers, recent};
 use crate::{Health, Identity, LlmContextPatch, SummarizeRequest, Trace};
 
 /// The only summary of the first turns that there is.
@@ -45,7 +45,7 @@ pub(super) struct Case {
     pub(super) hasty: bool,
     pub(super) turns: usize,
     /// How many attempts have begun, and when each did.
-    pub(super) begun: Vec<Instant>,
+    pub(super) started: Vec<Instant>,
     /// What the last attempt was about, and how it went; `None` = what it came to is known.
     pub(super) last: Option<(usize, Went)>,
     /// Whether the memory was closed during it.
@@ -138,8 +138,8 @@ impl Case {
     /// Compares all that can be seen with what is known.
     pub(super) fn agrees(&self, trace: &Trace, patch: &LlmContextPatch) {
         let (known, covers, turns) = (&self.known, self.known.covers, self.turns);
-        let told = (trace.health, trace.failures, trace.last_failure.as_deref(), trace.covers_through);
-        assert_eq!(told, (known.health, known.failures, known.failure, covers as u64));
+        let state = (trace.health, trace.failures, trace.last_failure.as_deref(), trace.covers_through);
+        assert_eq!(state, (known.health, known.failures, known.failure, covers as u64));
         assert_eq!((trace.kept_turns, trace.backlog_turns), (turns as u64, (turns - covers - RECENT) as u64));
         assert_eq!(patch.summary, summary(covers), "once each, in order, and not a word of the endpoint's");
         assert_eq!(patch.opening.is_some(), covers > 0);
@@ -153,9 +153,9 @@ impl Case {
     /// Compares a request with what is known.
     pub(super) fn fits(&self, request: &SummarizeRequest) {
         assert_eq!(request.previous_summary, summary(self.known.covers));
-        let told: Vec<String> = request.turns.iter().flat_map(|turn| marks(&turn.user_message)).collect();
-        assert_eq!(told, numbers(self.known.covers..self.known.covers + told.len()));
-        assert!((1..=BATCH).contains(&told.len()), "{} turns", told.len());
+        let sent: Vec<String> = request.turns.iter().flat_map(|turn| marks(&turn.user_message)).collect();
+        assert_eq!(sent, numbers(self.known.covers..self.known.covers + sent.len()));
+        assert!((1..=BATCH).contains(&sent.len()), "{} turns", sent.len());
         assert!(request.opening.as_deref().is_some_and(|opening| opening.starts_with("[0]")));
     }
 }
@@ -169,7 +169,7 @@ pub(super) fn case(fault: &'static Fault, spoilt: Range<usize>) -> Case {
         spoilt,
         hasty: false,
         turns: TURNS,
-        begun: Vec::new(),
+        started: Vec::new(),
         last: None,
         closed: false,
         hung: false,

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::known::{Case, good};
 use super::watched::{Cases, Watched, lock};
 use super::{BATCH, BUDGET, MAX_ATTEMPTS, PATIENT, RECENT, TURNS};
-use crate::conformance::subject::{STUCK, sized};
+use crate::conformance::fixture::{STUCK, sized};
 use crate::conformance::{Fixture, eventually};
 use crate::summarizer::{ChatSummarizer, client_config};
 use crate::{Config, ConversationMemory, Dependencies, Health, Identity, Strategy, SummarizerConfig, Trace};
@@ -38,7 +38,7 @@ pub(super) fn reply(cases: &Cases, request: &ChatRequest) -> ChatReply {
     let session = request.header("authorization").and_then(|key| key.strip_prefix("Bearer ")).unwrap();
     let mut cases = lock(cases);
     let case = cases.get_mut(session).unwrap();
-    let act = case.fault.act.filter(|_| case.spoilt.contains(&(case.begun.len() - 1)));
+    let act = case.fault.act.filter(|_| case.spoilt.contains(&(case.started.len() - 1)));
     case.hung |= act.is_some() && case.fault.hangs;
     act.map_or_else(|| ChatReply::text(&good(request.content(1))), |act| act(&good(request.content(1))))
 }
@@ -144,13 +144,13 @@ impl Process {
                 let mut cases = lock(&trial.cases);
                 let case = cases.get_mut(&identity.session).unwrap();
                 case.learn(&trace);
-                assert!(case.spoilt.end <= case.begun.len() || case.fault.word.is_none(), "it was spoilt");
+                assert!(case.spoilt.end <= case.started.len() || case.fault.word.is_none(), "it was spoilt");
                 case.known.moves.clone()
             };
-            let told = || trial.s.moves(&identity, Health::Healthy);
+            let published = || trial.s.moves(&identity, Health::Healthy);
             // An event comes after what it tells of.
-            eventually("the last event", async || told().len() >= moves.len()).await;
-            assert_eq!(told(), moves, "{}", identity.session);
+            eventually("the last event", async || published().len() >= moves.len()).await;
+            assert_eq!(published(), moves, "{}", identity.session);
             for memory in [&self.folding, &self.reading] {
                 let patch = memory.context(&identity).await.unwrap();
                 lock(&trial.cases)[&identity.session].agrees(&trace, &patch);
@@ -162,9 +162,9 @@ impl Process {
     }
 
     pub(super) async fn close(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.folding.close(STUCK).await;
-        assert!(begun.elapsed() < STUCK, "something did not end");
+        assert!(started.elapsed() < STUCK, "something did not end");
         self.reading.close(STUCK).await;
     }
 }

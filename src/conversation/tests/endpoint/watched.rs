@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::known::{Case, Went};
-use crate::conformance::subject::sized;
+use crate::conformance::fixture::sized;
 use crate::summarizer::ChatSummarizer;
 use crate::{ConversationMemory, Identity, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 
@@ -47,7 +47,7 @@ impl Summarizer for Watched {
         let (number, spoilt, gone, talks) = {
             let mut cases = lock(&self.cases);
             let case = cases.get_mut(&identity.session).unwrap();
-            let number = case.begun.len();
+            let number = case.started.len();
             let looked = catch_unwind(AssertUnwindSafe(|| {
                 case.learn(&trace);
                 case.known.begins();
@@ -56,7 +56,7 @@ impl Summarizer for Watched {
                 case.fits(&request);
             }));
             self.note(identity, number, looked);
-            case.begun.push(Instant::now());
+            case.started.push(Instant::now());
             case.last = Some((request.turns.len(), Went::Dropped));
             let spoilt = case.spoilt.contains(&number);
             // What is cut off may add a turn, or not.
@@ -76,7 +76,7 @@ impl Summarizer for Watched {
         let answer = asked.summarize(identity, request).await;
         let mut cases = lock(&self.cases);
         let case = cases.get_mut(&identity.session).unwrap();
-        if let Some((_, went)) = case.last.as_mut().filter(|_| case.begun.len() == number + 1) {
+        if let Some((_, went)) = case.last.as_mut().filter(|_| case.started.len() == number + 1) {
             let word = answer.as_ref().err().map(|error| error.reason.as_str());
             let late = case.hasty && word == Some("timeout");
             let expected = spoilt.and(case.fault.word);

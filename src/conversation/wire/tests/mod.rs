@@ -1,5 +1,5 @@
-mod doors;
 mod fixtures;
 mod form;
 mod random;
 mod refusals;
+mod transport;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use helmdeck_memory::Store;
 
-use super::script::Act;
+use super::summarizer::Action;
 use super::{Fixture, add, id, names, rolling, shown, until};
-use crate::conformance::tap::Tap;
+use crate::conformance::faulty_store::FaultyStore;
 use crate::health::Health;
 use crate::memory::{ConversationMemory, Dependencies};
 use crate::summarizer::Failure;
@@ -17,23 +17,23 @@ async fn a_lost_answer_of_the_store_breaks_no_chain_of_events() {
     // The store tells at the next backlog, or not before the attempt was given up.
     for blind in [0, 6] {
         let fixture = Fixture::new(rolling()).await;
-        fixture.script.next((0..3).map(|_| Act::Fail(Failure::Unavailable)));
-        let tap = Tap::new(&(Arc::clone(&fixture.store) as Arc<dyn Store>));
+        fixture.summarizer.next((0..3).map(|_| Action::Fail(Failure::Unavailable)));
+        let faults = FaultyStore::new(&(Arc::clone(&fixture.store) as Arc<dyn Store>));
         let dependencies = Dependencies {
-            store: tap.store(),
+            store: faults.store(),
             events: fixture.bus.clone(),
             clock: Arc::clone(&fixture.clock) as _,
-            summarizer: Some(Arc::clone(&fixture.script) as _),
+            summarizer: Some(Arc::clone(&fixture.summarizer) as _),
         };
         let memory = ConversationMemory::open(fixture.config.clone(), dependencies).unwrap();
         let me = id("s");
         add(&memory, &me, 0..6).await;
         until("degraded", async || fixture.rows(&me).await.1.health == Health::Degraded).await;
-        tap.lose_answers(1);
+        faults.lose_answers(1);
         while fixture.rows(&me).await.1.health != Health::Recovering {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tap.fail_reads(blind);
+        faults.fail_reads(blind);
         fixture.until_settled(&memory, &me).await;
         // The chain is looked at there.
         let moves = fixture.moves("s").await;

@@ -1,10 +1,11 @@
-//! Trials of summarising, recovery, retention and the sweep, on a store in memory and, where time counts, on a clock that is paused.
+//! Tests of summarising, recovery, retention and the sweep, on a store in memory and, where time counts, on a clock
+//! that is paused.
 
 mod broken;
-mod flights;
+mod concurrency;
 mod outages;
 mod retention;
-mod script;
+mod summarizer;
 mod sweeping;
 mod timing;
 mod unreadable;
@@ -25,17 +26,17 @@ use crate::memory::{ConversationMemory, Dependencies};
 use crate::rows::{Checkpoint, Head};
 use crate::turn::NewTurn;
 
-use script::Script;
+use summarizer::StubSummarizer;
 
 /// Longer than anything takes here; most of it passes on a paused clock.
 const LONG: Duration = Duration::from_secs(7200);
 
-/// A store with its clock, its events and its summarizer, and as many memories on it as a trial wants.
+/// A store with its clock, its events and its summarizer, and as many memories on it as a test wants.
 struct Fixture {
     store: Arc<FaultyStore>,
     clock: Arc<ManualClock>,
     bus: Bus,
-    script: Arc<Script>,
+    summarizer: Arc<StubSummarizer>,
     config: Config,
 }
 
@@ -58,7 +59,7 @@ impl Fixture {
         let clock = Arc::new(ManualClock::default());
         let store = FaultyStore::new(helmdeck_testkit::sealed_memory(Arc::clone(&clock) as _).await);
         let bus = Bus::new(4096, Arc::clone(&clock) as _);
-        Self { store, clock, bus, script: Script::new(), config }
+        Self { store, clock, bus, summarizer: StubSummarizer::new(), config }
     }
 
     /// Opens a memory, as another process would.
@@ -71,22 +72,23 @@ impl Fixture {
             store: Arc::clone(&self.store) as _,
             events: self.bus.clone(),
             clock: Arc::clone(&self.clock) as _,
-            summarizer: Some(Arc::clone(&self.script) as _),
+            summarizer: Some(Arc::clone(&self.summarizer) as _),
         };
         ConversationMemory::open(config, dependencies).unwrap()
     }
 
     /// Returns everything that was told so far.
     async fn events(&self) -> Vec<EventKind> {
-        let mut told = self.bus.subscribe_after(0).unwrap();
+        let mut stream = self.bus.subscribe_after(0).unwrap();
         let mut events = Vec::new();
-        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1), told.next()).await {
+        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(1), stream.next()).await {
             events.push(event.unwrap().kind.clone());
         }
         events
     }
 
-    /// Returns the moves of health of a session that were told, after a backlog whether each follows from the one before.
+    /// Returns the moves of health of a session that were told, after a backlog whether each follows from the one
+    /// before.
     async fn moves(&self, session: &str) -> Vec<(String, String)> {
         let mut moves: Vec<(String, String)> = Vec::new();
         for event in self.events().await {

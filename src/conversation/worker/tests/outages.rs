@@ -2,39 +2,16 @@
 
 use std::time::Duration;
 
-use super::script::Act;
+use super::summarizer::Action;
 use super::{Fixture, add, id, names, rolling, shown, until};
 use crate::config::{Config, SummarizerConfig};
 use crate::health::Health;
 use crate::summarizer::Failure;
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_loses_no_turn_and_tells_none_twice() {
-    let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Fail(Failure::Unavailable));
-    let (memory, me) = (fixture.open(), id("s"));
-    for name in 0..30 {
-        add(&memory, &me, [name]).await;
-        // Every turn is in sight during the whole outage.
-        assert_eq!(shown(&memory, &me).await, names(0..=name));
-        tokio::time::sleep(Duration::from_millis(700)).await;
-    }
-    until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
-    fixture.script.always(Act::Fold);
-    fixture.until_settled(&memory, &me).await;
-    assert_eq!(shown(&memory, &me).await, names(0..30));
-    let (_, checkpoint) = fixture.rows(&me).await;
-    assert_eq!(checkpoint.summary.split_whitespace().collect::<Vec<_>>(), names(0..28));
-    assert_eq!((checkpoint.failures, checkpoint.last_failure), (0, None));
-    // No turn was given to the summarizer again after it was summarised (of the batches that were summarised, at that).
-    assert_eq!(fixture.script.summarised().concat(), names(0..28));
-    assert!(fixture.dropped().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn health_goes_through_its_states_as_the_table_says() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.next((0..5).map(|_| Act::Fail(Failure::Unavailable)));
+    fixture.summarizer.next((0..5).map(|_| Action::Fail(Failure::Unavailable)));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..8).await;
     fixture.until_settled(&memory, &me).await;
@@ -51,77 +28,27 @@ async fn health_goes_through_its_states_as_the_table_says() {
     expected.push(("healthy", "recovery_loop_drained"));
     assert_eq!(moves, expected);
     let metrics = memory.metrics();
-    assert_eq!(metrics.fold_failures["unavailable"], 5);
-    assert_eq!((metrics.folds, metrics.backlog), (2, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_success_after_a_retry_is_well_at_once() {
-    let fixture = Fixture::new(rolling()).await;
-    fixture.script.next([Act::Fail(Failure::Garbage)]);
-    let (memory, me) = (fixture.open(), id("s"));
-    add(&memory, &me, 0..3).await;
-    fixture.until_settled(&memory, &me).await;
-    let reasons: Vec<_> = fixture.moves("s").await.into_iter().map(|(_, reason)| reason).collect();
-    assert_eq!(reasons, ["summarizer_failed", "summarizer_succeeded"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn health_and_turns_survive_a_restart_in_every_state() {
-    for (failures, expected) in [(1, Health::Retry), (3, Health::Degraded), (4, Health::Degraded)] {
-        let fixture = Fixture::new(rolling()).await;
-        fixture.script.next((0..failures).map(|_| Act::Fail(Failure::Unavailable)));
-        fixture.script.always(Act::Hang);
-        let (memory, me) = (fixture.open(), id("s"));
-        add(&memory, &me, 0..9).await;
-        until("as many attempts", async || fixture.script.calls().len() == failures + 1).await;
-        let (_, before) = fixture.rows(&me).await;
-        // The attempt under way is one to recover, once it was degraded.
-        let recovering = expected == Health::Degraded;
-        assert_eq!(before.health, if recovering { Health::Recovering } else { expected });
-        memory.close(Duration::from_secs(1)).await;
-
-        let memory = fixture.open();
-        assert_eq!(memory.health(&me).await.unwrap(), before.health);
-        assert_eq!(fixture.rows(&me).await.1.failures, u32::try_from(failures).unwrap());
-        add(&memory, &me, [9]).await;
-        fixture.script.always(Act::Fold);
-        fixture.until_settled(&memory, &me).await;
-        assert_eq!(shown(&memory, &me).await, names(0..10));
-        let last = fixture.moves("s").await.pop().unwrap();
-        assert_eq!(last.0, "healthy", "{expected}: {last:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_finds_what_waits_although_nobody_asks() {
-    let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Hang);
-    let (memory, me) = (fixture.open(), id("s"));
-    add(&memory, &me, 0..9).await;
-    memory.close(Duration::from_secs(1)).await;
-    fixture.script.always(Act::Fold);
-    let _memory = fixture.open();
-    until("folded", async || fixture.rows(&me).await.1.covers_through == 7).await;
+    assert_eq!(metrics.summary_failures["unavailable"], 5);
+    assert_eq!((metrics.summaries, metrics.backlog), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
     let config = Config { recovery_backlog_max: 2, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.always(Act::Fail(Failure::Unavailable));
+    fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..40).await;
     until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
     // More comes while the oldest is being summarised: it must not push that out.
-    fixture.script.always(Act::Held);
-    until("asked", async || fixture.script.is_asked()).await;
+    fixture.summarizer.always(Action::Held);
+    until("asked", async || fixture.summarizer.is_asked()).await;
     add(&memory, &me, 40..60).await;
-    fixture.script.always(Act::Fold);
-    fixture.script.release(1);
+    fixture.summarizer.always(Action::Answer);
+    fixture.summarizer.release(1);
     fixture.until_settled(&memory, &me).await;
     assert_eq!(shown(&memory, &me).await, names(0..60));
-    assert_eq!(fixture.script.summarised().concat(), names(0..58));
+    assert_eq!(fixture.summarizer.summarised().concat(), names(0..58));
     assert!(fixture.dropped().await.is_empty());
     assert_eq!(memory.metrics().long_backlogs, 1, "told once, not at each attempt");
 }
@@ -130,13 +57,13 @@ async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
 async fn what_is_too_much_is_halved_until_it_is_not() {
     let config = Config { summarizer: SummarizerConfig { batch_turns: 8, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.next([Act::Fail(Failure::TooLong), Act::Fail(Failure::Truncated)]);
+    fixture.summarizer.next([Action::Fail(Failure::TooLong), Action::Fail(Failure::Truncated)]);
     let (memory, me) = (fixture.open(), id("s"));
     // All at once, so that the first batch is a full one.
     let other = fixture.open_with(super::truncating());
     add(&other, &me, 0..18).await;
     assert_eq!(memory.summarise(&me, super::LONG).await.unwrap(), 0);
-    let sizes: Vec<_> = fixture.script.calls().iter().map(|call| call.turns.len()).collect();
+    let sizes: Vec<_> = fixture.summarizer.calls().iter().map(|call| call.turns.len()).collect();
     assert_eq!(sizes, [8, 4, 2, 4, 8, 2], "halved, then doubled again");
     assert_eq!(shown(&memory, &me).await, names(0..18));
 }
@@ -145,14 +72,14 @@ async fn what_is_too_much_is_halved_until_it_is_not() {
 async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
     let config = Config { summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.next([Act::Fail(Failure::TooLong), Act::Fold]);
+    fixture.summarizer.next([Action::Fail(Failure::TooLong), Action::Answer]);
     let (memory, me) = (fixture.open(), id("s"));
     let long = crate::turn::NewTurn::new("long ".repeat(4000), "answer ".repeat(4000));
     memory.add_turn(&me, long.clone()).await.unwrap();
     add(&memory, &me, 1..3).await;
     until("folded", async || fixture.rows(&me).await.1.covers_through == 1).await;
     let counter = crate::tokens::Counter::Chars;
-    let sent: Vec<_> = fixture.script.calls().iter().map(|call| counter.turn(&call.request.turns[0])).collect();
+    let sent: Vec<_> = fixture.summarizer.calls().iter().map(|call| counter.turn(&call.request.turns[0])).collect();
     assert!(sent[0] <= 1000 && sent[0] > 900, "{sent:?}");
     assert!(sent[1] <= 500 && sent[1] > 400, "half of it the second time: {sent:?}");
     let rows = fixture.scan(&me, "turn/").await;
@@ -162,11 +89,11 @@ async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
 #[tokio::test(start_paused = true)]
 async fn what_is_no_summary_is_a_failure() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.next([Act::Say(" \n".to_owned()), Act::Panic, Act::Hang]);
+    fixture.summarizer.next([Action::Say(" \n".to_owned()), Action::Panic, Action::Hang]);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     fixture.until_settled(&memory, &me).await;
-    let failures = memory.metrics().fold_failures;
+    let failures = memory.metrics().summary_failures;
     assert_eq!(failures.into_iter().collect::<Vec<_>>(), [("garbage", 1), ("timeout", 1), ("unavailable", 1)]);
     assert_eq!(shown(&memory, &me).await, names(0..3));
 }
@@ -175,16 +102,16 @@ async fn what_is_no_summary_is_a_failure() {
 async fn a_summary_that_is_too_long_is_asked_for_again_and_then_shortened() {
     let config = Config { budget_tokens: 400, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.always(Act::Say(format!("{} and the news", "word and more ".repeat(1000))));
+    fixture.summarizer.always(Action::Say(format!("{} and the news", "word and more ".repeat(1000))));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     until("folded", async || fixture.rows(&me).await.1.covers_through == 1).await;
     let patch = memory.context(&me).await.unwrap();
     let tokens = crate::tokens::Counter::Chars.count(&patch.summary);
     assert!(tokens <= 200 && tokens > 150, "half of the budget: {tokens}");
-    let asked: Vec<_> = fixture.script.calls().iter().map(|call| call.request.max_tokens).collect();
+    let asked: Vec<_> = fixture.summarizer.calls().iter().map(|call| call.request.max_tokens).collect();
     assert_eq!(asked, [200, 150, 100], "each time for less");
-    assert_eq!(memory.metrics().fold_failures["truncated"], 2);
+    assert_eq!(memory.metrics().summary_failures["truncated"], 2);
     assert!(patch.summary.ends_with("and the news"), "what came last is not lost");
     assert!(patch.tokens <= 400);
 }
@@ -203,8 +130,8 @@ async fn a_long_summary_that_was_restored_does_not_stop_folding() {
     fixture.put_row(&me.namespace().unwrap(), "~checkpoint", &serde_json::to_vec(&long).unwrap()).await;
     let memory = fixture.open();
     add(&memory, &me, 2..4).await;
-    until("asked", async || !fixture.script.calls().is_empty()).await;
-    let request = fixture.script.calls().remove(0).request;
+    until("asked", async || !fixture.summarizer.calls().is_empty()).await;
+    let request = fixture.summarizer.calls().remove(0).request;
     let counter = crate::tokens::Counter::Chars;
     assert!(counter.count(&request.previous_summary) <= 1024);
     assert!(counter.count(request.opening.as_deref().unwrap()) <= 256);
@@ -214,14 +141,14 @@ async fn a_long_summary_that_was_restored_does_not_stop_folding() {
 async fn a_fold_ends_when_the_summarizer_refuses_for_good() {
     for failure in [Failure::Credential, Failure::Refused] {
         let fixture = Fixture::new(rolling()).await;
-        fixture.script.always(Act::Fail(failure));
+        fixture.summarizer.always(Action::Fail(failure));
         let (memory, me) = (fixture.open(), id("s"));
         add(&memory, &me, 0..5).await;
         let begin = tokio::time::Instant::now();
         let waiting = memory.summarise(&me, std::time::Duration::from_secs(3600)).await.unwrap();
         assert!(waiting > 0, "{failure:?}");
         assert!(begin.elapsed() < std::time::Duration::from_secs(600), "it does not try until the end: {failure:?}");
-        assert!(fixture.script.calls().len() <= 3, "{failure:?}: {} requests", fixture.script.calls().len());
+        assert!(fixture.summarizer.calls().len() <= 3, "{failure:?}: {} requests", fixture.summarizer.calls().len());
     }
 }
 
@@ -233,7 +160,7 @@ async fn the_first_question_is_given_to_the_summarizer_each_time() {
         add(&memory, &me, [name]).await;
         fixture.until_settled(&memory, &me).await;
     }
-    let openings: Vec<_> = fixture.script.calls().into_iter().map(|call| call.request.opening).collect();
+    let openings: Vec<_> = fixture.summarizer.calls().into_iter().map(|call| call.request.opening).collect();
     assert!(openings.len() > 5 && openings.iter().all(|opening| opening.as_deref() == Some("u0")), "{openings:?}");
     assert_eq!(memory.context(&me).await.unwrap().opening.as_deref(), Some("u0"));
 }
@@ -242,16 +169,16 @@ async fn the_first_question_is_given_to_the_summarizer_each_time() {
 async fn a_store_that_fails_for_a_moment_costs_no_second_summary() {
     use helmdeck_testkit::Fault;
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Held);
+    fixture.summarizer.always(Action::Held);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
-    until("asked", async || fixture.script.is_asked()).await;
+    until("asked", async || fixture.summarizer.is_asked()).await;
     fixture.store.set(Fault::All);
-    fixture.script.release(1);
+    fixture.summarizer.release(1);
     tokio::time::sleep(Duration::from_millis(100)).await;
     fixture.store.set(Fault::None);
     fixture.until_settled(&memory, &me).await;
-    assert_eq!(fixture.script.calls().len(), 1);
+    assert_eq!(fixture.summarizer.calls().len(), 1);
     assert_eq!(shown(&memory, &me).await, names(0..3));
     assert_eq!(memory.health(&me).await.unwrap(), Health::Healthy, "a store is no summarizer");
 }
@@ -260,12 +187,12 @@ async fn a_store_that_fails_for_a_moment_costs_no_second_summary() {
 async fn a_store_that_fails_for_long_changes_nothing() {
     use helmdeck_testkit::Fault;
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Held);
+    fixture.summarizer.always(Action::Held);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
-    until("asked", async || fixture.script.is_asked()).await;
+    until("asked", async || fixture.summarizer.is_asked()).await;
     fixture.store.set(Fault::All);
-    fixture.script.release(100);
+    fixture.summarizer.release(100);
     tokio::time::sleep(Duration::from_secs(60)).await;
     fixture.store.set(Fault::None);
     fixture.until_settled(&memory, &me).await;
@@ -279,7 +206,7 @@ async fn a_turn_that_a_model_can_do_nothing_with_stops_nobody() {
         let config =
             Config { summarizer: SummarizerConfig { batch_tokens: 6000, ..rolling().summarizer }, ..rolling() };
         let fixture = Fixture::new(config).await;
-        fixture.script.always(Act::Choke(failure));
+        fixture.summarizer.always(Action::Choke(failure));
         let (writer, me) = (fixture.open_with(super::truncating()), id("s"));
         add(&writer, &me, 0..2).await;
         let poison = crate::turn::NewTurn::new("u2", format!("{} poison", "word ".repeat(300)));
@@ -296,12 +223,12 @@ async fn a_turn_that_a_model_can_do_nothing_with_stops_nobody() {
 #[tokio::test(start_paused = true)]
 async fn who_is_well_because_nothing_waits_has_not_failed() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Fail(Failure::Unavailable));
+    fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     until("degraded", async || memory.health(&me).await.unwrap() == Health::Degraded).await;
-    let first = memory.list_items(&me, &crate::item::ItemFilter::default()).await.unwrap().items[0].key;
-    memory.delete_item(&me, &first.to_string()).await.unwrap();
+    let first = memory.list_turns(&me, &crate::views::TurnFilter::default()).await.unwrap().items[0].key;
+    memory.delete_turn(&me, &first.to_string()).await.unwrap();
     until("well", async || fixture.rows(&me).await.1.health == Health::Healthy).await;
     let checkpoint = fixture.rows(&me).await.1;
     assert_eq!((checkpoint.failures, checkpoint.last_failure), (0, None));

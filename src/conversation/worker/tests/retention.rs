@@ -1,6 +1,6 @@
 //! What is too much goes, oldest first, and nothing goes unsummarised without a word.
 
-use super::script::Act;
+use super::summarizer::Action;
 use super::{Fixture, add, id, names, rolling, shown, truncating, until};
 use crate::config::Config;
 
@@ -41,7 +41,7 @@ async fn the_oldest_turns_over_the_bytes_go_but_never_the_newest() {
 #[tokio::test(start_paused = true)]
 async fn turns_that_no_summary_holds_are_counted_when_they_go() {
     let fixture = Fixture::new(Config { max_turns: 30, ..rolling() }).await;
-    fixture.script.always(Act::Hang);
+    fixture.summarizer.always(Action::Hang);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..60).await;
     until("pruned", async || fixture.rows(&me).await.0.turns == 30).await;
@@ -89,14 +89,14 @@ async fn a_turn_that_does_not_open_goes_like_any_other() {
 #[tokio::test(start_paused = true)]
 async fn turns_that_go_while_they_are_being_folded_stay_in_the_base() {
     let fixture = Fixture::new(Config { max_turns: 8, ..rolling() }).await;
-    fixture.script.next([Act::Held]);
-    fixture.script.always(Act::Hang);
+    fixture.summarizer.next([Action::Held]);
+    fixture.summarizer.always(Action::Hang);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
-    until("asked", async || fixture.script.is_asked()).await;
+    until("asked", async || fixture.summarizer.is_asked()).await;
     add(&memory, &me, 3..12).await;
     until("pruned", async || fixture.rows(&me).await.0.first > 1).await;
-    fixture.script.release(1);
+    fixture.summarizer.release(1);
     until("folded", async || fixture.rows(&me).await.1.covers_through == 1).await;
     let base = fixture.rows(&me).await.1.base.unwrap();
     assert_eq!((base.summary.trim(), base.through, base.gone), ("u0", 1, 1));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::script::Act;
+use super::summarizer::Action;
 use super::{Fixture, add, id, names, rolling, shown, truncating, until};
 use crate::config::{Config, Strategy};
 use crate::error::ConversationError;
@@ -35,7 +35,7 @@ async fn a_conversation_that_has_ended_goes_with_all_its_rows() {
 #[tokio::test(start_paused = true)]
 async fn a_sick_conversation_that_ends_is_told_to_be_well() {
     let fixture = Fixture::new(Config { ttl: DAY, ..rolling() }).await;
-    fixture.script.always(Act::Fail(crate::summarizer::Failure::Credential));
+    fixture.summarizer.always(Action::Fail(crate::summarizer::Failure::Credential));
     let memory = fixture.open();
     add(&memory, &id("s"), 0..5).await;
     until("degraded", async || fixture.rows(&id("s")).await.1.failures > 3).await;

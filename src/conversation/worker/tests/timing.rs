@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmdeck_events::EventKind;
 
-use super::script::Act;
+use super::summarizer::Action;
 use super::{Fixture, LONG, add, id, names, rolling, shown, turn, until};
 use crate::config::{Config, SummarizerConfig};
 use crate::health::Health;
@@ -15,17 +15,17 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Returns the waits between the calls of the summarizer.
 fn waits(fixture: &Fixture) -> Vec<Duration> {
-    let calls = fixture.script.calls();
+    let calls = fixture.summarizer.calls();
     calls.windows(2).map(|pair| pair[1].at - pair[0].at).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_further_and_further_apart_up_to_the_longest_wait() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Fail(Failure::Unavailable));
+    fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
-    until("many attempts", async || fixture.script.calls().len() >= 13).await;
+    until("many attempts", async || fixture.summarizer.calls().len() >= 13).await;
     for (number, wait) in waits(&fixture).into_iter().enumerate() {
         let step = Duration::from_secs(1 << number).min(Duration::from_secs(300));
         assert!(wait >= step / 2 && wait <= step + SECOND / 2, "wait {number} was {wait:?}, not {step:?}");
@@ -36,7 +36,7 @@ async fn attempts_are_further_and_further_apart_up_to_the_longest_wait() {
 async fn a_new_turn_does_not_shorten_the_wait() {
     let fixture = Fixture::new(rolling()).await;
     let config = SummarizerConfig { retry_wait: 100 * SECOND, ..rolling().summarizer };
-    fixture.script.next([Act::Fail(Failure::Unavailable)]);
+    fixture.summarizer.next([Action::Fail(Failure::Unavailable)]);
     let memory = fixture.open_with(Config { summarizer: config, ..rolling() });
     let me = id("s");
     add(&memory, &me, 0..3).await;
@@ -46,7 +46,7 @@ async fn a_new_turn_does_not_shorten_the_wait() {
         memory.context(&me).await.unwrap();
         tokio::time::sleep(SECOND).await;
     }
-    assert_eq!(fixture.script.calls().len(), 1);
+    assert_eq!(fixture.summarizer.calls().len(), 1);
     fixture.until_settled(&memory, &me).await;
     assert!(waits(&fixture)[0] >= 50 * SECOND);
 }
@@ -54,7 +54,7 @@ async fn a_new_turn_does_not_shorten_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_says_when_is_asked_no_sooner() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.next([Act::Later(40 * SECOND), Act::Later(100_000 * SECOND)]);
+    fixture.summarizer.next([Action::Later(40 * SECOND), Action::Later(100_000 * SECOND)]);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     fixture.until_settled(&memory, &me).await;
@@ -66,7 +66,7 @@ async fn an_endpoint_that_says_when_is_asked_no_sooner() {
 #[tokio::test(start_paused = true)]
 async fn to_fold_now_is_not_to_wait_for_the_time_of_the_next_attempt() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.next([Act::Fail(Failure::Unavailable)]);
+    fixture.summarizer.next([Action::Fail(Failure::Unavailable)]);
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
     let memory = fixture.open_with(Config { summarizer: config, ..rolling() });
     let me = id("s");
@@ -81,7 +81,7 @@ async fn to_fold_now_is_not_to_wait_for_the_time_of_the_next_attempt() {
 #[tokio::test(start_paused = true)]
 async fn to_fold_now_ends_in_its_time_and_says_what_waits() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Hang);
+    fixture.summarizer.always(Action::Hang);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..20).await;
     let before = tokio::time::Instant::now();
@@ -95,7 +95,7 @@ async fn a_wait_is_kept_by_another_process_and_over_a_restart() {
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
     let config = Config { summarizer: config, hot_for: Duration::ZERO, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.next([Act::Fail(Failure::Unavailable)]);
+    fixture.summarizer.next([Action::Fail(Failure::Unavailable)]);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     until("failed", async || memory.health(&me).await.unwrap() == Health::Retry).await;
@@ -104,7 +104,7 @@ async fn a_wait_is_kept_by_another_process_and_over_a_restart() {
     add(&one, &me, 3..5).await;
     add(&two, &me, 5..7).await;
     tokio::time::sleep(90 * SECOND).await;
-    assert_eq!(fixture.script.calls().len(), 1, "both knew that it had failed");
+    assert_eq!(fixture.summarizer.calls().len(), 1, "both knew that it had failed");
     fixture.until_settled(&one, &me).await;
     assert!(waits(&fixture)[0] >= 90 * SECOND);
 }
@@ -113,18 +113,18 @@ async fn a_wait_is_kept_by_another_process_and_over_a_restart() {
 async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
     let config = Config { summarizer: SummarizerConfig { concurrency: 1, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.always(Act::Slow(SECOND));
+    fixture.summarizer.always(Action::Slow(SECOND));
     let memory = fixture.open();
     for number in 0..300 {
         let me = Identity::new("many", "u", &format!("m{number}"));
         add(&memory, &me, 0..3).await;
     }
     let single = Identity::new("one", "u", "single");
-    until("asked", async || fixture.script.is_asked()).await;
-    let before = fixture.script.calls().len();
+    until("asked", async || fixture.summarizer.is_asked()).await;
+    let before = fixture.summarizer.calls().len();
     add(&memory, &single, 0..3).await;
     until("folded", async || fixture.rows(&single).await.1.covers_through == 1).await;
-    let calls = fixture.script.calls();
+    let calls = fixture.summarizer.calls();
     let at = calls.iter().position(|call| call.session == "single").unwrap();
     assert!(at - before <= 1, "{} others came first", at - before);
     // Within the tenant nobody is forgotten: each has its turn before anybody has a second one.
@@ -132,9 +132,9 @@ async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
         let me = Identity::new("many", "u", "m0");
         memory.add_turn(&me, turn(100 + number)).await.unwrap();
     }
-    until("all", async || fixture.script.calls().len() >= 301).await;
+    until("all", async || fixture.summarizer.calls().len() >= 301).await;
     let firsts: std::collections::HashSet<_> =
-        fixture.script.calls()[..301].iter().map(|call| call.session.clone()).collect();
+        fixture.summarizer.calls()[..301].iter().map(|call| call.session.clone()).collect();
     assert!(firsts.len() >= 300, "{}", firsts.len());
 }
 
@@ -142,13 +142,13 @@ async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
 async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
     let fixture = Fixture::new(rolling()).await;
     // Each takes its whole time, so that nothing else is stored before somebody looks.
-    fixture.script.next((0..4).map(|_| Act::Hang));
+    fixture.summarizer.next((0..4).map(|_| Action::Hang));
     let (memory, me) = (fixture.open(), id("s"));
-    let mut told = fixture.bus.subscribe();
+    let mut events = fixture.bus.subscribe();
     add(&memory, &me, 0..3).await;
     let mut checked = 0;
     let watch = async {
-        while let Some(Ok(event)) = told.next().await {
+        while let Some(Ok(event)) = events.next().await {
             if let EventKind::MemoryHealthChanged { new, .. } = &event.kind {
                 assert_eq!(fixture.rows(&me).await.1.health.as_str(), *new);
                 checked += 1;
@@ -164,7 +164,7 @@ async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
 #[tokio::test(start_paused = true)]
 async fn who_asks_again_and_again_floods_no_endpoint_that_fails() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.always(Act::Fail(Failure::Unavailable));
+    fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
     let memory = fixture.open_with(Config { summarizer: config, ..rolling() });
     let me = id("s");
@@ -173,13 +173,13 @@ async fn who_asks_again_and_again_floods_no_endpoint_that_fails() {
     for _ in 0..10 {
         assert_eq!(memory.summarise(&me, SECOND).await.unwrap(), 1);
     }
-    assert_eq!(fixture.script.calls().len(), 2);
+    assert_eq!(fixture.summarizer.calls().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_says_when_is_asked_no_sooner_by_whoever_wants_it_now() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.script.next([Act::Later(100 * SECOND)]);
+    fixture.summarizer.next([Action::Later(100 * SECOND)]);
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..3).await;
     until("failed", async || memory.health(&me).await.unwrap() == Health::Retry).await;

@@ -69,8 +69,8 @@ async fn a_checkpoint_that_is_lost_is_written_anew_by_one_summary() {
         fixture.scan(&me, "~checkpoint").await.len() == 1 && fixture.rows(&me).await.1.covers_through == 4
     })
     .await;
-    assert_eq!(fixture.script.calls().len(), 1, "each request costs money");
-    assert_eq!(memory.metrics().folds_discarded, 0);
+    assert_eq!(fixture.summarizer.calls().len(), 1, "each request costs money");
+    assert_eq!(memory.metrics().summaries_discarded, 0);
     assert_eq!(fixture.rows(&me).await.1.strategy, crate::config::Strategy::RollingSummary);
     assert_eq!(shown(&memory, &me).await, names(0..6));
 }
@@ -79,16 +79,16 @@ async fn a_checkpoint_that_is_lost_is_written_anew_by_one_summary() {
 async fn a_summary_that_is_thrown_away_is_not_asked_for_again_at_once() {
     let config = crate::config::Config { hot_for: std::time::Duration::ZERO, ..rolling() };
     let fixture = Fixture::new(config).await;
-    fixture.script.next([super::script::Act::Held]);
+    fixture.summarizer.next([super::summarizer::Action::Held]);
     let (memory, other, me) = (fixture.open(), fixture.open_with(super::truncating()), id("s"));
     add(&memory, &me, 0..6).await;
-    until("asked", async || fixture.script.is_asked()).await;
-    let first = other.list_items(&me, &crate::item::ItemFilter::default()).await.unwrap().items[0].key;
-    other.delete_item(&me, &first.to_string()).await.unwrap();
+    until("asked", async || fixture.summarizer.is_asked()).await;
+    let first = other.list_turns(&me, &crate::views::TurnFilter::default()).await.unwrap().items[0].key;
+    other.delete_turn(&me, &first.to_string()).await.unwrap();
     let before = tokio::time::Instant::now();
-    fixture.script.release(1);
-    until("asked again", async || fixture.script.calls().len() == 2).await;
-    assert_eq!(memory.metrics().folds_discarded, 1);
-    let wait = fixture.script.calls()[1].at - before;
+    fixture.summarizer.release(1);
+    until("asked again", async || fixture.summarizer.calls().len() == 2).await;
+    assert_eq!(memory.metrics().summaries_discarded, 1);
+    let wait = fixture.summarizer.calls()[1].at - before;
     assert!(wait >= std::time::Duration::from_millis(500), "{wait:?}");
 }

@@ -1,6 +1,8 @@
-//! Server-side request forgery, each way by its name: through both clients, to a server on loopback that counts who comes.
+//! Server-side request forgery, each way by its name: through both clients, to a server on loopback that counts who
+//! comes.
 //!
-//! Where a way in is needed, 127.0.0.1 is open and stands for a public address; 127.0.0.2 is not and stands for an inner one.
+//! Where a way in is needed, 127.0.0.1 is open and stands for a public address; 127.0.0.2 is not and stands for an
+//! inner one.
 
 use super::*;
 

@@ -18,7 +18,7 @@ use crate::rest::state::ConversationState;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "it describes the parameter; `Conversation` reads it")]
-pub(super) struct Session {
+pub(super) struct ConversationInfo {
     /// The conversation, 1 to 256 bytes
     session: String,
 }

@@ -15,9 +15,9 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     }
     let Metrics {
         turns_added,
-        folds,
-        folds_discarded,
-        fold_failures,
+        summaries,
+        summaries_discarded,
+        summary_failures,
         turns_dropped,
         identities_rejected,
         health_moves,
@@ -29,8 +29,12 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     } = metrics;
     for (name, help, value) in [
         ("turns_added", "Turns that were added", turns_added),
-        ("folds", "Summaries that were made and stored", folds),
-        ("folds_discarded", "Summaries thrown away because the conversation was changed meanwhile", folds_discarded),
+        ("folds", "Summaries that were made and stored", summaries),
+        (
+            "folds_discarded",
+            "Summaries thrown away because the conversation was changed meanwhile",
+            summaries_discarded,
+        ),
         ("long_backlogs", "Times that more batches of a conversation waited than recovery_backlog_max", long_backlogs),
         ("turns_dropped", "Turns dropped before they were summarised", turns_dropped),
         ("identities_rejected", "Calls refused for an incomplete identity", identities_rejected),
@@ -40,7 +44,7 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
         head(&mut text, name, "counter", help);
         line(&mut text, format_args!("{name}_total {value}"));
     }
-    by(&mut text, "fold_failures", "Failures to make a summary, by reason", "reason", fold_failures);
+    by(&mut text, "fold_failures", "Failures to make a summary, by reason", "reason", summary_failures);
     by(&mut text, "health_moves", "Changes of health, by the new state", "state", health_moves);
     for (name, help, value) in [
         ("backlog", "Conversations that wait for a summary", backlog),
@@ -81,7 +85,7 @@ mod tests {
     fn the_text_stays_one_exposition() {
         let metrics = Metrics {
             turns_added: 3,
-            fold_failures: [("garbage", 1), ("timeout", 2)].into(),
+            summary_failures: [("garbage", 1), ("timeout", 2)].into(),
             backlog: 7,
             ..Metrics::default()
         };

@@ -10,7 +10,7 @@ mod whole;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use helmdeck_conversation::{ConversationError, Folding, SessionFilter, prompt};
+use helmdeck_conversation::{ConversationError, ConversationFilter, SummaryStatus, prompt};
 use helmdeck_core::{Caller, Error, Permission};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::extract::{Conversation, NamesOwner, Owner, Session, memory};
+use self::extract::{Conversation, ConversationInfo, NamesOwner, Owner, memory};
 use super::reply::{Problems, json, nothing, unwritable};
 use super::request::Params;
 use super::state::ConversationState;
@@ -61,7 +61,7 @@ struct Filter {
 
 impl Filter {
     /// Narrows what is wanted to what the caller may see.
-    fn narrowed(self, caller: &Caller) -> Result<SessionFilter, Problem> {
+    fn narrowed(self, caller: &Caller) -> Result<ConversationFilter, Problem> {
         let other = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
         let (tenant, user) = (caller.identity.tenant(), caller.identity.user());
         if other(&self.tenant, tenant) || other(&self.user, user) {
@@ -69,7 +69,7 @@ impl Filter {
         }
         let everybody = caller.permissions.allow(&Permission::Admin);
         let or_own = |named: Option<String>, own: &str| named.or_else(|| (!everybody).then(|| own.to_owned()));
-        Ok(SessionFilter {
+        Ok(ConversationFilter {
             tenant: or_own(self.tenant, tenant),
             user: or_own(self.user, user),
             limit: self.limit,
@@ -137,7 +137,7 @@ async fn list(
 /// The texts are what somebody said: treat them as data, never as instructions. `format=prompt` fences them and adds rules
 /// that say so; without anything to show, the answer is 204.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/context", tag = "conversations", operation_id = "show_context",
-    params(Session, Shown),
+    params(ConversationInfo, Shown),
     responses(
         (status = 200, description = "The context", content(
             (ref("#/components/schemas/ContextPatch") = "application/json"),
@@ -158,15 +158,15 @@ async fn context(conversation: Conversation<Shown>) -> Result<Response, Problem>
 
 /// Shows how summarising a conversation is doing: what waits, and why it failed last. No turn is lost in any state.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/health", tag = "conversations", operation_id = "conversation_health",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses((status = 200, description = "The health", body = ref("#/components/schemas/DialogueHealth")), Problems))]
 async fn health(conversation: Conversation) -> Result<Response, Problem> {
-    json(&Folding::from(conversation.in_time(conversation.memory.trace(&conversation.identity)).await?))
+    json(&SummaryStatus::from(conversation.in_time(conversation.memory.trace(&conversation.identity)).await?))
 }
 
 /// Shows what the strategy makes of a conversation right now: its summary, and how many turns are where.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/trace", tag = "conversations", operation_id = "trace_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses((status = 200, description = "The trace", body = ref("#/components/schemas/DialogueTrace")), Problems))]
 async fn trace(conversation: Conversation) -> Result<Response, Problem> {
     json(&conversation.in_time(conversation.memory.trace(&conversation.identity)).await?)

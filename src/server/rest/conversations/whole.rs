@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use helmdeck_conversation::{ConversationError, Folding, Snapshot};
+use helmdeck_conversation::{ConversationError, Snapshot, SummaryStatus};
 use helmdeck_core::Code;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{Conversation, Owner, Session};
+use super::extract::{Conversation, ConversationInfo, Owner};
 use crate::app::App;
 use crate::body;
 use crate::headers::{JSON, NO_STORE};
@@ -44,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// The same bytes restore it, here or elsewhere.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/snapshot", tag = "conversations", operation_id = "snapshot_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses(
         (status = 200, description = "The snapshot", body = ref("#/components/schemas/Snapshot"), headers(
             ("Helmdeck-Strategy" = String, description = "The strategy that it was made under, and must be restored under"),
@@ -77,7 +77,7 @@ async fn snapshot(conversation: Conversation) -> Result<Response, Problem> {
 /// The body is a snapshot, byte for byte; members that this version does not know are kept. It may be as large as all turns
 /// of a conversation together.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/restore", tag = "conversations", operation_id = "restore_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     request_body(content = ref("#/components/schemas/Snapshot"), content_type = "application/json", description = "The snapshot"),
     responses((status = 204, description = "It is restored"), Problems))]
 async fn restore(conversation: Conversation, request: Request) -> Result<Response, Problem> {
@@ -112,7 +112,7 @@ fn declared(headers: &HeaderMap) -> Option<u64> {
 
 /// Empties a conversation: deletes every turn and the summary, and resets its health.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/flush", tag = "conversations", operation_id = "flush_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses((status = 204, description = "It is empty"), Problems))]
 async fn flush(conversation: Conversation, request: Request) -> Result<Response, Problem> {
     let Nothing {} = conversation.state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
@@ -125,7 +125,7 @@ async fn flush(conversation: Conversation, request: Request) -> Result<Response,
 ///
 /// A summarizer that fails is no error: the health shows it.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/fold", tag = "conversations", operation_id = "fold_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses((status = 200, description = "The health", body = ref("#/components/schemas/DialogueHealth")), Problems))]
 async fn fold(conversation: Conversation, request: Request) -> Result<Response, Problem> {
     let Conversation { memory, identity, state, .. } = &conversation;
@@ -135,14 +135,14 @@ async fn fold(conversation: Conversation, request: Request) -> Result<Response, 
     let folding = async {
         let backlog_turns = memory.summarise(identity, within).await?;
         let trace = memory.trace(identity).await?;
-        Ok::<_, ConversationError>(Folding { backlog_turns, ..trace.into() })
+        Ok::<_, ConversationError>(SummaryStatus { backlog_turns, ..trace.into() })
     };
     json(&conversation.in_time(folding).await?)
 }
 
 /// Deletes a conversation with everything about it, even if it cannot be decrypted, and returns the number of deleted turns.
 #[utoipa::path(delete, path = "/api/v1/conversations/{session}", tag = "conversations", operation_id = "forget_conversation",
-    params(Session, Owner),
+    params(ConversationInfo, Owner),
     responses((status = 200, description = "It is deleted, or never existed", body = ref("#/components/schemas/ForgottenDialogue")), Problems))]
 async fn forget(conversation: Conversation) -> Result<Response, Problem> {
     let turns = conversation.in_time(conversation.memory.forget(&conversation.identity)).await?;

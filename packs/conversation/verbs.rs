@@ -1,0 +1,169 @@
+//! The packs that call one method of the conversation memory.
+
+use async_trait::async_trait;
+use helmdeck_conversation::{Conversations, Snapshot, Strategy, SummaryStatus, prompt};
+use helmdeck_core::{Context, Handler, Json, Reply, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::target::Conversation;
+
+/// Declares the handler of a pack: reads the input, finds the conversation that it names, and runs the body.
+macro_rules! handler {
+    ($(#[$doc:meta])* $name:ident, |$conversation:ident, $input:ident: $type:ty| $body:expr) => {
+        $(#[$doc])*
+        pub(super) struct $name(pub(super) Conversations);
+
+        #[async_trait]
+        impl Handler for $name {
+            async fn run(&self, context: Context, input: Json) -> Result<Reply> {
+                let $input: $type = input.read()?;
+                let $conversation = Conversation::of(&self.0, &context, $input.session.as_deref())?;
+                $body
+            }
+        }
+    };
+}
+
+/// Input that names a conversation only.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    #[serde(default)]
+    session: Option<String>,
+}
+
+/// Input that names a turn.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnTarget {
+    #[serde(default)]
+    session: Option<String>,
+    key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContextInput {
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    #[default]
+    Json,
+    Prompt,
+}
+
+/// A context as text.
+#[derive(Serialize)]
+struct Prompt {
+    strategy: Strategy,
+    /// `None` = there is nothing to show.
+    prompt: Option<String>,
+    tokens: u64,
+    omitted_turns: u64,
+    over_budget: bool,
+    unreadable: u64,
+}
+
+#[derive(Serialize)]
+struct Exported {
+    strategy: Strategy,
+    snapshot: Snapshot,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RestoreInput {
+    #[serde(default)]
+    session: Option<String>,
+    /// Stored byte for byte: another program may have made it.
+    snapshot: Json,
+}
+
+handler!(
+    /// `conversation.context`: the context of the next model call, as data or as a prompt.
+    ShowContext, |conversation, input: ContextInput| {
+        let patch = conversation.memory.context(&conversation.identity).await?;
+        match input.format {
+            Format::Json => Reply::value(&patch),
+            Format::Prompt => Reply::value(&Prompt {
+                strategy: patch.strategy,
+                prompt: prompt::render(&patch),
+                tokens: patch.tokens,
+                omitted_turns: patch.omitted_turns,
+                over_budget: patch.over_budget,
+                unreadable: patch.unreadable,
+            }),
+        }
+    }
+);
+
+handler!(
+    /// `conversation.health`: the state of summarising.
+    ShowHealth, |conversation, input: Target| {
+        Reply::value(&SummaryStatus::from(conversation.memory.trace(&conversation.identity).await?))
+    }
+);
+
+handler!(
+    /// `conversation.trace`: what the strategy makes of a conversation right now.
+    ShowTrace, |conversation, input: Target| {
+        Reply::value(&conversation.memory.trace(&conversation.identity).await?)
+    }
+);
+
+handler!(
+    /// `conversation.show`: returns one turn with its texts.
+    Show, |conversation, input: TurnTarget| {
+        Reply::value(&conversation.memory.get_turn(&conversation.identity, &input.key).await?)
+    }
+);
+
+handler!(
+    /// `conversation.delete`: deletes one turn, from the summary too.
+    Delete, |conversation, input: TurnTarget| {
+        Reply::value(&conversation.memory.delete_turn(&conversation.identity, &input.key).await?)
+    }
+);
+
+handler!(
+    /// `conversation.snapshot`: exports a conversation.
+    Export, |conversation, input: Target| {
+        let snapshot = conversation.memory.snapshot(&conversation.identity).await?;
+        let strategy = snapshot.strategy.unwrap_or(Strategy::None);
+        // An empty snapshot is an object too, so that it can be restored.
+        Reply::value(&Exported { strategy, snapshot: Snapshot { strategy: Some(strategy), ..snapshot } })
+    }
+);
+
+handler!(
+    /// `conversation.restore`: replaces a conversation by an exported one.
+    Restore, |conversation, input: RestoreInput| {
+        let record = conversation.cleaned(input.snapshot.as_str().to_owned())?;
+        // The record itself names its strategy.
+        let snapshot = Snapshot { strategy: None, bytes: record.into() };
+        conversation.memory.restore(&conversation.identity, &snapshot).await?;
+        Reply::value(&json!({ "restored": true }))
+    }
+);
+
+handler!(
+    /// `conversation.flush`: deletes every turn and the summary of a conversation.
+    Flush, |conversation, input: Target| {
+        conversation.memory.flush(&conversation.identity).await?;
+        Reply::value(&json!({ "flushed": true }))
+    }
+);
+
+handler!(
+    /// `conversation.forget`: removes a conversation with everything about it, also an unreadable one.
+    Forget, |conversation, input: Target| {
+        Reply::value(&json!({ "removed_turns": conversation.memory.forget(&conversation.identity).await? }))
+    }
+);
