@@ -23,19 +23,20 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("mcp-client", &["core", "process", "egress", "memory", "redact"]),
     ("sandbox", &["core", "process"]),
     ("vault", &["core", "memory", "system"]),
-    ("forge-files", &["core"]),
+    ("git", &["core", "process"]),
+    ("forge-files", &["core", "git"]),
     ("forge-documents", &["core", "forge-files"]),
     ("skills", &["forge-files"]),
-    ("forge", &["core", "process", "events", "forge-files", "forge-documents", "skills"]),
+    ("forge", &["core", "process", "events", "git", "forge-files", "forge-documents", "skills"]),
     // Packs see the engine, the store and the vault only through the traits of core.
-    ("packs", &["core", "process", "egress", "llm", "forge", "conversation", "seam"]),
+    ("packs", &["core", "process", "egress", "llm", "git", "forge", "conversation", "seam"]),
     (
         "engine",
         &["core", "process", "events", "memory", "system", "egress", "redact", "artifacts", "mcp-client", "sandbox"],
     ),
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
-    ("seam", &["core", "forge-files", "forge-documents"]),
+    ("seam", &["core", "git", "forge-files", "forge-documents"]),
     ("server", &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam"]),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];

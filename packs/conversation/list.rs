@@ -95,7 +95,7 @@ impl Handler for List {
                     limit: input.limit,
                     after: input.after,
                 };
-                let page = conversation.memory.sessions(&filter).await?;
+                let page = conversation.memory.list_conversations(&filter).await?;
                 let dialogues = page.sessions.into_iter().map(About::from).collect();
                 Reply::value(&Page { dialogues, total: page.total, next: page.next })
             }

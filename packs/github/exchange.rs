@@ -1,9 +1,9 @@
 //! The requests of one call: retries what may be repeated, within the call's deadline, and counts used quota.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use helmdeck_core::jitter::jittered;
 use helmdeck_core::{Code, Context, Error, Reply, Result, Secret};
 use http::{Method, StatusCode};
 use serde::Serialize;
@@ -139,9 +139,8 @@ impl<'a> Exchange<'a> {
     /// first.
     async fn wait(&self, repeats: u32, asked: Option<Duration>) -> bool {
         let step = self.client.retry_wait * 2u32.pow(repeats);
-        // Half fixed, half random, so that callers who failed together do not come back together.
-        let random = RandomState::new().hash_one(repeats) % 1000;
-        let jittered = step / 2 + step * u32::try_from(random).unwrap_or(0) / 2000;
+        // Half fixed, half random, so that callers who failed together do not retry together.
+        let jittered = jittered(step, 0.5..=1.0);
         let wait = asked.map_or(jittered, |asked| asked.max(jittered));
         let fits = match self.deadline {
             Some(deadline) => Instant::now() + wait < deadline,

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::head;
 use super::map_root::MapRoot;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
@@ -122,8 +121,8 @@ impl Work {
         let paths = Globs::new("paths", &input.paths)?;
         let focus = Globs::new("focus", &input.focus)?;
         // In a session, git's files are untrusted.
-        let work_tree = if map_root.is_of_session() { None } else { head::work_tree(&map_root.root) };
-        let commit = work_tree.and_then(head::head);
+        let work_tree = if map_root.is_of_session() { None } else { helmdeck_git::head::work_tree(&map_root.root) };
+        let commit = work_tree.and_then(helmdeck_git::head::commit);
         self.context.report(Some(0.0), "looking for source files");
         let filter = Filter { paths: &paths, languages: &input.languages };
         let found = walk::walk(&map_root, work_tree, commit.as_deref(), &filter, &|| self.stopped())

@@ -8,8 +8,6 @@ mod checkout;
 mod fetch;
 mod git;
 #[cfg(feature = "repo-map")]
-mod head;
-#[cfg(feature = "repo-map")]
 mod ignored;
 mod inside;
 #[cfg(feature = "repo-map")]

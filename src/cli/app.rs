@@ -1,49 +1,43 @@
-//! From the arguments to the exit code: reads the command line, runs the command, reports how it ended.
+//! Entry point: parses the arguments, runs the command and maps its result to an exit code.
 
-use std::future::Future;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Cli;
 use crate::args::seam::SeamCli;
 use crate::commands;
-use crate::env::Environment;
-use crate::exit::{Exit, Failure, Result};
+use crate::env::ProcessEnvironment;
+use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::output::Output;
 use crate::signals;
-
-/// How long to wait at the end for work on other threads that nobody waits for any more.
-const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// Runs the program and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     helmdeck_process::close_descriptors_on_exec();
-    if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
+    if ProcessEnvironment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_engine::STAGE) {
         return stage();
     }
-    if Environment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_process::REAPER) {
+    if ProcessEnvironment::arguments().nth(1).is_some_and(|argument| argument == helmdeck_process::REAPER) {
         helmdeck_process::reap();
         return ExitCode::SUCCESS;
     }
     logging::hide_panics();
-    if Environment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
-        return commands::connect::run(Environment::arguments().skip(2), &Environment::of_process());
+    if ProcessEnvironment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
+        return commands::connect::run(ProcessEnvironment::arguments().skip(2), &ProcessEnvironment::of_process());
     }
-    if let Some(arguments) = SeamCli::arguments(Environment::arguments()) {
-        return ExitCode::from(commands::seam::main(arguments, &Environment::of_process()));
+    if let Some(arguments) = SeamCli::arguments(ProcessEnvironment::arguments()) {
+        return ExitCode::from(commands::seam::main(arguments, &ProcessEnvironment::of_process()));
     }
-    let cli = match Cli::try_parse_from(Environment::arguments()) {
+    let cli = match Cli::try_parse_from(ProcessEnvironment::arguments()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let env = Environment::of_process();
+    let env = ProcessEnvironment::of_process();
     let output = Output::of_process(&env, cli.global.json, cli.global.verbose);
     match commands::run(cli, env, output) {
         Ok(()) => code(Exit::Ok),
@@ -64,7 +58,7 @@ pub fn main() -> ExitCode {
 
 /// Is a step on the way to a command of a session: sets its limits and becomes it, before anything else is read or started.
 fn stage() -> ExitCode {
-    let (status, message) = helmdeck_engine::stage(Environment::arguments().skip(2));
+    let (status, message) = helmdeck_engine::stage(ProcessEnvironment::arguments().skip(2));
     if let Some(message) = message {
         // Fails only if nobody reads.
         let _ = writeln!(std::io::stderr(), "{message}");
@@ -78,15 +72,15 @@ fn code(exit: Exit) -> ExitCode {
 
 /// Prints what clap has to say: help and version to stdout, mistakes to stderr.
 fn usage(error: &clap::Error) -> ExitCode {
-    if error.kind() == ErrorKind::UnknownArgument && is_vault_set(Environment::arguments()) {
+    if error.kind() == ErrorKind::UnknownArgument && is_vault_set(ProcessEnvironment::arguments()) {
         // What is too much may be the secret, so it is not repeated.
         let failure = Failure::usage("the command line of `vault set` has something that does not belong there")
             .with_hint(
                 "a secret comes from stdin or the prompt, never as an argument; see `helmdeck vault set --help`",
             );
         let output = Output::of_process(
-            &Environment::of_process(),
-            Environment::arguments().any(|argument| argument == "--json"),
+            &ProcessEnvironment::of_process(),
+            ProcessEnvironment::arguments().any(|argument| argument == "--json"),
             0,
         );
         if output.json {
@@ -96,11 +90,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         }
         return code(Exit::Usage);
     }
-    if error.use_stderr() && Environment::arguments().any(|argument| argument == "--json") {
+    if error.use_stderr() && ProcessEnvironment::arguments().any(|argument| argument == "--json") {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
-        let output = Output::of_process(&Environment::of_process(), true, 0);
+        let output = Output::of_process(&ProcessEnvironment::of_process(), true, 0);
         if is_forge() {
             let failure =
                 failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
@@ -118,39 +112,11 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// Says whether the command line, which makes no sense, is one of `helmdeck forge`: that says on stdout how it went.
 fn is_forge() -> bool {
-    let matches = Cli::command().ignore_errors(true).try_get_matches_from(Environment::arguments());
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(ProcessEnvironment::arguments());
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("forge"))
 }
 
 fn is_vault_set<T: PartialEq<str>>(arguments: impl Iterator<Item = T>) -> bool {
     let mut words = arguments.skip_while(|word| *word != *"vault").skip(1);
     words.any(|word| word == *"set" || word == *"rotate")
-}
-
-/// Runs a future on a runtime of one thread: what a single command needs, and the fastest to start.
-///
-/// # Errors
-/// Whatever the future answers; a failure if the system gives no runtime.
-pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    finish(Builder::new_current_thread().enable_all().build()?, future)
-}
-
-/// Runs a future on a runtime of several threads.
-///
-/// # Errors
-/// As [`block_on`].
-pub(crate) fn block_on_threads<T>(threads: usize, future: impl Future<Output = Result<T>>) -> Result<T> {
-    finish(Builder::new_multi_thread().worker_threads(threads).enable_all().build()?, future)
-}
-
-fn finish<T>(runtime: Runtime, future: impl Future<Output = Result<T>>) -> Result<T> {
-    let answer = runtime.block_on(future);
-    // A cancelled handler may still hold a thread; it is not waited for.
-    runtime.shutdown_timeout(LAST_WAIT);
-    answer
-}
-
-/// Makes a failure of a problem that is none of the caller's doing.
-pub(crate) fn internal(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Failed, error.to_string())
 }

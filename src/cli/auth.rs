@@ -1,17 +1,15 @@
-//! The shared secret of JSON Web Tokens, from the environment alone, and the server's authentication. Never says anything about
-//! the secret's value.
-
-use std::path::Path;
+//! The shared secret of JSON Web Tokens, read from the environment only.
+//!
+//! No message contains the secret.
+//!
+//! No message contains the secret.
 
 use helmdeck_core::Secret;
-use helmdeck_egress::Egress;
-use helmdeck_server::{Auth, MIN_SECRET_BYTES};
-use zeroize::Zeroizing;
+use helmdeck_server::MIN_SECRET_BYTES;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::secret_file::{self, Readers};
-use crate::wire::Setup;
 
 /// The variable with the secret.
 pub(crate) const SECRET: &str = "HELMDECK_JWT_SECRET";
@@ -22,16 +20,9 @@ pub(crate) const SECRET_FILE: &str = "HELMDECK_JWT_SECRET_FILE";
 ///
 /// # Errors
 /// A configuration failure that names the variable: the secret is too short, both variables are set, or the file cannot be read.
-pub(crate) fn shared_secret(env: &Environment) -> Result<Option<Secret>> {
-    let (label, text) = match (env.text(SECRET)?, env.text(SECRET_FILE)?) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::config(format!("{SECRET} and {SECRET_FILE} are both set; unset one of them")));
-        }
-        (Some(text), None) => (SECRET, Zeroizing::new(text.to_owned())),
-        (None, Some("")) => return Err(Failure::config(format!("{SECRET_FILE} is empty; name a file, or unset it"))),
-        (None, Some(file)) => (SECRET_FILE, read(&env.absolute(Path::new(file))?)?),
-        (None, None) => return Ok(None),
-    };
+pub(crate) fn shared_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> {
+    let found = secret_file::of_environment(env, SECRET, SECRET_FILE, Readers::Anybody)?;
+    let Some((label, text)) = found else { return Ok(None) };
     let text = text.trim();
     if text.len() < MIN_SECRET_BYTES {
         return Err(Failure::config(format!(
@@ -44,24 +35,8 @@ pub(crate) fn shared_secret(env: &Environment) -> Result<Option<Secret>> {
 }
 
 /// Says whether the operator set a secret, good or not.
-pub(crate) fn is_set(env: &Environment) -> bool {
+pub(crate) fn is_set(env: &ProcessEnvironment) -> bool {
     [SECRET, SECRET_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
-}
-
-fn read(path: &Path) -> Result<Zeroizing<String>> {
-    secret_file::read(SECRET_FILE, path, Readers::Anybody)
-}
-
-impl Setup {
-    /// Returns how callers of the server prove who they are, `None` if authentication is off.
-    ///
-    /// # Errors
-    /// A configuration failure that names what is wrong.
-    pub(crate) fn auth(&self) -> Result<Option<Auth>> {
-        let egress = Egress::new(self.settings.egress.clone().guard());
-        Auth::new(&self.settings.auth, shared_secret(&self.env)?, self.system().ok(), &egress)
-            .map_err(|message| Failure::config(format!("[auth]: {message}")))
-    }
 }
 
 #[cfg(test)]
@@ -69,7 +44,7 @@ mod tests {
     use super::*;
 
     fn secret(pairs: &[(&str, &str)]) -> Result<Option<Secret>> {
-        shared_secret(&Environment::of(pairs))
+        shared_secret(&ProcessEnvironment::of(pairs))
     }
 
     #[test]

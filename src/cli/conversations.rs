@@ -1,4 +1,4 @@
-//! The conversation memory: over the store of an engine, opened by whoever wants it first, or for one command alone.
+//! Opens the conversation memory: lazily over an engine's store, or for a single command.
 
 use std::sync::Arc;
 use std::time::Duration;

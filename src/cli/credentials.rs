@@ -1,5 +1,6 @@
-//! The credentials that packs may use: those of the environment first (`[credentials]` names a variable for each, read once at the
-//! start), then those of the vault. Never shows a value.
+//! Credentials for packs: environment variables named in `[credentials]` first, then the vault.
+//!
+//! Variables are read once, at the start. No value is ever shown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use helmdeck_core::secrets::{Grant, Secrets};
 use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 
 /// The environment's credentials and the vault's. A name that `[credentials]` has is never looked for in the vault.
 pub(crate) struct Credentials {
@@ -97,7 +98,7 @@ const VERSION: u64 = 1;
 
 impl EnvironmentSecrets {
     /// Reads the variables.
-    pub(crate) fn new(variables: &BTreeMap<String, String>, env: &Environment) -> Self {
+    pub(crate) fn new(variables: &BTreeMap<String, String>, env: &ProcessEnvironment) -> Self {
         let credential = |(name, variable): (&String, &String)| {
             let text = env.text(variable).ok().flatten().map(str::trim).filter(|text| !text.is_empty());
             let secret = text.map(|text| Secret::new(text.to_owned()));
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     fn secrets(token: &str) -> EnvironmentSecrets {
-        let env = Environment::of(&[("GITHUB_TOKEN", token)]);
+        let env = ProcessEnvironment::of(&[("GITHUB_TOKEN", token)]);
         let names = [("github-token", "GITHUB_TOKEN"), ("other", "OTHER")];
         let variables = names.map(|(name, variable)| (name.to_owned(), variable.to_owned())).into();
         EnvironmentSecrets::new(&variables, &env)

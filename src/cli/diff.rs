@@ -1,5 +1,7 @@
-//! A unified diff as people read it: files bold, hunks cyan, what was added green, what was removed red. Whatever else stands
-//! in it is shown as it is, and never steers the terminal. A line that ends in CR LF does so still, so that a diff that is written to a
+//! Unified diffs in colour: files bold, hunks cyan, additions green, removals red.
+//!
+//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to
+//! a
 //! file applies; a terminal shows `^M`, as git does.
 
 use std::borrow::Cow;

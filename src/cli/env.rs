@@ -1,4 +1,4 @@
-//! The only file that reads the environment: once, at the start, into a value that tests make by hand. Never prints a value.
+//! The process environment: read once, at the start, by this file only. Tests build their own. No value is printed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::exit::{Failure, Result};
 
 /// What the process was given: its variables and its working directory.
-pub(crate) struct Environment {
+pub(crate) struct ProcessEnvironment {
     variables: BTreeMap<String, OsString>,
     working_dir: Option<PathBuf>,
 }
 
-impl Environment {
+impl ProcessEnvironment {
     /// Reads the environment of this process. Variables whose names are not UTF-8 are left out.
     pub(crate) fn of_process() -> Self {
         Self {
@@ -98,9 +98,9 @@ impl Environment {
     }
 }
 
-impl std::fmt::Debug for Environment {
+impl std::fmt::Debug for ProcessEnvironment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Environment").field("variables", &self.variables.len()).finish_non_exhaustive()
+        f.debug_struct("ProcessEnvironment").field("variables", &self.variables.len()).finish_non_exhaustive()
     }
 }
 
@@ -110,16 +110,16 @@ mod tests {
 
     #[test]
     fn xdg_folders_follow_the_specification() {
-        let env = Environment::of(&[("HOME", "/home/a"), ("XDG_DATA_HOME", "relative/is/ignored")]);
+        let env = ProcessEnvironment::of(&[("HOME", "/home/a"), ("XDG_DATA_HOME", "relative/is/ignored")]);
         assert_eq!(env.xdg("XDG_DATA_HOME", ".local/share"), Some("/home/a/.local/share/helmdeck".into()));
-        let env = Environment::of(&[("XDG_DATA_HOME", "/data")]);
+        let env = ProcessEnvironment::of(&[("XDG_DATA_HOME", "/data")]);
         assert_eq!(env.xdg("XDG_DATA_HOME", ".local/share"), Some("/data/helmdeck".into()));
-        assert_eq!(Environment::of(&[]).xdg("XDG_DATA_HOME", ".local/share"), None);
+        assert_eq!(ProcessEnvironment::of(&[]).xdg("XDG_DATA_HOME", ".local/share"), None);
     }
 
     #[test]
     fn debug_shows_no_value() {
-        let env = Environment::of(&[("HELMDECK_MEMORY_KEY", "canary")]);
+        let env = ProcessEnvironment::of(&[("HELMDECK_MEMORY_KEY", "canary")]);
         assert!(!format!("{env:?}").contains("canary"));
         assert_eq!(env.ours().collect::<Vec<_>>(), ["HELMDECK_MEMORY_KEY"]);
     }

@@ -1,4 +1,4 @@
-//! How a command ends: one table of exit codes for all commands, and the one error type of this crate. Never holds a secret.
+//! Exit codes of all commands, and the error type of this crate. Holds no secret.
 
 use helmdeck_conversation::ConversationError;
 use helmdeck_core::{Code, Error};
@@ -98,6 +98,11 @@ impl Failure {
     /// Makes a failure of a message: lower case, no period, names the thing.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: None, problem: None, child: None }
+    }
+
+    /// Makes a failure of an error that the caller did not cause.
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+        Self::new(Exit::Failed, error.to_string())
     }
 
     /// Makes a failure of the command line.

@@ -1,12 +1,10 @@
-//! Gate 1: the operator's memory key, and the vault's key. No key means no memory, or no vault; a malformed key means no start.
-//! Never says anything about their values.
-
-use std::path::{Path, PathBuf};
+//! Gate 1: the memory key, and the vault's key.
+//!
+//! Without a key there is no memory, or no vault; a malformed key is an error at the start. No message contains a key.
 
 use helmdeck_memory::KeyRing;
-use zeroize::Zeroizing;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::secret_file::{self, Readers};
 
@@ -39,7 +37,7 @@ pub(crate) const VAULT: Names =
 /// # Errors
 /// A configuration failure that names the variable and the expected form: the key is empty or malformed, both variables are
 /// set, the file cannot be read, or there are previous keys without a current one.
-pub(crate) fn key_ring(env: &Environment) -> Result<Option<KeyRing>> {
+pub(crate) fn key_ring(env: &ProcessEnvironment) -> Result<Option<KeyRing>> {
     ring(env, &MEMORY)
 }
 
@@ -47,7 +45,7 @@ pub(crate) fn key_ring(env: &Environment) -> Result<Option<KeyRing>> {
 ///
 /// # Errors
 /// As [`key_ring`]; also if one of its keys is a memory key: whoever may read memory must not read credentials.
-pub(crate) fn vault_ring(env: &Environment, memory: Option<&KeyRing>) -> Result<Option<KeyRing>> {
+pub(crate) fn vault_ring(env: &ProcessEnvironment, memory: Option<&KeyRing>) -> Result<Option<KeyRing>> {
     let Some(vault) = ring(env, &VAULT)? else { return Ok(None) };
     let shared = memory.is_some_and(|memory| memory.ids().any(|id| vault.ids().any(|known| known == id)));
     if shared {
@@ -60,39 +58,22 @@ pub(crate) fn vault_ring(env: &Environment, memory: Option<&KeyRing>) -> Result<
     Ok(Some(vault))
 }
 
-fn ring(env: &Environment, names: &Names) -> Result<Option<KeyRing>> {
+fn ring(env: &ProcessEnvironment, names: &Names) -> Result<Option<KeyRing>> {
     let Names { key, file, previous: earlier } = names;
     let previous = env.text(earlier)?;
-    let (label, text) = match (env.text(key)?, env.text(file)?) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::config(format!("{key} and {file} are both set; unset one of them")));
-        }
-        (Some(text), None) => (*key, Zeroizing::new(text.to_owned())),
-        (None, Some("")) => return Err(Failure::config(format!("{file} is empty; name a file, or unset it"))),
-        (None, Some(path)) => (*file, secret_file::read(file, &env.absolute(Path::new(path))?, Readers::OwnerOnly)?),
-        (None, None) if previous.is_some() => {
-            return Err(Failure::config(format!("{earlier} is set and {key} is not; previous keys only open")));
-        }
-        (None, None) => return Ok(None),
+    let Some((label, text)) = secret_file::of_environment(env, key, file, Readers::OwnerOnly)? else {
+        return match previous {
+            Some(_) => Err(Failure::config(format!("{earlier} is set and {key} is not; previous keys only open"))),
+            None => Ok(None),
+        };
     };
     let ring = KeyRing::parse((label, &text), previous.map(|list| (*earlier, list)))
         .map_err(|error| Failure::config(error.to_string()))?;
     Ok(Some(ring))
 }
 
-/// Returns the files of secrets that others than their owner can read. A key file like that is refused ([`key_ring`]).
-pub(crate) fn exposed_key_files(env: &Environment) -> impl Iterator<Item = PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-
-    [crate::auth::SECRET_FILE, crate::s3::SECRET_FILE].into_iter().filter_map(|name| {
-        let path = env.absolute(&env.path(name)?).ok()?;
-        let mode = std::fs::metadata(&path).ok()?.permissions().mode();
-        (mode & 0o077 != 0).then_some(path)
-    })
-}
-
 /// Says whether the operator set a memory key, well-formed or not.
-pub(crate) fn is_set(env: &Environment) -> bool {
+pub(crate) fn is_set(env: &ProcessEnvironment) -> bool {
     [KEY, KEY_FILE].iter().any(|name| matches!(env.text(name), Ok(Some(_)) | Err(_)))
 }
 
@@ -105,13 +86,13 @@ mod tests {
     }
 
     fn ring(pairs: &[(&str, &str)]) -> Result<Option<KeyRing>> {
-        key_ring(&Environment::of(pairs))
+        key_ring(&ProcessEnvironment::of(pairs))
     }
 
     #[test]
     fn no_key_means_no_memory() {
         assert!(ring(&[]).unwrap().is_none());
-        assert!(!is_set(&Environment::of(&[])));
+        assert!(!is_set(&ProcessEnvironment::of(&[])));
     }
 
     #[test]
@@ -130,7 +111,7 @@ mod tests {
     #[test]
     fn the_vault_has_a_key_of_its_own() {
         let vault = |pairs: &[(&str, &str)]| {
-            let env = Environment::of(pairs);
+            let env = ProcessEnvironment::of(pairs);
             vault_ring(&env, key_ring(&env).unwrap().as_ref())
         };
         let (a, b) = (key("a"), key("b"));
@@ -164,7 +145,7 @@ mod tests {
         let path = dir.path().join("key");
         std::fs::write(&path, format!("{}\n", key("a"))).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let env = Environment::of(&[(KEY_FILE, path.to_str().unwrap())]);
+        let env = ProcessEnvironment::of(&[(KEY_FILE, path.to_str().unwrap())]);
         let of_file = key_ring(&env).unwrap().unwrap();
         let of_text =
             ring(&[(KEY, &key("a")), (KEY_PREVIOUS, &format!("{},{}", key("b"), key("c")))]).unwrap().unwrap();
@@ -175,12 +156,15 @@ mod tests {
         let failure = key_ring(&env).unwrap_err();
         assert_eq!(failure.exit() as u8, 78);
         assert!(failure.text().contains("chmod 600") && failure.message().contains(KEY_FILE), "{}", failure.text());
-        let vault = Environment::of(&[(VAULT.file, path.to_str().unwrap())]);
+        let vault = ProcessEnvironment::of(&[(VAULT.file, path.to_str().unwrap())]);
         assert!(vault_ring(&vault, None).unwrap_err().text().contains("chmod 600"));
-        let secret = Environment::of(&[(crate::auth::SECRET_FILE, path.to_str().unwrap())]);
-        assert_eq!(exposed_key_files(&secret).collect::<Vec<_>>(), std::slice::from_ref(&path));
+        let secret = ProcessEnvironment::of(&[(crate::auth::SECRET_FILE, path.to_str().unwrap())]);
+        assert_eq!(
+            secret_file::exposed(&secret, &[crate::auth::SECRET_FILE]).collect::<Vec<_>>(),
+            std::slice::from_ref(&path)
+        );
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(exposed_key_files(&secret).count(), 0);
+        assert_eq!(secret_file::exposed(&secret, &[crate::auth::SECRET_FILE]).count(), 0);
 
         std::fs::write(&path, " ".repeat(5000)).unwrap();
         assert!(key_ring(&env).unwrap_err().message().contains("too long"));

@@ -13,13 +13,18 @@ mod exit;
 mod gate;
 mod input;
 mod last_signal;
+#[cfg(feature = "nats")]
+mod link;
 mod logging;
 mod output;
 mod progress;
+mod project;
 mod prompt;
 mod render;
 mod replicas;
+mod runtime;
 mod s3;
+mod seam;
 mod secret_file;
 mod signals;
 mod terminal;

@@ -1,5 +1,6 @@
-//! The log, to stderr: lines for people on a terminal, JSON otherwise. Secrets never get here: nothing logs one, and of a
-//! panic only the place is written, because its text may hold anything.
+//! Logging to stderr: text on a terminal, JSON lines otherwise.
+//!
+//! No secret is logged. Of a panic only the location is logged, because its message may contain anything.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -10,6 +11,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
+
+/// Log level of a command. Its failed call is its own result, so it is not logged too.
+pub(crate) const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
 
 /// Changes what a log that was started lets through.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! The only file that writes to the terminal: results to stdout, everything else to stderr. Never interprets what it prints.
+//! Output: the only file that writes to the terminal. Results go to stdout, everything else to stderr.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -6,7 +6,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use helmdeck_core::text::is_hidden;
 use serde_json::Value;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::terminal::Terminals;
 
@@ -25,7 +25,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Looks at the terminals of this process.
-    pub(crate) fn of_process(env: &Environment, json: bool, verbose: u8) -> Self {
+    pub(crate) fn of_process(env: &ProcessEnvironment, json: bool, verbose: u8) -> Self {
         let terminals = Terminals::of_process(env);
         Self { json, verbose, interactive: terminals.stderr && io::stdin().is_terminal(), terminals }
     }

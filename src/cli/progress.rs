@@ -1,6 +1,8 @@
-//! Progress on stderr, never on stdout. Of a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise; of a
-//! long one, what it did stays on the terminal, a line a step. Of work on the store: a bar on a terminal, a plain line now and
-//! then otherwise, nothing with `--json`.
+//! Progress on stderr.
+//!
+//! A call: a moving line on a terminal, plain lines with `-v`, nothing otherwise; each step of an async pack stays
+//! above
+//! the line. Work on the store: a bar on a terminal, a plain line now and then otherwise, nothing with `--json`.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};

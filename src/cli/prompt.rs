@@ -1,4 +1,4 @@
-//! Asks a person for a secret without showing it. Leaves the terminal as it was, whatever ends the question.
+//! Prompt for a secret, without echo. The terminal is restored however the prompt ends.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,7 +6,6 @@ use std::io::ErrorKind;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::app::internal;
 use crate::exit::{Exit, Failure, Result};
 use crate::signals::Stop;
 
@@ -24,7 +23,7 @@ pub(crate) async fn secret(question: &'static str) -> Result<Zeroizing<String>> 
     let answer = tokio::select! {
         biased;
         () = stop.wait() => None,
-        answer = asking => Some(answer.map_err(internal)?),
+        answer = asking => Some(answer.map_err(Failure::internal)?),
     };
     // After a signal the thread still reads: it ends with the process, and cannot put the terminal back itself.
     tcsetattr(&terminal, OptionalActions::Now, &before).map_err(|error| cannot(error.into()))?;

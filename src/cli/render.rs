@@ -1,5 +1,6 @@
-//! An outcome of a pack as people read it: short values first, text in lines as it is, a diff last. What it returns is free of
-//! control characters, but for its own colours. Programs use `--json` instead.
+//! Outcomes as text for people: short values first, then text, diffs last. Scripts use `--json` instead.
+//!
+//! The text has no control characters except its own colours.
 
 use std::time::Duration;
 

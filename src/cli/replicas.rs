@@ -1,4 +1,4 @@
-//! What servers on one PostgreSQL database do not share, for the operator.
+//! Advice for operators: what servers on one PostgreSQL database do not share.
 
 use helmdeck_memory::open::Location;
 

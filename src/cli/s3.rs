@@ -1,16 +1,14 @@
-//! Who asks the S3-compatible store for files that packs write: from the environment alone. Never says anything about the secret's
-//! value.
-
-use std::path::Path;
+//! Credentials of the S3-compatible artifact store, read from the environment only.
+//!
+//! No message contains the secret.
 
 use helmdeck_core::Secret;
 use helmdeck_engine::{Builder, S3Credentials, S3Location};
-use zeroize::Zeroizing;
 
-use crate::env::Environment;
+use crate::config::Settings;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::secret_file::{self, Readers};
-use crate::wire::Setup;
 
 /// The variable with the id of the access key.
 pub(crate) const KEY_ID: &str = "HELMDECK_S3_ACCESS_KEY_ID";
@@ -26,25 +24,18 @@ const AMAZON: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SE
 ///
 /// # Errors
 /// A configuration failure that names the variable: there are none, one half is missing, or the file cannot be read.
-pub(crate) fn credentials(env: &Environment) -> Result<S3Credentials> {
+pub(crate) fn credentials(env: &ProcessEnvironment) -> Result<S3Credentials> {
     if [KEY_ID, SECRET, SECRET_FILE].iter().all(|name| matches!(env.text(name), Ok(None))) {
         return amazon(env);
     }
-    let secret = match (env.text(SECRET)?, env.text(SECRET_FILE)?) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::config(format!("{SECRET} and {SECRET_FILE} are both set; unset one of them")));
-        }
-        (Some(text), None) => Zeroizing::new(text.to_owned()),
-        (None, Some("")) => return Err(Failure::config(format!("{SECRET_FILE} is empty; name a file, or unset it"))),
-        (None, Some(file)) => read(&env.absolute(Path::new(file))?)?,
-        (None, None) => return Err(Failure::config(format!("{KEY_ID} is set and {SECRET} is not"))),
-    };
+    let found = secret_file::of_environment(env, SECRET, SECRET_FILE, Readers::Anybody)?;
+    let (_, secret) = found.ok_or_else(|| Failure::config(format!("{KEY_ID} is set and {SECRET} is not")))?;
     let key_id = env.text(KEY_ID)?.map(str::trim).filter(|text| !text.is_empty());
     let key_id = key_id.ok_or_else(|| Failure::config(format!("{KEY_ID} is not set, and the secret is")))?.to_owned();
     Ok(S3Credentials { key_id, secret: filled(SECRET, &secret)?, token: None })
 }
 
-fn amazon(env: &Environment) -> Result<S3Credentials> {
+fn amazon(env: &ProcessEnvironment) -> Result<S3Credentials> {
     let [key_id, secret, token] = AMAZON;
     let (Some(id), Some(text)) = (env.text(key_id)?, env.text(secret)?) else {
         return Err(Failure::config(format!(
@@ -66,36 +57,30 @@ fn filled(name: &str, text: &str) -> Result<Secret> {
     }
 }
 
-fn read(path: &Path) -> Result<Zeroizing<String>> {
-    secret_file::read(SECRET_FILE, path, Readers::Anybody)
+/// Tells an engine where artifacts are kept: in the bucket that is set, else in the data folder if there is one.
+///
+/// # Errors
+/// A configuration failure if there is a bucket and no credentials for it.
+pub(crate) fn artifacts(settings: &Settings, env: &ProcessEnvironment, builder: Builder) -> Result<Builder> {
+    let url = &settings.engine.artifacts.url;
+    if !url.is_empty() {
+        let location = S3Location::parse(url).map_err(|why| Failure::config(format!("artifacts.url: {why}")))?;
+        return Ok(builder.artifacts_in(location, credentials(env)?));
+    }
+    Ok(match settings.data_dir() {
+        Ok(data) => builder.artifacts(data.join("artifacts")),
+        Err(_) => builder,
+    })
 }
 
-impl Setup {
-    /// Says to an engine where files of packs are kept: in the bucket that is set, else in the data folder if there is one.
-    ///
-    /// # Errors
-    /// A configuration failure if there is a bucket and nobody to ask for it.
-    pub(crate) fn artifacts(&self, builder: Builder) -> Result<Builder> {
-        let url = &self.settings.engine.artifacts.url;
-        if !url.is_empty() {
-            let location = S3Location::parse(url).map_err(|why| Failure::config(format!("artifacts.url: {why}")))?;
-            return Ok(builder.artifacts_in(location, credentials(&self.env)?));
-        }
-        Ok(match self.settings.data_dir() {
-            Ok(data) => builder.artifacts(data.join("artifacts")),
-            Err(_) => builder,
-        })
-    }
-
-    /// Returns where files of packs are kept, for people.
-    pub(crate) fn shown_artifacts(&self) -> String {
-        match S3Location::parse(&self.settings.engine.artifacts.url) {
-            Ok(location) => location.shown(),
-            Err(_) => self.settings.data_dir().map_or_else(
-                |_| "nowhere: there is no data folder".to_owned(),
-                |data| data.join("artifacts").display().to_string(),
-            ),
-        }
+/// Returns where artifacts are kept, for people.
+pub(crate) fn shown_artifacts(settings: &Settings) -> String {
+    match S3Location::parse(&settings.engine.artifacts.url) {
+        Ok(location) => location.shown(),
+        Err(_) => settings.data_dir().map_or_else(
+            |_| "nowhere: there is no data folder".to_owned(),
+            |data| data.join("artifacts").display().to_string(),
+        ),
     }
 }
 
@@ -104,7 +89,7 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<S3Credentials> {
-        credentials(&Environment::of(pairs))
+        credentials(&ProcessEnvironment::of(pairs))
     }
 
     #[test]

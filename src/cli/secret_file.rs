@@ -1,12 +1,14 @@
-//! Reads a key or a secret from a file that the operator names: at most 4 KiB, and never from something without an end.
+//! Reads a key or secret from a variable, or from a file of at most 4 KiB.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use helmdeck_core::text::shell_quoted;
 use zeroize::Zeroizing;
 
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
 /// The most bytes that are read. A key has 64; the rest is white space and room for a clear error.
@@ -19,6 +21,34 @@ pub(crate) enum Readers {
     OwnerOnly,
     /// Whoever can: it is up to the operator.
     Anybody,
+}
+
+/// Reads a secret from a variable, or from the file that another variable names. Returns the name of the variable too.
+///
+/// # Errors
+/// A configuration failure: both variables are set, the one for the file is empty, or as [`read`].
+pub(crate) fn of_environment<'a>(
+    env: &ProcessEnvironment,
+    text: &'a str,
+    file: &'a str,
+    readers: Readers,
+) -> Result<Option<(&'a str, Zeroizing<String>)>> {
+    match (env.text(text)?, env.text(file)?) {
+        (Some(_), Some(_)) => Err(Failure::config(format!("{text} and {file} are both set; unset one of them"))),
+        (Some(secret), None) => Ok(Some((text, Zeroizing::new(secret.to_owned())))),
+        (None, Some("")) => Err(Failure::config(format!("{file} is empty; name a file, or unset it"))),
+        (None, Some(path)) => Ok(Some((file, read(file, &env.absolute(Path::new(path))?, readers)?))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Returns the files, named by these variables, that others than their owner can read.
+pub(crate) fn exposed(env: &ProcessEnvironment, variables: &[&str]) -> impl Iterator<Item = PathBuf> {
+    variables.iter().filter_map(|name| {
+        let path = env.absolute(&env.path(name)?).ok()?;
+        let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+        (mode & 0o077 != 0).then_some(path)
+    })
 }
 
 /// Reads a file named by a variable. A pipe that the shell hands over (`/dev/stdin`, `/dev/fd/63` of a process substitution) is read too.
@@ -40,7 +70,7 @@ pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zero
             .with_hint(format!(
                 "run `chmod 600 {}`; for a secret volume of Kubernetes, set its `defaultMode: 0400` and no `fsGroup`, and run \
                  as the file's owner",
-                shell_word(path)
+                shell_quoted(&path.display().to_string())
             )));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
@@ -50,13 +80,6 @@ pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zero
         return Err(fail(&format!("the file is too long to be a key or a secret: the limit is {MAX_BYTES} bytes")));
     }
     Ok(text)
-}
-
-/// Writes a path so that a shell reads it as one word.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -87,7 +110,11 @@ mod tests {
             let strict = read("V", &path, Readers::OwnerOnly);
             assert_eq!(strict.is_ok(), fine, "{mode:o}");
             if let Err(failure) = strict {
-                assert!(failure.text().contains(&format!("chmod 600 {}`", shell_word(&path))), "{}", failure.text());
+                assert!(
+                    failure.text().contains(&format!("chmod 600 {}`", shell_quoted(&path.display().to_string()))),
+                    "{}",
+                    failure.text()
+                );
                 assert!(failure.text().contains("defaultMode: 0400"), "{}", failure.text());
                 assert!(failure.text().contains(r"it'\''s a key'"), "{}", failure.text());
             }

@@ -1,8 +1,8 @@
-//! What the terminals of this process can do, and what people want of them: colours, lines that move, a width. It writes nothing.
+//! Capabilities of stdout and stderr: colours, moving lines, width. Writes nothing.
 
 use std::io::{self, IsTerminal};
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 
 /// The width of a terminal that does not say its own.
 const WIDTH: usize = 80;
@@ -24,12 +24,12 @@ pub(crate) struct Terminals {
 
 impl Terminals {
     /// Looks at stdout, stderr and the environment.
-    pub(crate) fn of_process(env: &Environment) -> Self {
+    pub(crate) fn of_process(env: &ProcessEnvironment) -> Self {
         Self { stdout: io::stdout().is_terminal(), stderr: io::stderr().is_terminal(), ..Self::wanted(env) }
     }
 
     /// Reads what the environment says about every terminal.
-    fn wanted(env: &Environment) -> Self {
+    fn wanted(env: &ProcessEnvironment) -> Self {
         let text = |name| env.text(name).ok().flatten().unwrap_or_default();
         let moves = !matches!(text("TERM"), "" | "dumb");
         Self { moves, colours: moves && text("NO_COLOR").is_empty(), ..Self::default() }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn colours_are_there_unless_the_environment_says_otherwise() {
         let wanted = |pairs: &[(&str, &str)]| {
-            let terminals = Terminals::wanted(&Environment::of(pairs));
+            let terminals = Terminals::wanted(&ProcessEnvironment::of(pairs));
             (terminals.moves, terminals.colours)
         };
         assert_eq!(wanted(&[("TERM", "xterm")]), (true, true));

@@ -1,4 +1,4 @@
-//! Puts the parts together: the only file that names every crate. It decides nothing that a setting could decide.
+//! Wiring: builds the engine and what it needs. The only file that names every crate.
 
 use parking_lot::Mutex;
 use std::path::Path;
@@ -14,18 +14,21 @@ use helmdeck_engine::{Engine, Memory, SessionPlace};
 use helmdeck_events::Bus;
 use helmdeck_memory::open::{Location, Opened, open_or_later};
 use helmdeck_memory::{KeyRing, Store, StoreError};
+use helmdeck_server::Auth;
 use helmdeck_system::System;
 use helmdeck_vault::{Vault, VaultError, Watch};
 
 use crate::args::Global;
+use crate::auth;
 use crate::config::{self, FlagSetting, Settings};
 use crate::conversations::{Alone, CLOSING, Opening, lacks_summarizer};
 use crate::credentials::{Credentials, EnvironmentSecrets, ShutVault};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{self, Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::Output;
+use crate::s3;
 
 /// How many events a command keeps that nobody listens to.
 const EVENTS: usize = 16;
@@ -41,7 +44,7 @@ pub(crate) struct Setup {
     /// What is set.
     pub(crate) settings: Settings,
     /// What the process was given.
-    pub(crate) env: Environment,
+    pub(crate) env: ProcessEnvironment,
     /// Gate 1: the keys; `None` = memory is off.
     pub(crate) ring: Option<KeyRing>,
     /// The vault's keys; `None` = there is no vault.
@@ -81,7 +84,7 @@ impl Setup {
     pub(crate) fn load(
         global: &Global,
         flags: Vec<FlagSetting>,
-        env: Environment,
+        env: ProcessEnvironment,
         output: Output,
         level: &str,
     ) -> Result<Self> {
@@ -120,7 +123,7 @@ impl Setup {
         let egress = Egress::new(settings.egress.clone().guard());
         let secrets = self.secrets(memory).await?;
         let mut forge = helmdeck_packs::forge::Config {
-            environment: crate::commands::forge::environment(&self.env, None, None)?,
+            environment: crate::project::environment(&self.env, None, None)?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
         // What an agent finds at its start; a single call is refused when it comes to running something.
@@ -148,7 +151,7 @@ impl Setup {
         if let Some(folder) = packs {
             builder = builder.packs_dir(folder.to_owned());
         }
-        builder = self.artifacts(builder)?;
+        builder = s3::artifacts(settings, &self.env, builder)?;
         if let Ok(data) = settings.data_dir() {
             settings
                 .engine
@@ -279,10 +282,10 @@ impl Setup {
     /// in `.claude`, is for that person.
     fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
         let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
-        let mut config = crate::commands::seam::config(&self.settings.seam, &self.env);
+        let mut config = crate::seam::config(&self.settings.seam, &self.env);
         config.cwd = root;
         if self.serves {
-            config.vaults.retain(|given| given.by == crate::commands::seam::SET);
+            config.vaults.retain(|given| given.by == crate::seam::SET);
             config.settings = false;
         }
         Some(config)
@@ -292,9 +295,19 @@ impl Setup {
     /// can read its folders anyway.
     fn repositories(&self) -> helmdeck_packs::repo::Config {
         let settings = &self.settings;
-        let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !crate::auth::is_set(&self.env);
+        let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);
         let home = self.env.path("HOME").map(|home| home.join(".ssh/known_hosts"));
         settings.repo.packs(&settings.engine.commands.path, open, home, self.env.program())
+    }
+
+    /// Returns how callers of the server authenticate, `None` if authentication is off.
+    ///
+    /// # Errors
+    /// A configuration failure that names what is wrong.
+    pub(crate) fn auth(&self) -> Result<Option<Auth>> {
+        let egress = Egress::new(self.settings.egress.clone().guard());
+        Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
+            .map_err(|message| Failure::config(format!("[auth]: {message}")))
     }
 
     /// Opens the vault, for commands that call packs.
@@ -372,7 +385,7 @@ impl Setup {
             return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
                 .with_hint("`helmdeck memory status` shows what is there without the key"));
         }
-        let absent = || Failure::new(Exit::Absent, "there is no store yet; it is made by the first write");
+        let absent = || Failure::new(Exit::Absent, "there is no store yet; the first write creates it");
         self.sealed_store().await?.ok_or_else(absent)
     }
 

@@ -1,4 +1,4 @@
-//! Says whether a database could be made or written where it belongs. Touches nothing.
+//! Checks whether a database could be created or written, without touching anything.
 
 use std::path::Path;
 

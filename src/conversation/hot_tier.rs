@@ -14,9 +14,8 @@ use helmdeck_memory::Namespace;
 use moka::sync::Cache;
 
 use crate::config::{Config, Strategy};
-use crate::patch::LlmContextPatch;
 use crate::rows::{Checkpoint, Head, Loaded, Replaced, State, StoredTurn};
-use crate::strategies;
+use crate::strategies::due;
 use crate::tokens::Counter;
 
 /// Memory of a conversation besides its texts.
@@ -101,7 +100,7 @@ impl CachedConversation {
             return 0;
         }
         let newest_first = self.turns.iter().rev().map(|kept| kept.tokens);
-        strategies::backlog(config, self.fixed(), self.raw_turns(), newest_first)
+        due::backlog(config, self.fixed(), self.raw_turns(), newest_first)
     }
 
     /// Returns whether the cached turns answer any question: they are all there, or more than fit.
@@ -130,7 +129,7 @@ impl CachedConversation {
 
     /// Drops summarised turns.
     fn drop_summarised(&mut self, config: &Config) {
-        let oldest = strategies::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
+        let oldest = due::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
         while self.turns.front().is_some_and(|kept| kept.id.seq < oldest) {
             if let Some(kept) = self.turns.pop_front() {
                 self.tokens -= kept.tokens;
@@ -199,8 +198,8 @@ impl CachedConversation {
     }
 
     fn cover(&mut self, config: &Config, counter: Counter, checkpoint: &Checkpoint, version: u64) -> bool {
-        let before = strategies::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
-        let after = strategies::oldest_raw(config.strategy, &self.state.head, checkpoint.covers_through);
+        let before = due::oldest_raw(config.strategy, &self.state.head, self.state.checkpoint.covers_through);
+        let after = due::oldest_raw(config.strategy, &self.state.head, checkpoint.covers_through);
         self.state.checkpoint = checkpoint.clone();
         self.state.checkpoint_version = version;
         self.weigh_checkpoint(counter);
@@ -446,9 +445,4 @@ impl HotTier {
         self.slots.run_pending_tasks();
         self.slots.weighted_size()
     }
-}
-
-/// Returns the context; `None` if it needs more turns than are cached.
-pub(crate) fn view(config: &Config, counter: Counter, cached: &CachedConversation) -> Option<LlmContextPatch> {
-    cached.is_enough(config).then(|| strategies::patch(config, counter, cached))
 }

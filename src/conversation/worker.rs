@@ -3,6 +3,7 @@
 //! All state here is a cache. The database rows alone decide what is due, so the sweep of any process finds what a dead
 //! process or a full queue lost.
 
+mod attempt;
 mod backlog;
 mod batch;
 mod commit;
@@ -62,7 +63,7 @@ pub(crate) struct Worker {
 /// Shared state of the tasks.
 struct WorkerState {
     shared: Arc<Shared>,
-    summaries: Queue<summarise::Notes>,
+    summaries: Queue<attempt::Notes>,
     prunes: Queue<()>,
     stop: CancellationToken,
 }
@@ -191,7 +192,7 @@ impl WorkerState {
             });
             let (ended, notes) = AbortOnDropHandle::new(attempt).await.unwrap_or_else(|error| {
                 tracing::error!(panicked = error.is_panic(), "an attempt to summarise a conversation broke off");
-                (Ended::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), summarise::Notes::default())
+                (Ended::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), attempt::Notes::default())
             });
             self.summaries.end(&namespace, ended, notes);
             self.count();

@@ -1,4 +1,4 @@
-//! One call of a pack: what a transport (REST, MCP, CLI, another pack) hands to the engine.
+//! Pack calls: what a transport (REST, MCP, CLI, another pack) hands to the engine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Artifacts, CallSecrets, ProgressSink, Stale};
-use crate::secrets::Grant;
+pub use crate::secrets::CallingPack;
 use crate::session::Session;
 use crate::{Identity, PackName, RunId, Version};
 
@@ -99,17 +99,6 @@ impl std::fmt::Debug for Call {
             .field("depth", &self.depth)
             .finish_non_exhaustive()
     }
-}
-
-/// The pack that calls another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallingPack {
-    /// Its name, for what the other one writes down.
-    pub name: PackName,
-    /// Whether callers share its answer, so that nothing of one of them may be in it.
-    pub shared: bool,
-    /// If they do: the grants that its answer is shared under. What it calls may use these and no others.
-    pub grants: Vec<Grant>,
 }
 
 /// The bytes of a call as they came in.

@@ -1,4 +1,4 @@
-//! A caller at a transport: who it is, and what it may do there.
+//! Authenticated callers and their permissions.
 //!
 //! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport only the
 //! [`Identity`] travels: a pack that calls another pack asks for no permission of its own.

@@ -1,4 +1,4 @@
-//! Canonical JSON: one spelling for every document that means the same, so that a cache key can be made of it.
+//! Canonical JSON: one spelling for equal documents, for cache keys.
 //!
 //! The rules are those of [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (no white space, members sorted by UTF-16 code
 //! units, shortest escapes) with one deliberate deviation: numbers are exact normalised decimals of any size. RFC 8785 goes

@@ -1,4 +1,4 @@
-//! Time, injected: nothing in helmdeck that decides whether an entry is fresh reads the system clock by itself.
+//! Clock trait. Whatever decides on freshness takes its time from a `Clock`, not from the system.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

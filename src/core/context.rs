@@ -1,4 +1,4 @@
-//! How a handler reaches the world: handles that are bound to its caller, behind traits that the engine implements.
+//! Handler context: handles bound to the caller, behind traits that the engine implements.
 //!
 //! A handler never sees the engine, the store or the vault, and cannot address another caller.
 
@@ -9,37 +9,20 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_core::Stream;
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, Error, Result};
 use crate::memory::{Facts, Memory, NoMemory, Notes};
-use crate::secrets::{Grant, Secret};
+pub use crate::outcome::ArtifactRef;
+pub use crate::secrets::CallSecrets;
+use crate::secrets::Secret;
 use crate::session::Session;
-use crate::{Identity, Json, Outcome, PackName, RunId, Timestamp, Version};
+use crate::{Identity, Json, Outcome, PackName, RunId, Version};
 
 /// Takes progress of a running call.
 pub trait ProgressSink: Send + Sync {
     /// Takes one report: a percentage (0 to 100) if the handler knows one, and a short text. Must not block.
     fn report(&self, percent: Option<f32>, message: &str);
-}
-
-/// A file that a run wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArtifactRef {
-    /// Where it is kept: `<pack>/<run id>/<name>`.
-    pub key: String,
-    /// The name that the handler gave it.
-    pub name: String,
-    /// Its media type (RFC 6838), for example `application/json`.
-    pub media_type: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// SHA-256 of its bytes, 64 hex digits.
-    pub sha256: String,
-    /// When it is deleted.
-    #[serde(with = "crate::clock::rfc3339")]
-    pub expires_at: Timestamp,
 }
 
 /// The bytes of a file, piece by piece. An error is the last piece, and means that the file is not whole.
@@ -71,21 +54,6 @@ pub trait Packs: Send + Sync {
     /// # Errors
     /// Whatever the pack's pipeline answers.
     async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome>;
-}
-
-/// The credentials of one call: those that the manifest declares, already resolved to grants.
-pub trait CallSecrets: Send + Sync {
-    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name is absent.
-    fn grants(&self) -> &[Grant];
-
-    /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.
-    ///
-    /// # Errors
-    /// `forbidden` for a name that the manifest does not declare; `credential_invalid` if it cannot be read.
-    fn get(&self, name: &str) -> Result<Option<Secret>>;
-
-    /// Returns the secrets that were handed out so far.
-    fn revealed(&self) -> Vec<Secret>;
 }
 
 /// An answer of earlier, which the handler may confirm instead of fetching it anew.

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`, `2g`.
+//! Parsers for durations and sizes as in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`, `2g`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The one error type from the engine outward: a closed set of codes, each with a fault, a retry hint and an HTTP status.
+//! The error type of the engine and everything above it: a closed set of codes with fault, retry hint and HTTP status.
 //!
 //! The public message never holds the cause, a panic text or a secret; the cause is for the log alone. Nothing is ever
 //! classified by searching message text.

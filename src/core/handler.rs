@@ -1,4 +1,4 @@
-//! What a pack author implements.
+//! The trait that a pack author implements.
 
 use std::sync::Arc;
 

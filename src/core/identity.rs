@@ -1,4 +1,4 @@
-//! Who calls. It travels as one value with every call; nothing reads an ambient caller.
+//! Identity of a caller. It travels with every call; there is no ambient caller.
 
 use std::sync::Arc;
 

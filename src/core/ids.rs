@@ -1,4 +1,4 @@
-//! Ids as types of their own, so that a pack name can never be passed for a tenant.
+//! Id types: pack names, versions, run ids.
 
 use std::fmt;
 use std::sync::Arc;

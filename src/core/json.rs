@@ -1,4 +1,4 @@
-//! Well-formed JSON text that is cheap to clone, and a strict reader for JSON that comes from outside.
+//! Well-formed JSON text that is cheap to clone, and a strict parser for untrusted JSON.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

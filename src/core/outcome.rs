@@ -1,13 +1,12 @@
-//! What a call comes to.
+//! Outcome of a call: output, artifacts, cache status.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::ArtifactRef;
 use crate::secrets::Grant;
-use crate::{Json, PackName, Version};
+use crate::{Json, PackName, Timestamp, Version};
 
 /// How the cache took part in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -204,6 +203,24 @@ fn hex(bytes: &[u8; 8]) -> [u8; 16] {
     let mut text = [0; 16];
     data_encoding::HEXLOWER.encode_mut(bytes, &mut text);
     text
+}
+
+/// A file that a run wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRef {
+    /// Where it is kept: `<pack>/<run id>/<name>`.
+    pub key: String,
+    /// The name that the handler gave it.
+    pub name: String,
+    /// Its media type (RFC 6838), for example `application/json`.
+    pub media_type: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes, 64 hex digits.
+    pub sha256: String,
+    /// When it is deleted.
+    #[serde(with = "crate::clock::rfc3339")]
+    pub expires_at: Timestamp,
 }
 
 #[cfg(test)]

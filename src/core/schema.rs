@@ -1,4 +1,4 @@
-//! JSON Schema 2020-12: validation, and filling in of the defaults that a caller left out.
+//! JSON Schema 2020-12: validation and default values.
 
 mod cost;
 

@@ -1,4 +1,4 @@
-//! Credentials as a handler and the pipeline see them: by name, never by value until the moment of use.
+//! Credentials for handlers and pipeline: by name, with the value only at the moment of use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -164,6 +164,32 @@ impl Secrets for NoSecrets {
     fn generation(&self) -> u64 {
         0
     }
+}
+
+/// The credentials of one call: those that the manifest declares, already resolved to grants.
+pub trait CallSecrets: Send + Sync {
+    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name is absent.
+    fn grants(&self) -> &[Grant];
+
+    /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.
+    ///
+    /// # Errors
+    /// `forbidden` for a name that the manifest does not declare; `credential_invalid` if it cannot be read.
+    fn get(&self, name: &str) -> Result<Option<Secret>>;
+
+    /// Returns the secrets that were handed out so far.
+    fn revealed(&self) -> Vec<Secret>;
+}
+
+/// The pack that calls another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallingPack {
+    /// Its name, for what the other one writes down.
+    pub name: PackName,
+    /// Whether callers share its answer, so that nothing of one of them may be in it.
+    pub shared: bool,
+    /// If they do: the grants that its answer is shared under. What it calls may use these and no others.
+    pub grants: Vec<Grant>,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A session: a private folder and commands that run in it, for a limited time, away from everything else.
+//! Sessions: a private folder and sandboxed commands in it, for a limited time.
 //!
 //! What runs in a session is not trusted, and neither is anything that it wrote: a handler reads such files as it would read
 //! a stranger's, and never runs a program over them outside the session.

@@ -42,7 +42,7 @@ impl Bus {
         Self(Arc::new(Inner { clock, capacity, kept: Mutex::new(Kept { last: 0, events: VecDeque::new() }), sender }))
     }
 
-    /// Tells everybody who listens, and returns the event's place in the order.
+    /// Publishes to all subscribers, and returns the sequence number of the event.
     pub fn publish(&self, kind: EventKind) -> u64 {
         let at: Timestamp = self.0.clock.now();
         let mut kept = self.0.kept.lock();
@@ -52,7 +52,8 @@ impl Bus {
             kept.events.pop_front();
         }
         kept.events.push_back(Arc::clone(&event));
-        // Sent under the lock, so that a subscriber sees each event exactly once: kept or live. Nobody listening is fine.
+        // Sent under the lock, so that a subscriber sees each event exactly once: kept or live. Without a
+        // subscriber it is only kept.
         let _ = self.0.sender.send(event);
         kept.last
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_gone_is_said() {
+    async fn replay_reports_missing_events() {
         let bus = Bus::new(2, Arc::new(SystemClock::default()));
         let mut slow = bus.subscribe();
         for rows in 1..=5 {

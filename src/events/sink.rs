@@ -1,4 +1,4 @@
-//! The way out to other processes, as whoever publishes sees it: one blocking call with a deadline.
+//! Sink: publishes to other processes with one blocking call and a deadline.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Message {
     /// What it is about, in words with dots between them: `sx9.forge.memory.session.start`.
     pub subject: String,
-    /// Its id. Whoever hears a message twice knows it by that.
+    /// Its id, by which a receiver recognises a duplicate.
     pub id: String,
     /// What it says.
     pub body: Vec<u8>,
@@ -58,7 +58,7 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// [`SinkError`]. A message that failed may be handed on again, with the same id.
     fn publish(&self, message: &Message, within: Duration) -> Result<Receipt, SinkError>;
 
-    /// Says whether what it was set up with makes sense. Nobody is asked: that the other side is there is not known by it.
+    /// Checks the options without any I/O to the server, which may still be unreachable.
     ///
     /// # Errors
     /// [`SinkError::Settings`].
@@ -66,11 +66,13 @@ pub trait Sink: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns what is stored from a place on (1 = all of it), oldest first, at most `most` messages: fewer say that there are no more.
-    /// Blocking, for `within` at most.
+    /// Returns stored messages from a sequence number on (1 = all), oldest first, at most `most`; fewer means the end.
+    ///
+    /// Blocks for at most `within`.
     ///
     /// # Errors
-    /// [`SinkError`], also if it cannot be read within the time; [`SinkError::Settings`] from one that nobody can read again.
+    /// [`SinkError`], also if it cannot be read within the time; [`SinkError::Settings`] from a sink that cannot be
+    /// read.
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let _ = (from, most, within);
         Err(SinkError::Settings("what went out there cannot be read again".to_owned()))

@@ -139,6 +139,22 @@ impl Error {
     }
 }
 
+impl From<helmdeck_git::Error> for Error {
+    fn from(error: helmdeck_git::Error) -> Self {
+        let category = match error.kind {
+            helmdeck_git::Kind::Failed => Category::Failed,
+            helmdeck_git::Kind::Usage => Category::Usage,
+            helmdeck_git::Kind::NotFound => Category::NotFound,
+            helmdeck_git::Kind::Refused => Category::Refused,
+        };
+        let made = Self::new(category, error.code, error.message);
+        match error.hint {
+            Some(hint) => made.hint(hint),
+            None => made,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

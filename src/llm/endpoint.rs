@@ -1,10 +1,8 @@
 //! The address of a model, and which key may go there.
 
-use helmdeck_core::{Code, Error, Result, Secret};
+use helmdeck_core::Secret;
 use helmdeck_egress::Egress;
 use url::{Host, Url};
-
-use crate::client::Client;
 
 /// The longest base URL.
 const MAX_URL_BYTES: usize = 2048;
@@ -42,52 +40,6 @@ impl Endpoint {
     }
 }
 
-impl Client {
-    /// Decides where a model is asked: at `given`, the base URL of a call's input, or at the operator's endpoint.
-    ///
-    /// The operator's endpoint gets the key, if the credential is not bound to other hosts. A given one gets it only if
-    /// the credential is bound to hosts, this one among them, and over https or on this machine; else it is asked
-    /// without a key.
-    ///
-    /// # Errors
-    /// `invalid_input` if there is no endpoint or no model, or the URL cannot be one; `forbidden` if the operator does
-    /// not allow the model, the host may not be reached or the key is not for the operator's own endpoint.
-    pub fn endpoint(&self, given: Option<&str>, model: Option<&str>, key: Option<Secret>) -> Result<Endpoint> {
-        let named = self.operators.as_ref();
-        let given = given.map(parse).transpose();
-        let given = given.map_err(|message| Error::new(Code::InvalidInput, format!("endpoint {message}")))?;
-        let given = given.filter(|given| named.is_none_or(|(named, _)| completions(named) != completions(given)));
-        let missing = |what: &str, setting: &str| {
-            let message = format!("no {what} is known: name one in the input, or set {setting} in the configuration");
-            Error::new(Code::InvalidInput, message).for_operator()
-        };
-        let model = model.or(Some(self.config.model.as_str())).filter(|model| !model.is_empty());
-        let model = model.ok_or_else(|| missing("model", "[llm] model"))?.to_owned();
-        if !self.config.allows(&model) {
-            let message = format!("the model {model:?} is not among those that the operator allows ([llm] models)");
-            return Err(Error::new(Code::Forbidden, message));
-        }
-        match (given, named) {
-            (Some(base), _) => {
-                let url = completions(&base);
-                self.given.check_url(&url)?;
-                let fits = |key: &Secret| key.is_bound_to(url.host_str().unwrap_or_default()) && is_private(&url);
-                let there_is_one = key.is_some();
-                let key = key.filter(fits);
-                let withheld = there_is_one && key.is_none();
-                Ok(Endpoint { url, model, key, withheld, egress: self.given.clone() })
-            }
-            (None, Some((base, egress))) => {
-                if let Some(key) = &key {
-                    key.expose_for(base.host_str().unwrap_or_default())?;
-                }
-                Ok(Endpoint { url: completions(base), model, key, withheld: false, egress: egress.clone() })
-            }
-            (None, None) => Err(missing("endpoint", "[llm] endpoint")),
-        }
-    }
-}
-
 /// Reads a base URL: http or https, without a user or password.
 ///
 /// # Errors
@@ -118,7 +70,7 @@ pub fn completions(base: &Url) -> Url {
 }
 
 /// Says whether nobody on the way can read what is sent.
-fn is_private(url: &Url) -> bool {
+pub(crate) fn is_private(url: &Url) -> bool {
     let here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

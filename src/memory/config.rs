@@ -1,4 +1,4 @@
-//! What a store is told at its start. Every value has a default that suits a single machine.
+//! Configuration of a store. Every default suits a single machine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use crate::entry::{Fingerprint, Kind, Quota};
 use crate::error::{Result, StoreError};
 use crate::ops::{Op, Put};
 
-/// How a store behaves.
+/// Configuration of a store.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What is too large.
+    /// Limits of writes and namespaces.
     pub limits: Limits,
     /// How fingerprints are made.
     pub fingerprint: Fingerprint,
     /// Threads that read, for drivers that have threads. Default 2, at least 1.
     pub readers: usize,
-    /// How long a driver waits for a lock that another process holds before it answers `Unavailable`. Default 5 s.
+    /// How long a driver waits for another process's lock before it answers `Unavailable`. Default 5 s.
     pub busy_timeout: Duration,
-    /// How a PostgreSQL server is reached.
+    /// Connections to a PostgreSQL server.
     pub postgres: PostgresConfig,
 }
 
-/// How a PostgreSQL server is reached, besides what the URL says.
+/// Connections to a PostgreSQL server. Its address is in the URL.
 #[derive(Debug, Clone, Copy)]
 pub struct PostgresConfig {
     /// Connections that read. Two more write and listen. Default 8, at least 1.
@@ -49,7 +49,7 @@ impl Default for Config {
     }
 }
 
-/// What is too large. A write over a limit is refused whole.
+/// Limits of writes and namespaces. A write over a limit is refused whole.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The bytes of a key. Default 1 KiB.
@@ -72,9 +72,9 @@ pub struct Limits {
     pub rows: u64,
     /// What the rows of one kind may take in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
     pub bytes: u64,
-    /// What all entries of kind `cache` together may take; the oldest of the namespace that takes most go first. Default 4 GiB.
+    /// Limit of all entries of kind `cache` together; the oldest of the largest namespace go first. Default 4 GiB.
     pub cache_bytes: u64,
-    /// What holds for one kind instead.
+    /// Limits that replace these for one kind.
     pub kinds: BTreeMap<Kind, KindLimits>,
 }
 

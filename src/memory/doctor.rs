@@ -1,4 +1,4 @@
-//! The doctor: walks over every row, opens it, and tells which do not open and why. Changes nothing and keeps no value.
+//! Doctor: opens every row, and reports those that do not open and why. Changes nothing and keeps no value.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ pub struct Unreadable {
     pub reason: &'static str,
 }
 
-/// Opens every row, also those that have ended, and names at most `named` of those that do not open. `progress` is told how
-/// many rows were looked at.
+/// Opens every row, also those that have ended, and names at most `named` of those that do not open. Calls `progress`
+/// with the number of rows so far.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.

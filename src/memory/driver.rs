@@ -1,7 +1,7 @@
 //! The trait of a driver, and the store that callers hold: any driver under any seal.
 //!
-//! A driver keeps raw rows, and decides versions and times inside its own transaction. It never sees a key: each call gets a
-//! [`Seal`]. The store checks limits, reads the clock, makes fingerprints and proves the key at the start.
+//! A driver keeps raw rows, and decides versions and times inside its own transaction. It never sees a key: each call
+//! gets a [`Seal`]. The store checks limits, reads the clock, makes fingerprints and proves the key at the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,17 +53,18 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns totals.
     async fn stats(&self, now: Timestamp) -> Result<Stats>;
 
-    /// Returns a number that grows with every delete by anybody.
+    /// Returns a number that grows with every delete, by any process.
     async fn generation(&self) -> Result<u64>;
 
     /// Does a batch in one transaction.
     async fn write(&self, batch: Batch) -> Result<Vec<Written>>;
 
-    /// Returns rows of everybody after a mark, opened, at most `limit` and at most about [`crate::requests::WALK_BYTES`] of values.
+    /// Returns rows of all namespaces after a mark, opened, at most `limit` and at most about
+    /// [`crate::requests::WALK_BYTES`] of values.
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
 
-    /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at `limit`
-    /// rows at most. A row that does not open stays. Nothing but nonce, value and key id changes.
+    /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at
+    /// `limit` rows at most. A row that does not open stays. Nothing but nonce, value and key id changes.
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
 
     /// Puts a canary in the place of the one that is there.
@@ -72,14 +73,14 @@ pub trait Driver: Send + Sync + 'static {
     /// Puts a canary in the place of the one that is there, if the store has no live row; says whether it did.
     async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool>;
 
-    /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time. Locks
-    /// whose time has passed are free.
+    /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time.
+    /// Locks whose time has passed are free.
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
     async fn unlock(&self, name: &str, owner: &str) -> Result<()>;
 
-    /// Returns news of what others delete, `None` if the driver is not told.
+    /// Returns notifications of deletes by other processes; `None` if the driver has none.
     fn changes(&self) -> Option<Changes> {
         None
     }
@@ -98,17 +99,17 @@ pub struct DriverStore<D> {
     /// What follows from the limits for each kind.
     quotas: Quotas,
     clock: Arc<dyn Clock>,
-    /// What was written of kind `cache` since its total was looked at.
+    /// Bytes written of kind `cache` since its total was checked.
     written: AtomicU64,
 }
 
 /// The most entries of a page.
 const MAX_PAGE: usize = 1000;
 
-/// Values up to so many bytes are hashed and sealed on the caller's thread, in about 0.1 ms; more go to a blocking thread.
+/// Limit for sealing on the caller's thread, which takes about 0.1 ms. More bytes go to a blocking thread.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// The rows that go at most with one write, when entries of kind `cache` take more than they may.
+/// Most rows that one write evicts, when entries of kind `cache` exceed their limit.
 const EVICT_ROWS: usize = 4096;
 
 /// What the canary says once it is opened.
@@ -121,8 +122,8 @@ impl<D: Driver> DriverStore<D> {
         Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
-    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store gets its
-    /// canary row now. A store without live rows takes the current key.
+    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store
+    /// gets its canary row now. A store without live rows takes the current key.
     ///
     /// # Errors
     /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
@@ -135,7 +136,7 @@ impl<D: Driver> DriverStore<D> {
     fn new(driver: D, seal: Arc<dyn Seal>, ring: Option<KeyRing>, config: &Config, clock: Arc<dyn Clock>) -> Self {
         let limits = Arc::new(config.limits.clone());
         let quotas = Quotas::new(|kind| limits.quota(kind));
-        // The first write looks, whatever was written before this process began.
+        // The first write checks the total, whatever was written before this process began.
         let written = AtomicU64::new(step(limits.cache_bytes));
         Self { driver: Arc::new(driver), seal, ring, limits, quotas, clock, written }
     }
@@ -144,7 +145,7 @@ impl<D: Driver> DriverStore<D> {
         self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
     }
 
-    /// Returns the eviction that must come with a batch, if any: the total is looked at once in a while, not at every write.
+    /// Returns the eviction for a batch, if one is due: the total is checked once in a while, not at every write.
     fn eviction(&self, ops: &[PendingOp]) -> Option<PendingOp> {
         let added: u64 = ops.iter().map(cached_bytes).sum();
         if added == 0 {
@@ -191,8 +192,9 @@ fn cached_bytes(op: &PendingOp) -> u64 {
     }
 }
 
-/// Does what does not depend on the stored row: the fingerprint, the end, and the seal of what will mostly be a new entry.
-/// That keeps it off the driver's one writing thread.
+/// Prepares what does not depend on the stored row: fingerprint, end, and the seal as a new entry.
+///
+/// That keeps the work off the driver's only writer thread.
 fn pending(op: Op, now: Timestamp, limits: &Limits, seal: &dyn Seal) -> Result<PendingOp> {
     let put = match op {
         Op::Delete(delete) => return Ok(PendingOp::Delete(delete)),
@@ -332,7 +334,7 @@ impl<D: Driver> Store for DriverStore<D> {
         };
         ops.extend(self.eviction(&ops));
         let mut written = self.driver.write(self.batch(ops, now)).await?;
-        // What the eviction did is no answer to what was asked.
+        // The eviction is not part of the answer.
         written.truncate(count);
         Ok(written)
     }

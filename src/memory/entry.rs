@@ -1,4 +1,4 @@
-//! What the store holds: entries, in namespaces, of kinds.
+//! Entries of the store, with their namespaces and kinds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, StoreError};
 
-/// What an entry is for. Kinds are separate key spaces with separate retention, so no fact can plant a cached answer.
+/// Kind of an entry: a separate key space with its own retention, so no fact can plant a cached answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// An answer of a pack.
     Cache,
-    /// Something a handler wrote down.
+    /// A note of a handler.
     Note,
-    /// Something known about a caller.
+    /// A fact about a caller.
     Fact,
-    /// One call that was made.
+    /// An audit row of a call.
     Audit,
     /// A turn of a conversation.
     Conversation,
@@ -54,7 +54,8 @@ impl Kind {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
     }
 
-    /// Says whether a full namespace makes room for a new entry of this kind by dropping its oldest. The other kinds refuse.
+    /// Says whether a full namespace makes room for a new entry of this kind by dropping its oldest. The other kinds
+    /// refuse.
     #[must_use]
     pub const fn makes_room(self) -> bool {
         matches!(self, Self::Cache | Self::Audit)
@@ -67,7 +68,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Whose an entry is: three parts kept apart, never a joined string.
+/// Owner of an entry: three parts kept apart, never a joined string.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace {
     /// The tenant.
@@ -128,8 +129,8 @@ impl Reach {
     }
 }
 
-/// What a row takes besides its fields of variable length: columns, indexes and the unused rest of their pages. Measured with
-/// SQLite, so that the file with its log stays within what is counted (`helmdeck-bench scale-cap`).
+/// What a row takes besides its fields of variable length: columns, indexes and the unused rest of their pages.
+/// Measured with SQLite, so that the file with its log stays within what is counted (`helmdeck-bench scale-cap`).
 const ROW_BYTES: u64 = 240;
 
 /// One entry.
@@ -154,9 +155,10 @@ pub struct EntryMeta {
     pub category: String,
     /// Labels to purge by, in the order given.
     pub tags: Vec<String>,
-    /// Clear facts about the entry that tools may show without the key, for example digests of what a cache key is made of.
+    /// Clear facts about the entry that tools may show without the key, for example digests of what a cache key is
+    /// made of.
     pub attributes: BTreeMap<String, String>,
-    /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is told so.
+    /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is configured so.
     pub fingerprint: String,
     /// 1 for a new entry, one more for each replacement.
     pub version: u64,
@@ -171,8 +173,8 @@ pub struct EntryMeta {
 }
 
 impl EntryMeta {
-    /// Returns about how many bytes of the disk the entry takes: its value, its other fields (key and tags twice, because
-    /// they are in an index too), and what the row itself needs. Quotas count this.
+    /// Returns about how many bytes of the disk the entry takes: its value, its other fields (key and tags twice,
+    /// because they are in an index too), and what the row itself needs. Quotas count this.
     #[must_use]
     pub fn cost(&self) -> u64 {
         let tags: usize = self.tags.iter().map(|tag| 2 * tag.len() + 24).sum();
@@ -219,11 +221,11 @@ impl Quota {
 /// How fingerprints are made of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fingerprint {
-    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that anybody can compare. Whoever holds
+    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that tools can compare. Anyone with
     /// the file can confirm a guessed value.
     #[default]
     Plain,
-    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed. Without a
-    /// key (a plain store) the same as `Plain`.
+    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed.
+    /// Without a key (a plain store) the same as `Plain`.
     Keyed,
 }

@@ -1,11 +1,11 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::sync::Arc;
 
 /// A result whose error is [`StoreError`].
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// What can go wrong with a store. No message holds a key, a value or a secret.
+/// Errors of a store. No message holds a key, a value or a secret.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -84,7 +84,8 @@ impl StoreError {
         Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
     }
 
-    /// Returns what is wrong with the store in one word, for programs: `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or
+    /// Returns what is wrong with the store in one word, for programs: `locked`, `read_only`, `full`, `damaged`,
+    /// `wrong_key`, or
     /// `unavailable` for anything else.
     #[must_use]
     pub fn trouble(&self) -> &'static str {
@@ -96,14 +97,14 @@ impl StoreError {
         }
     }
 
-    /// Says whether the same call may succeed later without anybody doing anything.
+    /// Says whether the same call may succeed later without an operator.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }
 
-/// The word for trouble that has no word of its own.
+/// The word for all other trouble.
 const UNAVAILABLE: &str = "unavailable";
 
 fn trouble_of(source: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {

@@ -1,6 +1,7 @@
 //! Length-prefixed framing: turns several fields into one byte string that no other fields can spell.
 //!
-//! Every key, every MAC and every seal is made over such a string, so the layout must never change within a format version.
+//! Every key, every MAC and every seal is made over such a string, so the layout must never change within a format
+//! version.
 
 /// A byte string under construction.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_join_to_the_same_text_frame_differently() {
+    fn equal_concatenations_frame_differently() {
         let framed = |parts: &[&str]| parts.iter().fold(Framed::new("d"), |f, p| f.text(p)).as_slice().to_vec();
         assert_ne!(framed(&["a:b", "c"]), framed(&["a", "b:c"]));
         assert_ne!(framed(&["ab"]), framed(&["a", "b"]));

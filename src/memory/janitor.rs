@@ -1,5 +1,6 @@
-//! The task that deletes what has ended, and what is over the limit of the cache, a little at a time. It never touches another
-//! live entry and never ends the process.
+//! Janitor: the task that deletes expired entries and cache entries over the limit, in small batches.
+//!
+//! It never touches another live entry and never ends the process.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::error::Result;
 use crate::store::Maintenance;
 
-/// How the janitor works.
+/// Configuration of the janitor.
 #[derive(Debug, Clone, Copy)]
 pub struct JanitorConfig {
     /// The time between two runs. Default 60 s.
@@ -29,7 +30,7 @@ impl Default for JanitorConfig {
     }
 }
 
-/// What the janitor did so far.
+/// Counters of the janitor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// How often it ran.
@@ -48,7 +49,7 @@ pub struct Snapshot {
     pub last_duration: Duration,
 }
 
-/// What the janitor did so far, as it goes on.
+/// Live counters of the janitor.
 #[derive(Debug, Default)]
 pub struct Work(Mutex<(Snapshot, Option<Instant>)>);
 
@@ -60,7 +61,7 @@ impl Work {
         Snapshot { since_last: ended.map(|ended| ended.elapsed()), ..snapshot }
     }
 
-    /// Runs once: deletes what has ended, then what is over the limit of the cache, batch by batch.
+    /// Runs once: deletes expired entries, then cache entries over the limit, batch by batch.
     pub async fn run(&self, store: &dyn Maintenance, config: JanitorConfig) {
         let started = Instant::now();
         let outcome = self.clean(store, config).await;

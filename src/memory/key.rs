@@ -1,4 +1,5 @@
-//! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when dropped.
+//! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when
+//! dropped.
 
 pub(crate) use helmdeck_core::hex;
 use std::fmt;
@@ -73,14 +74,15 @@ impl MemoryKey {
         &self.id
     }
 
-    /// Derives a key of its own for one purpose (HKDF-SHA-256, [RFC 5869](https://www.rfc-editor.org/rfc/rfc5869)).
+    /// Derives the key of one purpose (HKDF-SHA-256, [RFC 5869](https://www.rfc-editor.org/rfc/rfc5869)).
     pub(crate) fn derive(&self, info: &Framed) -> Zeroizing<[u8; KEY_BYTES]> {
         let mut derived = Zeroizing::new([0; KEY_BYTES]);
         expand(&self.bytes, info.as_slice(), derived.as_mut_slice());
         derived
     }
 
-    /// Opens what the Go original sealed: AES-256-GCM under the key itself, without associated data. Nothing new is sealed so.
+    /// Opens what the Go original sealed: AES-256-GCM under the key itself, without associated data. Nothing new is
+    /// sealed so.
     pub(crate) fn open_legacy(&self, nonce: [u8; 12], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut value = sealed.to_vec();
         let cipher = Aes256Gcm::new(&(*self.bytes).into());
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_key_is_named_by_its_label_and_never_shown() {
+    fn malformed_key_error_shows_label_only() {
         for text in ["", "   ", "zz", &KEY[1..], &KEY.replace('a', "x"), &KEY.replace('a', "é")] {
             let message = MemoryKey::parse("HELMDECK_MEMORY_KEY", text).unwrap_err().to_string();
             assert!(message.starts_with("HELMDECK_MEMORY_KEY "), "{message}");

@@ -1,6 +1,6 @@
 //! The ring of memory keys: the current one, which seals, and previous ones, which only open.
 //!
-//! Every namespace and every purpose has a key of its own, derived from the master and kept ready in a small bounded cache.
+//! Every namespace and purpose has its own key, derived from the master and kept in a small bounded cache.
 //! The ring hands out seals and MACs, never key bytes.
 
 use parking_lot::RwLock;
@@ -59,8 +59,8 @@ impl KeyRing {
         Self(Arc::new(Inner { keys, ciphers: Ready::default(), macs: Ready::default() }))
     }
 
-    /// Reads a ring of texts: the current key, and previous keys separated by commas. Each comes with the label that errors
-    /// name it by (for example the variable it came from).
+    /// Reads a ring of texts: the current key, and previous keys separated by commas. Each comes with the label that
+    /// errors name it by (for example the variable it came from).
     ///
     /// # Errors
     /// `MalformedKey`, which names the label and the expected form, never the text.
@@ -88,8 +88,8 @@ impl KeyRing {
         self.0.keys.iter().map(MemoryKey::id)
     }
 
-    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a key derived from the current key for a namespace and
-    /// a purpose. Below a microsecond for small parts once the key is ready.
+    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a key derived from the current key for a
+    /// namespace and a purpose. Below a microsecond for small parts once the key is ready.
     ///
     /// A new current key gives other MACs: what was named by the old ones is not found again.
     #[must_use]
@@ -108,8 +108,8 @@ impl KeyRing {
         mac.finalize().into_bytes().into()
     }
 
-    /// Seals bytes that live outside the store (a job's result, a kept answer) under a key derived for a namespace and a
-    /// purpose. `bound` is not part of the result but must be the same when it is opened.
+    /// Seals bytes that live outside the store (a job's result, a kept answer) under a key derived for a namespace
+    /// and a purpose. `bound` is not part of the result but must be the same when it is opened.
     ///
     /// # Errors
     /// `Unavailable` if the system has no randomness to give.
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_previous_keys_is_read_and_a_bad_one_is_counted() {
+    fn previous_keys_are_parsed_with_position_of_errors() {
         let list = format!("{},{}", key("b"), key("c"));
         assert_eq!(KeyRing::parse(("K", &key("a")), Some(("P", &list))).unwrap().ids().count(), 3);
         let message =
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn macs_differ_by_namespace_purpose_key_and_cut_of_the_parts() {
+    fn macs_differ_by_every_input() {
         let ring_a = ring("a", None);
         let base = ring_a.mac(&alice(), "cache", &[b"ab", b"c"]);
         assert_eq!(base, ring("a", Some("b")).mac(&alice(), "cache", &[b"ab", b"c"]));

@@ -1,4 +1,4 @@
-//! A store that could not be opened at the start and is opened later: until then every call fails with the reason.
+//! Late store: it could not be opened at the start and opens later. Until then every call fails with the reason.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::error::{Result, StoreError};
 use crate::ops::{Change, Changes};
 use crate::store::{Store, StoreWrapper};
 
-/// How many changes are kept for a subscriber that is slow.
+/// Changes that are kept for a slow subscriber.
 const CHANGES: usize = 256;
 
 /// One try to open the store.
@@ -26,12 +26,12 @@ pub(crate) struct LateStore {
     opened: OnceLock<Arc<dyn Store>>,
     trouble: Mutex<StoreError>,
     closed: AtomicBool,
-    /// For a store that tells of changes: what it tells once it is open.
+    /// Sender of changes, for a store that will send them once it is open.
     changes: Option<broadcast::Sender<Change>>,
 }
 
 impl LateStore {
-    /// Makes the store and, with `retry`, tries to open it again and again. `is_told` = it will tell of changes.
+    /// Makes the store and, with `retry`, tries to open it again and again. `is_told` = it will send changes.
     pub(crate) fn start(
         trouble: StoreError,
         opener: Box<dyn Fn() -> Opening + Send + Sync>,
@@ -86,7 +86,7 @@ async fn keep_trying(late: Weak<LateStore>, opener: Box<dyn Fn() -> Opening + Se
     }
 }
 
-/// Passes on what the store tells, until it ends or nobody listens.
+/// Forwards the changes of the store until it closes or no subscriber is left.
 async fn forward(mut changes: Changes, told: &broadcast::Sender<Change>) {
     // What happened before it was open is not known.
     let mut next = Some(Change::Anything);

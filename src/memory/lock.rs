@@ -34,7 +34,7 @@ impl Lock {
         Self { held: Some(Held { keeper, name, owner }) }
     }
 
-    /// Holds on to the lock for `hold` from now on; `false` if somebody else has it by now.
+    /// Extends the lock to `hold` from now; `false` if another owner has taken it.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.

@@ -147,8 +147,8 @@ async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
 
 /// Opens a sealed store.
 ///
-/// `sqlite:` makes the file and its folder, `postgres:` the tables if they are not there: whoever opens a store has set a key. Every URL gives the same
-/// behaviour; only what survives differs.
+/// `sqlite:` makes the file and its folder, `postgres:` the tables if they are not there: a key is set whenever a
+/// store is opened. Every URL gives the same behaviour; only what survives differs.
 ///
 /// # Errors
 /// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if there is something else; `Unavailable`.
@@ -169,8 +169,8 @@ pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock
 
 /// Opens a sealed store now or later.
 ///
-/// As [`open`], but it does not fail if the store cannot be opened now: every call of the store fails with the reason then, until a
-/// later try opens it. `retry` says how often that is tried; `None` = never.
+/// As [`open`], but it does not fail if the store cannot be opened now: every call of the store fails with the reason
+/// then, until a later try opens it. `retry` says how often that is tried; `None` = never.
 ///
 /// # Errors
 /// `BadUrl`.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_scheme_lists_those_there_are_and_shows_no_password() {
+    fn unknown_scheme_error_lists_schemes_without_password() {
         let message = Location::parse("redis://user:hunter2@host").unwrap_err().to_string();
         assert!(
             message.starts_with("no store has the scheme \"redis:\"; there are memory:, sqlite:<path>"),

@@ -9,12 +9,12 @@ use helmdeck_core::Timestamp;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 use crate::error::Result;
 
-/// What to write.
+/// A write.
 #[derive(Debug, Clone)]
 pub struct Put {
-    /// Whose it is.
+    /// The namespace.
     pub namespace: Namespace,
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// Its name within namespace and kind; 1 byte to 1 KiB of any text.
     pub key: String,
@@ -34,7 +34,8 @@ pub struct Put {
     pub restore: Option<Restore>,
 }
 
-/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced before it.
+/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced
+/// before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restore {
     /// Its version.
@@ -64,11 +65,10 @@ impl Put {
         }
     }
 
-    /// Makes a write that ends an entry from within, by putting nothing in its place: for whoever wrote it and knows by now that
-    /// it should not have been. `version` and `updated_at` are what its own write answered; an entry that was made in its place
-    /// later stays, also at the same version, as after a delete.
+    /// Makes a write that expires an entry: for its writer, which takes the entry back.
     ///
-    /// It is refused with `VersionMismatch` or `NotNewer` if what is there, if anything, is another entry.
+    /// `version` and `updated_at` come from the answer to the first write. A later entry in its place stays, also at
+    /// the same version (as after a delete): the write is then refused with `VersionMismatch` or `NotNewer`.
     pub fn ending(
         namespace: Namespace,
         kind: Kind,
@@ -87,27 +87,27 @@ impl Put {
 pub enum Delete {
     /// One entry; no error if it is absent.
     Key {
-        /// Whose.
+        /// The namespace.
         namespace: Namespace,
-        /// Of which kind.
+        /// The kind.
         kind: Kind,
         /// Its exact key.
         key: String,
     },
     /// Every entry whose key starts with a prefix (literally, case-sensitive; empty = all).
     Prefix {
-        /// Whose; `None` = of everybody.
+        /// The namespace; `None` = all.
         namespace: Option<Namespace>,
-        /// Of which kind; `None` = of every kind.
+        /// The kind; `None` = all.
         kind: Option<Kind>,
         /// The prefix.
         prefix: String,
     },
     /// Every entry with a tag.
     Tagged {
-        /// Whose.
+        /// The namespace.
         whose: Reach,
-        /// Of which kind.
+        /// The kind.
         kind: Kind,
         /// The exact tag.
         tag: String,
@@ -185,7 +185,7 @@ pub struct Scan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(pub String);
 
-/// A row that a walk came by.
+/// A row that a walk visited.
 #[derive(Debug, Clone)]
 pub struct Walked {
     /// What the row says about itself; it may have ended.
@@ -216,26 +216,26 @@ pub struct Resealed {
     pub next: Option<Mark>,
 }
 
-/// What somebody else (another process, another replica) did to the store.
+/// Change to the store by another process or replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It deleted.
+    /// A delete.
     Deleted(Delete),
-    /// It may have done anything: news was lost, for example with the connection.
+    /// Any change is possible: notifications were lost, for example with the connection.
     Anything,
 }
 
-/// News of what others do to the store. Who is told that it lagged behind must take it for [`Change::Anything`].
+/// Changes by other processes. A subscriber that lagged must assume [`Change::Anything`].
 ///
-/// PostgreSQL tells them itself; a message bus (NATS) can be another source.
+/// PostgreSQL sends them itself; a message bus (NATS) can be another source.
 pub type Changes = tokio::sync::broadcast::Receiver<Change>;
 
 /// What one namespace holds of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceStats {
-    /// Whose.
+    /// The namespace.
     pub namespace: Namespace,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
     /// Live entries.
     pub rows: u64,

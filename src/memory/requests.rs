@@ -38,7 +38,7 @@ pub struct PendingWrite {
 pub struct Existing {
     /// Its version.
     pub version: u64,
-    /// When it came to be.
+    /// Time of its first write.
     pub created_at: Timestamp,
     /// When it was last replaced.
     pub updated_at: Timestamp,
@@ -48,8 +48,8 @@ impl PendingWrite {
     /// Settles what depends on the live row that is there (`None` = absent or ended).
     ///
     /// # Errors
-    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is there is not
-    /// older.
+    /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is
+    /// there is not older.
     pub fn resolve(&self, existing: Option<Existing>, now: Timestamp, overhead: u64) -> Result<EntryMeta> {
         let found = existing.map_or(0, |row| row.version);
         if let Some(expected) = self.put.expect_version
@@ -107,10 +107,11 @@ pub enum PendingOp {
     Put(Box<PendingWrite>),
     /// Delete, and count it in the generation.
     Delete(Delete),
-    /// Delete rows that have ended, at most so many. Not counted in the generation: they were invisible before.
+    /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible before.
     Sweep(usize),
-    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most `limit`: each
-    /// time of the namespace whose rows of the kind take most. Not counted in the generation: what went was true.
+    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most
+    /// `limit`: each time of the namespace whose rows of the kind take most. Not counted in the generation: what went
+    /// was true.
     Evict {
         /// Of which kind.
         kind: Kind,
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_next_text_of_that_length() {
+    fn prefix_end_is_the_next_text() {
         assert_eq!(prefix_end("ab").as_deref(), Some("ac"));
         assert_eq!(prefix_end("a%").as_deref(), Some("a&"));
         assert_eq!(prefix_end("a\u{d7ff}").as_deref(), Some("a\u{e000}"));

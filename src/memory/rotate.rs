@@ -1,6 +1,6 @@
 //! Rotation: seals every row anew with the current key, while others read and write.
 //!
-//! It keeps no state of its own: each step is one transaction, and what is left to do is what names another key. So it may be
+//! It keeps no state: each step is one transaction, and what is left to do is what names another key. So it may be
 //! stopped or killed anywhere and begun again. It never deletes a row.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ const HOLD: Duration = Duration::from_secs(5);
 const RENEW: Duration = Duration::from_secs(1);
 /// Rows that one step looks at: a few milliseconds of writing, so that no writer waits long.
 const STEP: usize = 256;
-/// After so many passes that found new rows of other keys, somebody keeps writing them.
+/// Most passes. After this many, another process keeps writing rows with other keys.
 const PASSES: u32 = 10;
 /// How often a step is tried while the store is busy.
 const TRIES: u32 = 5;
@@ -34,7 +34,7 @@ const TRIES: u32 = 5;
 pub enum End {
     /// Every row that opens is sealed with the current key, which the store now proves.
     Done,
-    /// It was told to stop; the next one goes on.
+    /// It was stopped; the next rotation continues.
     Stopped,
     /// Somebody keeps writing rows with another key.
     StillWritten,
@@ -100,7 +100,7 @@ pub async fn rotate(
     let answer = Rotation { store, ring, lock: &lock, renewed: Instant::now() }.run(stop, progress).await;
     let released = lock.release().await;
     let rotated = answer?;
-    // It would be free after its time; who waits for it may as well be told that the store fails.
+    // It expires by itself; but the caller should learn that the store fails.
     released?;
     Ok(rotated)
 }

@@ -1,7 +1,8 @@
-//! How a value becomes what is stored and back: sealed, or as it is.
+//! Sealing of values, or storing them plain.
 //!
-//! A driver calls this from within its write transaction, when the version and the times of the row are settled, so that the
-//! seal can bind them; it never learns a key. What is new is sealed before: then nothing is left to resolve. Nothing here falls back: a plain row in a sealed store does not open.
+//! A driver seals inside its write transaction, when version and times of the row are known, so that the seal binds
+//! them. It never learns a key. New entries are sealed before the transaction: nothing is left to resolve. There is
+//! no fallback: a plain row in a sealed store does not open.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::ops::Walked;
 /// The version of the layout that the seal binds.
 const FORMAT: u64 = 1;
 
-/// What is stored of a value.
+/// A value as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedValue {
     /// The id of the key; empty if it is not sealed.
@@ -29,7 +30,7 @@ pub struct SealedValue {
     pub value: Vec<u8>,
 }
 
-/// A row as a driver read it: not yet known to be true.
+/// A row as a driver read it, not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRow {
     /// What the row says about itself. Namespace, kind and key are those that were asked for.
@@ -50,7 +51,7 @@ impl RawRow {
     }
 }
 
-/// Turns a value into what is stored, and back.
+/// Seals values, and opens rows.
 pub trait Seal: Send + Sync + 'static {
     /// Returns the fingerprint of a plaintext.
     fn fingerprint(&self, namespace: &Namespace, plaintext: &[u8]) -> String;
@@ -145,8 +146,8 @@ fn plain_fingerprint(plaintext: &[u8]) -> String {
     hex(&Sha256::digest(plaintext)[..8])
 }
 
-/// Everything that a row says in the clear. A row that was moved, renamed, retagged or given a longer life has other bytes
-/// here and does not open.
+/// Everything that a row says in the clear. A row that was moved, renamed, retagged or given a longer life has other
+/// bytes here and does not open.
 fn bound(key_id: &str, meta: &EntryMeta) -> Framed {
     let mut framed = Framed::new("helmdeck/memory/row")
         .number(FORMAT)
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_row_is_never_accepted_by_a_sealed_store_nor_the_reverse() {
+    fn plain_and_sealed_rows_never_mix() {
         let plain = NoSeal.seal(&meta(), b"value").unwrap();
         assert!(seal("a").open(RawRow { meta: meta(), sealed: plain }).is_err());
         let sealed = seal("a").seal(&meta(), b"value").unwrap();
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keyed_fingerprint_needs_the_key_and_the_namespace() {
+    fn keyed_fingerprint_depends_on_key_and_namespace() {
         let ring = |digit: &str| KeyRing::parse(("K", &digit.repeat(64)), None).unwrap();
         let keyed = |digit: &str, subject| {
             RowSeal::new(ring(digit), Fingerprint::Keyed).fingerprint(&Namespace::new("t", subject, None), b"abc")

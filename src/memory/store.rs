@@ -1,7 +1,7 @@
 //! The traits that every store implements: [`ReadStore`], [`Maintenance`], and [`Store`] on top of both.
 //!
-//! Code that holds only a [`ReadStore`] (the process seam) cannot write, by type. A store around another store implements
-//! [`StoreWrapper`], so that a new method of a store is passed on here, once.
+//! Code that holds only a [`ReadStore`] (the process seam) cannot write, by type. A store around another store
+//! implements [`StoreWrapper`], so that a new method of a store is passed on here, once.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage>;
 
-    /// Returns live entries with their values whose key starts with `prefix`, at most `limit`. Rows that do not open are
-    /// left out and counted.
+    /// Returns live entries with their values whose key starts with `prefix`, at most `limit`. Rows that do not open
+    /// are left out and counted.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -48,28 +48,28 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn stats(&self) -> Result<Stats>;
 
-    /// Returns a number that grows whenever anybody, in this process or another, deletes from the store. Cheap enough to
-    /// be asked several times a second.
+    /// Returns a number that grows with every delete by any process. Cheap enough for several calls a second.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn generation(&self) -> Result<u64>;
 
-    /// Walks over all rows of everybody, also those that have ended, opening each: at most `limit` rows and about 8 MiB. Rows
-    /// that are written meanwhile may be seen or not.
+    /// Walks over the rows of all namespaces, expired ones too, and opens each: at most `limit` rows and about 8 MiB.
+    ///
+    /// Rows that are written meanwhile may be missing.
     ///
     /// # Errors
-    /// `Unavailable`, `Closed`; `Invalid` for a mark of nobody.
+    /// `Unavailable`, `Closed`; `Invalid` for a mark that no store made.
     async fn walk(&self, after: Option<Mark>, limit: usize) -> Result<Walk>;
 
-    /// Returns news of what others delete, from now on; `None` if this store has none to give and [`ReadStore::generation`]
-    /// has to be asked.
+    /// Returns the changes by other processes from now on; `None` if this store sends none: poll
+    /// [`ReadStore::generation`].
     fn changes(&self) -> Option<Changes> {
         None
     }
 
-    /// Returns why the store cannot be used at all yet, `None` if it is open. Only a store that is opened later has such a time
-    /// ([`crate::late`]).
+    /// Returns why the store is not open yet, `None` if it is open. Only a late store ([`crate::late`]) has such a
+    /// time.
     fn not_open(&self) -> Option<StoreError> {
         None
     }
@@ -78,28 +78,30 @@ pub trait ReadStore: Send + Sync + 'static {
 /// Maintenance of a store: for the janitor, and for a change of the key.
 #[async_trait]
 pub trait Maintenance: ReadStore {
-    /// Deletes rows that have ended, at most `limit`, and says how many went. Never races with a put of the same key.
+    /// Deletes expired rows, at most `limit`, and returns how many. Never races with a put of the same key.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn sweep_expired(&self, limit: usize) -> Result<u64>;
 
-    /// Deletes the oldest entries of kind `cache` until all of them together take no more than the configuration allows, at
-    /// most `limit`, and says how many went. The namespace that takes most gives first, so that none loses its share to
-    /// another.
+    /// Deletes the oldest entries of kind `cache` until their total is within the limit; at most `limit`. Returns how
+    /// many.
+    ///
+    /// The largest namespace drops rows first, so that none loses its share to another.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn trim(&self, limit: usize) -> Result<u64>;
 
-    /// Seals anew, with the current key, rows that another key of the ring sealed; looks at about `limit` rows after a mark.
-    /// Versions and times stay as they are. Nothing is lost however it ends: each step is one transaction.
+    /// Reseals rows of other keys of the ring with the current key; visits about `limit` rows after a mark.
+    ///
+    /// Versions and times stay. Each step is one transaction, so an interruption loses nothing.
     ///
     /// # Errors
-    /// `Unavailable`, `Closed`; `Invalid` for a mark of nobody, or for a store without keys.
+    /// `Unavailable`, `Closed`; `Invalid` for a mark that no store made, or for a store without keys.
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed>;
 
-    /// Lets the store prove the current key from now on, the last step of a rotation: who comes with another key only is
+    /// Makes the store prove the current key from now on: the last step of a rotation. Other keys alone are then
     /// refused.
     ///
     /// # Errors
@@ -128,7 +130,7 @@ pub trait Store: Maintenance {
     /// As [`Store::put`], for the first operation that fails.
     async fn write(&self, batch: Vec<Op>) -> Result<Vec<Written>>;
 
-    /// Deletes, and says how many rows went.
+    /// Deletes, and returns how many rows.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -139,14 +141,15 @@ pub trait Store: Maintenance {
         }
     }
 
-    /// Takes a lock that all processes on this store see, `None` if somebody has it. It is free again when it is released,
-    /// after `hold`, or (where the store can tell) when its process is gone.
+    /// Takes a lock across all processes on this store; `None` if it is taken.
+    ///
+    /// It is free again when it is released, after `hold`, or (where the store can tell) when its process is gone.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn try_lock(&self, name: &str, hold: Duration) -> Result<Option<Lock>>;
 
-    /// Returns what was written so far to disk and gives everything back; later calls answer `Closed`.
+    /// Flushes all writes to disk and releases all resources; later calls answer `Closed`.
     ///
     /// # Errors
     /// `Unavailable` if something could not be written.

@@ -188,8 +188,10 @@ pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) 
     let [stdout, stderr] = pipes;
     let readers = [Reader::new(stdout, out)?, Reader::new(stderr, err)?];
     let mut run = Run { child, input, readers, kill_leftovers };
-    let in_time = run.watch(timeout, tick, each)?;
+    let in_time = run.watch(timeout, tick, each);
+    // Before the leader is reaped: its number may then belong to another process.
     drop(registered);
+    let in_time = in_time?;
     let Run { mut child, readers: [stdout, stderr], .. } = run;
     let (stdout, stderr) = (stdout.kept.finish(), stderr.kept.finish());
     if !in_time {

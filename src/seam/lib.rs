@@ -9,7 +9,6 @@ mod context;
 mod doctor;
 mod error;
 mod fingerprint;
-mod git;
 mod offer;
 mod phase;
 mod plan;

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::readers::{Kind, LongTerm, Look, Name, Spaces, Vault};
+use helmdeck_git::discover::{FOREIGN, Repository, project_name};
 use serde_json::Value;
 
 use crate::config::SeamConfig;
 use crate::context::Context;
 use crate::error::{StateError, Warning};
-use crate::git::{OTHERS, Repository, name_in};
+use crate::readers::{Kind, LongTerm, Look, Name, Spaces, Vault};
 use crate::settings::{Settings, passed_over, text};
-use crate::text::{Short, quoted, read_within};
+use crate::text::{LookedAt, Short, quoted, read_within};
 
 /// The folder of a project's own state.
 pub(crate) const HARNESS: &str = ".harness";
@@ -98,7 +98,7 @@ impl<'a> Resolved<'a> {
     /// Finds the repository and the root of the project around the folder that is asked about.
     fn find_root(&mut self, config: &SeamConfig) {
         let at = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
-        match Repository::find(self.look, &at, self.named) {
+        match Repository::find(&LookedAt(self.look), &at, self.named) {
             Ok(repository) => self.repository = repository,
             Err(why) => self.warnings.push(Warning::unreadable(why)),
         }
@@ -153,7 +153,7 @@ impl<'a> Resolved<'a> {
             match self.look.about(&harness) {
                 Ok(None) => {}
                 Ok(Some(about)) if about.foreign => {
-                    self.warnings.push(Warning::unreadable(format!("{}: {OTHERS}", harness.display())));
+                    self.warnings.push(Warning::unreadable(format!("{}: {FOREIGN}", harness.display())));
                 }
                 // One that cannot be looked at may bind: nothing above it is asked.
                 Ok(Some(_)) | Err(_) => return Some(folder.to_owned()),
@@ -202,7 +202,7 @@ impl<'a> Resolved<'a> {
         let found = LongTerm::find(self.look, &root, repository.or(named)).map_err(Warning::unreadable)?;
         let forge = found.as_ref().map(|forge| forge.root().join(FORGE));
         match forge.filter(|forge| named != forge.parent() && self.is_others(forge)) {
-            Some(forge) => Err(Warning::unreadable(format!("{}: {OTHERS}", forge.display()))),
+            Some(forge) => Err(Warning::unreadable(format!("{}: {FOREIGN}", forge.display()))),
             None => Ok(found),
         }
     }
@@ -335,12 +335,12 @@ impl<'a> Resolved<'a> {
             });
         }
         let Some(repository) = &self.repository else { return Ok(None) };
-        let origin = repository.origin(self.look).unwrap_or_else(|why| {
+        let origin = repository.origin(&LookedAt(self.look)).unwrap_or_else(|why| {
             self.warnings.push(Warning::unreadable(why));
             None
         });
         let Some(origin) = origin else { return Ok(None) };
-        let name = name_in(&origin);
+        let name = project_name(&origin);
         if name.is_empty() {
             return Ok(None);
         }

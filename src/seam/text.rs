@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) use helmdeck_core::text::one_line;
+use helmdeck_git::discover;
 use serde::{Serialize as _, Serializer};
 
 use crate::readers::{Contents, Kind, Look};
@@ -46,6 +47,32 @@ fn short(look: &dyn Look, path: &Path, most: usize, read: io::Result<Option<Cont
             Ok(Some(_)) => Short::Wrong("it is no file that can be read".to_owned()),
             Err(error) => Short::Wrong(error.to_string()),
         },
+    }
+}
+
+/// The files of a [`Look`], for the discovery of repositories.
+pub(crate) struct LookedAt<'a>(pub(crate) &'a dyn Look);
+
+impl discover::Files for LookedAt<'_> {
+    fn kind(&self, path: &Path) -> io::Result<Option<discover::Kind>> {
+        let about = self.0.behind(path)?;
+        Ok(about.map(|about| match about.kind {
+            Kind::File => discover::Kind::File,
+            Kind::Folder => discover::Kind::Folder,
+            Kind::Link | Kind::Other => discover::Kind::Other,
+        }))
+    }
+
+    fn is_foreign(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.0.about(path)?.is_some_and(|about| about.foreign))
+    }
+
+    fn text(&self, path: &Path, limit: usize) -> Result<Option<String>, String> {
+        match read(self.0, path, limit) {
+            Short::Text(text) | Short::Lossy(text) => Ok(Some(text)),
+            Short::Absent => Ok(None),
+            Short::Wrong(why) => Err(why),
+        }
     }
 }
 

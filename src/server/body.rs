@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_over_the_limit_is_refused_also_without_a_length() {
+    async fn large_bodies_are_refused_without_a_length_too() {
         let read = |bytes: &'static str| read_with(HeaderMap::new(), Body::from_stream(stream(bytes)));
         assert_eq!(read("1234").await.unwrap(), "1234");
         assert_eq!(read("12345").await.unwrap_err().status(), 413);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_given_up() {
+    async fn missing_body_times_out() {
         let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
         assert_eq!(read_with(HeaderMap::new(), never).await.unwrap_err().status(), 408);
     }

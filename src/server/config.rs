@@ -1,4 +1,4 @@
-//! What an operator can set about the server. It reads no file and no environment: the CLI hands it over.
+//! Settings of the server. They are read by the CLI; nothing here reads files or the environment.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_reach_is_refused_by_name() {
+    fn public_address_without_auth_is_refused() {
         for address in ["0.0.0.0:7700", "[::]:1", "192.168.1.4:7700"] {
             let message = check_listen(address.parse().unwrap(), false).unwrap_err();
             assert!(message.contains(address) && message.contains("127.0.0.1"), "{message}");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_would_answer_nothing_are_refused() {
+    fn unusable_settings_are_refused() {
         let broken = [
             ServerConfig { max_requests: 0, ..ServerConfig::default() },
             ServerConfig { header_timeout: Duration::ZERO, ..ServerConfig::default() },

@@ -1,5 +1,6 @@
-//! The docs page: the packs of this server with their schemas and a call to copy. Plain HTML of this binary alone: no script,
-//! nothing from elsewhere, and a policy that says so.
+//! Docs page: the packs of this server, with their schemas and a call to copy.
+//!
+//! Plain HTML without scripts or external resources, and a content security policy that forbids both.
 
 use std::fmt::Write;
 
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_manifest_says_stays_text() {
+    fn manifest_texts_are_escaped() {
         assert_eq!(escape("<b a=\"1\" c='2'>&"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;");
     }
 }

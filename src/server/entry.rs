@@ -1,7 +1,7 @@
-//! What every request passes before its route: host and origin, who calls, how many at once, how often.
+//! Checks before each route: host and origin, the caller, concurrent requests, rate.
 //!
-//! It is a plain function in front of the router and not a stack of middleware, because each layer of an `axum::Router`
-//! costs a box and a clone per request, and a cache hit costs little more than that.
+//! It is a plain function in front of the router instead of a stack of middleware: each layer of an `axum::Router` costs a
+//! box and a clone per request, and a cache hit costs little more than that.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::limits::{Admission, Each, InFlight, Rate, Slot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 
-/// The description of the API, which is open to everybody.
+/// The `OpenAPI` document, which is open to everybody.
 const DOCUMENT: &str = "/api/v1/openapi.json";
 
-/// Where MCP is spoken.
+/// The path of the MCP transport.
 const MCP: &str = "/mcp";
 
 /// The listener's request handler. Cloning is cheap.
@@ -37,16 +37,16 @@ pub(crate) struct EntryService(Arc<Inner>);
 
 impl std::fmt::Debug for EntryService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Front").finish_non_exhaustive()
+        f.debug_struct("EntryService").finish_non_exhaustive()
     }
 }
 
 struct Inner {
     live: RwLock<Live>,
     in_flight: InFlight,
-    /// Requests of each caller, where there is more than one.
+    /// Requests of each caller, with authentication.
     callers: Each,
-    /// `None` = there is no authentication, and everybody is the one local caller.
+    /// `None` = no authentication: everybody is the local caller.
     access: Option<Access>,
     local: Caller,
     clock: Arc<dyn Clock>,
@@ -54,7 +54,7 @@ struct Inner {
     mcp: Mcp,
 }
 
-/// What a reload of the configuration replaces.
+/// Settings that a reload of the configuration replaces.
 struct Live {
     guard: Guard,
     rate: Option<Arc<Rate>>,
@@ -89,12 +89,12 @@ impl EntryService {
         }))
     }
 
-    /// Puts the names, origins and rates of a configuration in force for requests that begin from now on.
+    /// Applies hosts, origins and rates of a configuration to requests that begin from now on.
     pub(crate) fn reload(&self, config: &ServerConfig) {
         *self.0.live.write() = Live::new(config);
     }
 
-    /// Answers one request; `peer` counts the requests at work of the address that it came from.
+    /// Answers one request. `peer` counts the running requests of its address.
     pub(crate) async fn handle(&self, request: Request<Body>, peer: Option<&InFlight>) -> Response {
         let (origin, rate) = match self.guard(&request) {
             Ok(checked) => checked,
@@ -114,7 +114,7 @@ impl EntryService {
         response
     }
 
-    /// Returns the origin that may read the answer, if it is another than the server's own, and the rate in force.
+    /// Returns the foreign origin that may read the answer, if any, and the current rate limit.
     fn guard(&self, request: &Request<Body>) -> Result<(Option<HeaderValue>, Option<Arc<Rate>>), Problem> {
         let asked = Asked {
             method: request.method(),
@@ -137,7 +137,7 @@ impl EntryService {
                 let validity = self.validity(&caller, request.headers());
                 request.extensions_mut().insert(validity);
             }
-            // Boxed, so that the other transports do not pay for its size.
+            // Boxed, so that REST does not pay for its size.
             return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
         }
         request.extensions_mut().insert(caller);
@@ -152,9 +152,9 @@ impl EntryService {
         }
     }
 
-    /// Returns what says later whether this request's token still stands for its caller.
+    /// Returns a check, for later, whether this request's token is still valid for its caller.
     fn validity(&self, caller: &Caller, headers: &HeaderMap) -> Validity {
-        // A session keeps it, and must not keep the whole server.
+        // A session keeps the check, and must not keep the whole server alive.
         let (inner, who) = (Arc::downgrade(&self.0), Arc::clone(&caller.identity));
         let shown: HeaderMap =
             headers.get_all(AUTHORIZATION).iter().map(|value| (AUTHORIZATION, value.clone())).collect();
@@ -165,15 +165,17 @@ impl EntryService {
                 let Some(access) = &inner.access else { return true };
                 match access.caller(&Uri::from_static(MCP), &shown).await {
                     Ok(caller) => caller.identity == who,
-                    // What cannot be asked just now has refused nobody; the next check asks again.
+                    // While the token cannot be checked it counts as valid; the next check asks again.
                     Err(problem) => !problem.status().is_client_error(),
                 }
             }
         })
     }
 
-    /// Health and metrics are not limited: they are asked for just when the server is busy. Whoever shows a token there is, since
-    /// to check it takes work.
+    /// Authenticates a request and counts it.
+    ///
+    /// Health and metrics are not limited, because they are needed just when the server is busy. With a token they are:
+    /// checking it takes work.
     async fn admit(
         &self,
         uri: &Uri,
@@ -214,7 +216,7 @@ impl EntryService {
     }
 }
 
-/// The answer to a page's question whether it may call (Fetch standard, "CORS-preflight request").
+/// Answers a CORS preflight request (Fetch standard).
 fn allowed_requests() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
@@ -224,12 +226,12 @@ fn allowed_requests() -> Response {
     response
 }
 
-/// Says whether a path is one of health, which is answered whatever else goes on.
+/// Says whether a path is a health check, which is always answered.
 pub(crate) fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
 
-/// Says whether a path leads to the engine, so that how often and how many at once counts.
+/// Says whether a path leads to the engine, so that its requests are limited.
 fn is_limited(path: &str) -> bool {
     path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/")
 }

@@ -1,8 +1,8 @@
 //! Host and origin check: keeps web pages of other origins out, also after DNS rebinding.
 //!
-//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A page that calls this server
-//! directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`. Both are refused before anything is read. Another port of
-//! this machine is another origin: whatever is served there must not run packs.
+//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A page that calls this
+//! server directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`. Both are refused before the body is read.
+//! Another port of this machine is another origin: pages that are served there must not run packs.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use crate::body;
 use crate::problem::Problem;
 
-/// What kind of page made the request, said by the browser (<https://www.w3.org/TR/fetch-metadata/>).
+/// Where the browser says a request came from (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -25,7 +25,7 @@ pub(crate) struct Guard {
     origins: Vec<String>,
 }
 
-/// What the check needs of a request.
+/// Parts of a request that the check needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a Method,
@@ -42,8 +42,9 @@ impl Guard {
         Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Refuses a request that was not addressed to this server, or that a page of another origin made. Returns the origin if it is
-    /// one of `allowed_origins`: its page may read the answer.
+    /// Refuses requests that were not addressed to this server, or come from a page of another origin.
+    ///
+    /// Returns the origin if it is one of `allowed_origins`: its page may read the answer.
     pub(crate) fn check<'a>(&self, asked: &Asked<'a>) -> Result<Option<&'a HeaderValue>, Problem> {
         let host = self.check_host(asked.uri, asked.headers)?;
         let mut origins = asked.headers.get_all(ORIGIN).iter();
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_target_does_not_get_around_the_check() {
+    fn absolute_targets_are_checked_too() {
         let guard = Guard::new(&[], &[]);
         assert_eq!(check(&guard, "http://evil.example/x", &[("host", "localhost")]), Some(403));
         assert_eq!(check(&guard, "http://127.0.0.1:7700/x", &[("host", "localhost")]), None);

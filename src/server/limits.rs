@@ -1,5 +1,6 @@
-//! Limits: requests at work, in all and of each caller and peer, and requests a second of one caller. It never blocks and never
-//! waits.
+//! Limits on concurrent requests (in total, per caller, per peer) and on each caller's rate.
+//!
+//! Nothing here blocks or waits.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Identity};
 
-/// The most callers whose rate is remembered.
+/// Maximum number of callers whose rate is tracked.
 const MAX_CALLERS: usize = 10_000;
 
 /// Counter with a limit. Clones share it.
@@ -20,7 +21,7 @@ pub(crate) struct InFlight {
     count: Arc<AtomicUsize>,
 }
 
-/// One place of an [`InFlight`]; dropping it frees the place.
+/// Permit of an [`InFlight`]. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<AtomicUsize>);
 
@@ -29,7 +30,7 @@ impl InFlight {
         Self { limit, count: Arc::default() }
     }
 
-    /// Takes a place, or says `overloaded` if there is none.
+    /// Takes a permit, or fails with `overloaded`.
     pub(crate) fn enter(&self) -> Result<Permit, Error> {
         self.count_one().map(|()| Permit(Arc::clone(&self.count)))
     }
@@ -49,8 +50,9 @@ impl Drop for Permit {
     }
 }
 
-/// Request slot: one of the requests at work. A request whose body is still on its way is not at work, so it gives its slot back
-/// until the body is there. Clones are the same slot, freed with the last one.
+/// Slot of a running request. Clones are the same slot, freed with the last one.
+///
+/// A request whose body is still arriving does not count as running: it gives its slot back until the body is there.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot(Arc<Held>);
 
@@ -61,7 +63,7 @@ struct Held {
 }
 
 impl Slot {
-    /// Takes a slot, or says `overloaded` if there is none.
+    /// Takes a slot, or fails with `overloaded`.
     pub(crate) fn take(pool: &InFlight) -> Result<Self, Error> {
         let slot = Self(Arc::new(Held { pool: pool.clone(), taken: AtomicBool::new(false) }));
         slot.resume().map(|()| slot)
@@ -72,7 +74,7 @@ impl Slot {
         self.0.free();
     }
 
-    /// Takes it again, or says `overloaded` if others have all of them.
+    /// Takes it again, or fails with `overloaded` if all are in use.
     pub(crate) fn resume(&self) -> Result<(), Error> {
         self.0.pool.count_one()?;
         if self.0.taken.swap(true, Ordering::Relaxed) {
@@ -97,16 +99,16 @@ impl Drop for Held {
     }
 }
 
-/// What an admitted request holds until it is answered: its slot, and its part of what its caller and its peer may have.
+/// Permits that an admitted request holds until it is answered: of the server, its caller and its peer.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) slot: Slot,
-    /// Never looked at: what matters is when they are dropped.
+    /// Held until dropped.
     pub(crate) _caller: Option<Share>,
     pub(crate) _peer: Option<Permit>,
 }
 
-/// Counts what each key (a caller, a peer) has open, so that one cannot take it all.
+/// Counter with a limit per key (a caller, a peer), so that one cannot take everything.
 #[derive(Debug)]
 pub(crate) struct Each<K: Eq + Hash = Arc<Identity>> {
     limit: usize,
@@ -115,7 +117,7 @@ pub(crate) struct Each<K: Eq + Hash = Arc<Identity>> {
 
 type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
 
-/// One place of a key; dropping it frees the place.
+/// Permit of a key of an [`Each`]. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Share<K: Eq + Hash = Arc<Identity>>(Counts<K>, K);
 
@@ -124,7 +126,7 @@ impl<K: Eq + Hash + Clone> Each<K> {
         Self { limit, counts: Arc::default() }
     }
 
-    /// Takes a place of this key, or says `overloaded` if it has no more.
+    /// Takes a permit of this key, or fails with `overloaded`.
     pub(crate) fn enter(&self, key: &K) -> Result<Share<K>, Error> {
         let mut counts = self.counts.lock();
         let held = counts.get(key).copied().unwrap_or(0);
@@ -149,26 +151,27 @@ impl<K: Eq + Hash> Drop for Share<K> {
     }
 }
 
-/// A token bucket per caller, kept as one number: the time at which the bucket is full again (the "theoretical arrival
-/// time" of the generic cell rate algorithm, ITU-T I.371).
+/// Token bucket per caller (generic cell rate algorithm, ITU-T I.371).
+///
+/// Each bucket is one number: the time at which it is full again, which ITU-T calls the theoretical arrival time.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    /// The time in which one token comes back.
+    /// Time in which one token is refilled.
     interval: Duration,
-    /// The time in which an empty bucket fills.
+    /// Time in which an empty bucket is refilled.
     capacity: Duration,
     full_at: Mutex<HashMap<Arc<Identity>, Duration>>,
 }
 
 impl Rate {
-    /// Makes the limit, `None` if there is to be none. A burst of 0 stands for one second's worth.
+    /// Makes the limit; `None` = no limit. A burst of 0 stands for the requests of one second.
     pub(crate) fn new(per_second: u32, burst: u32) -> Option<Self> {
         let interval = Duration::from_secs(1).checked_div(per_second)?;
         let capacity = interval * if burst == 0 { per_second } else { burst };
         Some(Self { interval, capacity, full_at: Mutex::default() })
     }
 
-    /// Takes a token of this caller, or says `rate_limited` and when the next one is there. `now` only grows.
+    /// Takes a token of this caller, or fails with `rate_limited` and when to retry. `now` is monotonic.
     pub(crate) fn take(&self, caller: &Arc<Identity>, now: Duration) -> Result<(), Error> {
         let mut full_at = self.full_at.lock();
         let full = full_at.get(caller).copied().unwrap_or(now);
@@ -189,7 +192,7 @@ impl Rate {
     }
 }
 
-/// Makes room: whoever's bucket is full needs no memory; if nobody's is, the one nearest to it goes.
+/// Removes full buckets, or the fullest one if none is full.
 fn forget_some(full_at: &mut HashMap<Arc<Identity>, Duration>, now: Duration) {
     full_at.retain(|_, full| *full > now);
     if full_at.len() >= MAX_CALLERS
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_given_back_when_the_request_ends_or_was_refused() {
+    fn permits_are_released_after_end_or_refusal() {
         let limit = InFlight::new(2);
         let first = limit.enter().unwrap();
         let second = limit.enter().unwrap();
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_caller_has_so_many_places_of_its_own_and_gets_them_back() {
+    fn permits_are_counted_per_caller() {
         let each = Each::new(2);
         let (a, b) = (Arc::new(Identity::local()), Arc::new(Identity::new("t", "b").unwrap()));
         let held = [each.enter(&a).unwrap(), each.enter(&a).unwrap()];
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_empties_by_its_burst_and_fills_by_its_rate() {
+    fn bucket_empties_by_burst_and_refills_by_rate() {
         let rate = Rate::new(10, 3).unwrap();
         let (caller, start) = (Arc::new(Identity::local()), Duration::from_secs(100));
         for _ in 0..3 {
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_have_a_bucket_each_and_the_memory_is_bounded() {
+    fn buckets_are_per_caller_and_bounded() {
         let rate = Rate::new(1, 0).unwrap();
         let caller = |user: usize| Arc::new(Identity::new("t", &user.to_string()).unwrap());
         for user in 0..=MAX_CALLERS {

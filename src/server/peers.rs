@@ -1,4 +1,4 @@
-//! Peers: what each address may have open, so that one cannot take every connection and every request slot.
+//! Limits per peer address, so that one cannot take every connection and every request slot.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::limits::InFlight;
 
-/// How much of an IPv6 address is one peer: what a single site is given (RFC 6177).
+/// Part of an IPv6 address that identifies a peer: the network of one site (RFC 6177).
 const IPV6_PREFIX: u128 = u128::MAX << 64;
 
 /// Connections and request slots of each peer.
@@ -27,21 +27,21 @@ struct Known {
     requests: InFlight,
 }
 
-/// One connection of a peer; dropping it frees its place.
+/// Connection of a peer. Dropping it releases its permit.
 #[derive(Debug)]
 pub(crate) struct Peer {
     peers: Arc<Peers>,
-    /// `None` = a proxy, for which nothing is counted.
+    /// `None` = a proxy, which has no limits.
     counted: Option<(IpAddr, InFlight)>,
 }
 
 impl Peers {
-    /// Allows each peer so many connections and requests at work. Addresses in `proxies` are not limited.
+    /// Sets the limits of each peer. Addresses in `proxies` have none.
     pub(crate) fn new(connections: usize, requests: usize, proxies: Vec<IpNet>) -> Arc<Self> {
         Arc::new(Self { connections, requests, proxies, known: Mutex::default() })
     }
 
-    /// Takes a place for a connection, `None` if the peer has as many as it may.
+    /// Takes a permit for a connection, `None` if the peer has reached its limit.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Peer> {
         let address = address.to_canonical();
         if self.proxies.iter().any(|proxy| proxy.contains(&address)) {
@@ -63,7 +63,7 @@ impl Peers {
 }
 
 impl Peer {
-    /// Returns the peer's requests at work, `None` if they are not limited.
+    /// Returns the counter of the peer's running requests, `None` if they are not limited.
     pub(crate) fn requests(&self) -> Option<&InFlight> {
         self.counted.as_ref().map(|(_, requests)| requests)
     }

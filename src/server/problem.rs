@@ -1,6 +1,6 @@
-//! Errors on the wire: problem details (RFC 9457) with our `code`, `fault`, `retry` and `retry_after_ms`.
+//! Errors on the wire: problem details (RFC 9457) with `code`, `fault`, `retry` and `retry_after_ms`.
 //!
-//! It writes public text only: what [`Error::problem`] gives, never a cause.
+//! They contain the public text of [`Error::problem`], never a cause.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::headers::{ASK, NO_STORE, PROBLEM_JSON};
 #[derive(Debug)]
 pub(crate) struct Problem {
     error: Error,
-    /// A status of HTTP's own (405, 415, ...) that no code of ours stands for.
+    /// An HTTP status (405, 415, ...) that none of our codes has.
     status: Option<StatusCode>,
     header: Option<(HeaderName, HeaderValue)>,
 }
@@ -27,7 +27,7 @@ impl Problem {
         Error::new(code, detail).into()
     }
 
-    /// Makes a problem that lies in how HTTP was spoken; our code for it is `invalid_input`.
+    /// Makes a problem with an HTTP status of its own. Its code is `invalid_input`.
     pub(crate) fn http(status: StatusCode, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { error: Error::new(Code::InvalidInput, detail), status: Some(status), header: None }
     }
@@ -54,7 +54,7 @@ impl Problem {
     fn body(&self) -> Vec<u8> {
         let mut problem = self.error.problem();
         if let Some(status) = self.status {
-            // RFC 9457, section 4.2.1: "about:blank" says that the status tells it all, and the title is its phrase.
+            // RFC 9457, section 4.2.1: with "about:blank" the title is the phrase of the status.
             problem["type"] = "about:blank".into();
             problem["title"] = status.canonical_reason().unwrap_or("error").into();
             problem["status"] = status.as_u16().into();
@@ -75,7 +75,7 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM_JSON);
-        // It is of now and for this caller; RFC 9110, section 15.1, lets a cache keep a 404 that does not say so.
+        // Caches may keep a 404 that does not forbid it (RFC 9110, section 15.1).
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(after) = self.error.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
@@ -90,7 +90,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// `Retry-After` has whole seconds only (RFC 9110, section 10.2.3); rounded up, so that nobody comes back too early.
+/// Rounds up to the whole seconds of `Retry-After` (RFC 9110, section 10.2.3).
 fn whole_seconds(after: Duration) -> u64 {
     after.as_secs() + u64::from(after.subsec_nanos() > 0)
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_known_wait_is_told_twice_and_rounded_up_for_the_header() {
+    async fn retry_after_is_in_body_and_rounded_up_in_header() {
         let error = Error::new(Code::RateLimited, "slow down").with_retry_after(Duration::from_millis(1_200));
         let (response, body) = read(error.into()).await;
         assert_eq!(response.status(), 429);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_problem_of_http_itself_has_its_status_and_phrase() {
+    async fn http_problems_have_status_and_phrase() {
         let (response, body) = read(Problem::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no")).await;
         assert_eq!(response.status(), 415);
         assert!(response.headers().get("retry-after").is_none());

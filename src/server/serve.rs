@@ -1,5 +1,6 @@
-//! The loop that accepts connections, and the drain when it is told to stop. It never prints and handles no signal: who
-//! calls it owns both.
+//! Loop that accepts connections, and drains them when it has to stop.
+//!
+//! It prints nothing and handles no signals; its caller does.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -39,18 +40,18 @@ use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
 use crate::rest;
 
-/// How long to wait after a failed accept: out of file handles, the next try would fail at once again.
+/// Pause after a failed accept: without free file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Connections beyond the limits, on which health is answered and nothing else. One more closes the oldest of them.
+/// Maximum connections over the limits, which get health checks only. One more closes the oldest.
 const RESERVE: usize = 64;
-/// How long a connection of the reserve may take to say what it wants.
+/// Time limit for the request head of a connection of the reserve.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the log says at most that connections are over the limits.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// How long the conversations may take to stop what they do by themselves.
+/// Shortest time between two log lines about connections over the limits.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Time limit for the conversations to stop their background work.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// An engine and how it is to be served.
+/// A server of an engine, with its settings.
 pub struct Server {
     engine: Engine,
     config: ServerConfig,
@@ -63,13 +64,14 @@ pub struct Server {
     reload: Reload,
 }
 
-/// Changes settings of a running server. Clones are of the same server.
+/// Handle that changes settings of a running server. Clones change the same server.
 #[derive(Debug, Clone, Default)]
 pub struct Reload(Arc<OnceLock<EntryService>>);
 
 impl Reload {
-    /// Puts `allowed_hosts`, `allowed_origins`, `rate_per_second` and `rate_burst` in force; all else needs another server. Does
-    /// nothing before the server was started.
+    /// Applies `allowed_hosts`, `allowed_origins`, `rate_per_second` and `rate_burst`.
+    ///
+    /// Other settings need a restart. Before the server was started, this does nothing.
     pub fn apply(&self, config: &ServerConfig) {
         if let Some(entry) = self.0.get() {
             entry.reload(config);
@@ -100,59 +102,60 @@ impl Server {
         }
     }
 
-    /// Returns what changes settings of this server while it runs.
+    /// Returns a handle to change settings while the server runs.
     #[must_use]
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
 
-    /// Lets idempotency keys outlive the process, in the system database; their answers too, sealed, if there are keys to
-    /// seal with.
+    /// Stores idempotency keys in the system database, so that they survive a restart.
+    ///
+    /// With a keyring their answers are stored too, sealed.
     #[must_use]
     pub fn remember(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.ledger = Some(Ledger::new(system, keyring));
         self
     }
 
-    /// Says how callers prove who they are. Without it everybody is the one local caller, and only a loopback address is served.
+    /// Sets how callers authenticate. Without it everybody is the local caller, on a loopback address only.
     #[must_use]
     pub fn auth(mut self, auth: Option<Auth>) -> Self {
         self.auth = auth;
         self
     }
 
-    /// Says how MCP is served; the defaults unless given.
+    /// Sets how MCP is served.
     #[must_use]
     pub fn mcp(mut self, config: McpConfig) -> Self {
         self.mcp = config;
         self
     }
 
-    /// Adds to the MCP transport what packs have no words for.
+    /// Adds an extension to the MCP transport.
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
         self.extra = Some(extra);
         self
     }
 
-    /// Says where the conversations are; nowhere unless given, and then every route of theirs answers that memory is off.
+    /// Sets the conversations. Without them, every route of conversations answers that memory is off.
     #[must_use]
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.conversations = conversations;
         self
     }
 
-    /// Says what time it is; the machine's own clock unless given.
+    /// Sets the clock; the system clock by default.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Returns everything that the server answers as one router, for tests and for callers with a listener of their own.
+    /// Returns the whole server as one router, for tests and for callers with their own listener.
     ///
-    /// What concerns connections (their number, the time for a request head, the drain) is that listener's then, and closing the
-    /// conversations its owner's.
+    /// Limits on connections, the time limit for a request head and the drain are up to that listener then, and closing the
+    /// conversations is up to their owner.
     pub fn router(self) -> Router {
         let (_, _, entry) = self.assemble();
         Router::new().fallback(move |request: Request| {
@@ -161,14 +164,14 @@ impl Server {
         })
     }
 
-    /// Serves until `shutdown` is cancelled and the requests at work have ended.
+    /// Serves until `shutdown` is cancelled and the running requests have ended.
     ///
-    /// After the cancel it accepts nothing more, starts no job, lets the requests and jobs at work finish for at most
-    /// `drain_timeout`, and closes what is left, the conversations last. The engine stays open: its owner shuts it down afterwards.
+    /// After the cancel it accepts no connection and starts no job. Running requests and jobs have `drain_timeout` to finish;
+    /// then everything is closed, the conversations last. The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting makes no sense;
-    /// whatever the listener answers when asked for its address.
+    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting is invalid;
+    /// the listener's error if its address cannot be read.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
@@ -193,7 +196,7 @@ impl Server {
         }
         mcp.stop();
         connections.open.shutdown().await;
-        // Nobody asks any more; summaries on their way are given up, and made again after the next start.
+        // There are no requests any more. Running summaries are abandoned, and made again after the next start.
         app.conversations().close(CLOSING).await;
         Ok(())
     }
@@ -210,7 +213,7 @@ impl Server {
     }
 }
 
-/// Serves an engine with nothing but its settings; see [`Server::serve`].
+/// Serves an engine with settings only; see [`Server::serve`].
 ///
 /// # Errors
 /// As [`Server::serve`].
@@ -223,7 +226,7 @@ pub async fn serve(
     Server::new(engine, config).serve(listener, shutdown).await
 }
 
-/// Returns the router of an engine with nothing but its settings; see [`Server::router`].
+/// Returns the router of an engine with settings only; see [`Server::router`].
 pub fn router(engine: Engine, config: ServerConfig) -> Router {
     Server::new(engine, config).router()
 }
@@ -238,7 +241,7 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
     protocol
         .timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
-        // The one counts a head that has come in whole, the other bounds how much of one is read before it has.
+        // The first limits a complete head, the second how much of an incomplete one is read.
         .max_header_size(max_header_bytes)
         .max_buf_size(max_header_bytes);
     protocol
@@ -247,16 +250,16 @@ fn protocol(config: &ServerConfig) -> http1::Builder {
 struct Connections {
     entry: EntryService,
     protocol: http1::Builder,
-    /// Of the reserve: one request each.
+    /// For connections of the reserve: one request each.
     once: http1::Builder,
     open: JoinSet<()>,
     places: InFlight,
     peers: Arc<Peers>,
     /// Connections of the reserve, oldest first.
     reserve: VecDeque<AbortHandle>,
-    /// When the log last said that connections are over the limits.
-    told: Option<Instant>,
-    /// Cancelled when every connection is to end after the request that it is at.
+    /// When the log last warned about connections over the limits.
+    warned: Option<Instant>,
+    /// Cancelled when every connection has to end after its current request.
     drain: CancellationToken,
 }
 
@@ -274,7 +277,7 @@ impl Connections {
             places: InFlight::new(config.max_connections),
             peers: Peers::new(config.max_connections_per_peer, config.max_requests.div_ceil(2), proxies),
             reserve: VecDeque::new(),
-            told: None,
+            warned: None,
             drain: CancellationToken::new(),
         }
     }
@@ -297,13 +300,13 @@ impl Connections {
     }
 
     fn start(&mut self, stream: TcpStream, address: IpAddr) {
-        // An answer is one write; waiting for more to send with it only costs time. Refused = a slower answer, no more.
+        // An answer is one write, so Nagle's algorithm would only delay it. A failure only makes answers slower.
         let _ = stream.set_nodelay(true);
         match self.admit(address) {
             Ok(admitted) => self.serve(stream, admitted),
             Err(reason) => {
-                if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-                    self.told = Some(Instant::now());
+                if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+                    self.warned = Some(Instant::now());
                     tracing::warn!(peer = %address, "{reason}: only /healthz and /readyz are answered on further ones");
                 }
                 self.serve_health(stream, reason);
@@ -324,7 +327,7 @@ impl Connections {
             async move { Ok::<_, Infallible>(entry.handle(request.map(Body::new), peer.requests()).await) }
         });
         let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
-        // A token of its own: its lock is taken at each wake-up, and would be shared by all connections otherwise.
+        // Its own token: with a shared one, all connections would contend for its lock at each wake-up.
         let drain = self.drain.child_token();
         self.open.spawn(async move {
             let _place = place;
@@ -367,7 +370,7 @@ impl Connections {
         let connection = self.once.serve_connection(TokioIo::new(stream), service);
         let drain = self.drain.child_token();
         self.reserve.push_back(self.open.spawn(async move {
-            // What it could not say in time it may ask another server.
+            // A connection that is not done at the drain can ask another server.
             let _ = drain.run_until_cancelled(connection).await;
         }));
     }

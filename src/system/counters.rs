@@ -100,9 +100,9 @@ mod tests {
     async fn a_foreign_file_is_an_error_and_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("helmdeck.db");
-        std::fs::write(&path, "not a database, but a file of somebody's").unwrap();
+        std::fs::write(&path, "not a database, but a foreign file").unwrap();
         let error = System::at(&path).add(vec![counter("p", "n", 1)]).await.unwrap_err();
         assert!(matches!(&error, StoreError::Corrupt(message) if message.contains("helmdeck.db")), "{error:?}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "not a database, but a file of somebody's");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "not a database, but a foreign file");
     }
 }

@@ -1,4 +1,4 @@
-//! Forgetting a person: every row of every kind and conversation, and the idempotency keys, jobs and uses of credentials in the system database.
+//! Forgetting a person: every row of every kind and conversation, with idempotency keys, jobs and uses of credentials.
 //!
 //! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::database::System;
 
-/// The most looks for rows that a running server wrote meanwhile.
+/// Most looks for rows that a running server wrote meanwhile.
 const LOOKS: u32 = 20;
 /// The time between two looks: longer than a server lets a finished call's rows wait.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -58,8 +58,9 @@ pub struct Receipt {
     pub vault_uses: u64,
     /// Jobs removed, with their results. Those that have not ended are left.
     pub jobs: u64,
-    /// API tokens of the person that are still good. They are left, and name the person: who has one can go on calling until it is
-    /// revoked. Those that have ended are removed.
+    /// API tokens of the person that are still valid. They stay, and name the person, until they are revoked.
+    ///
+    /// Ended tokens are removed.
     pub live_tokens: u64,
     /// How often the store was looked through.
     pub looks: u32,
@@ -87,11 +88,11 @@ pub async fn preview(store: &dyn Store, tenant: &str, subject: &str) -> Result<V
 
 /// Removes everything of a person, and looks again until two looks in a row find nothing.
 ///
-/// Rows that have ended are swept, whoever they belong to: they are invisible, and could be the person's.
+/// Expired rows of all callers are swept: they are invisible, and could be the person's.
 ///
 /// # Errors
-/// `Invalid` for the empty subject, which stands for what a tenant shares; `Unavailable`, `Closed`: what went is gone, and it
-/// can be done again.
+/// `Invalid` for the empty subject, which stands for what a tenant shares; `Unavailable`, `Closed`: deleted rows stay
+/// deleted, and the call can be repeated.
 pub async fn forget(
     store: Option<&dyn Store>,
     system: Option<&System>,
@@ -187,8 +188,8 @@ async fn remove(
     Ok(found)
 }
 
-/// Removes live rows in small transactions until few are left: a person may have a million, and no writer should wait for all
-/// of them to go.
+/// Removes live rows in small transactions until few are left: a person may have a million, and no writer should wait
+/// for all of them to go.
 async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u64> {
     let mut removed = 0;
     loop {
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_looks_again_while_somebody_writes() {
+    async fn forget_repeats_while_rows_are_written() {
         let store = store();
         let writer = Arc::clone(&store);
         let writing = tokio::spawn(async move {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn uses_and_ended_tokens_of_a_person_go_and_live_tokens_are_told() {
+    async fn forget_removes_uses_and_reports_live_tokens() {
         let folder = tempfile::tempdir().unwrap();
         let system = System::at(folder.path().join("helmdeck.db"));
         let now = Timestamp(1_000_000);

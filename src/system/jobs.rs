@@ -1,7 +1,7 @@
-//! Jobs in the system database: who asked for what, how far it is, how it ended. It outlives the process that runs the job.
+//! Jobs in the system database: caller, pack, progress and result. They outlive the process that runs them.
 //!
-//! Each process that runs jobs holds a lock ([`Ownership`]); the rows of one that is gone are ended by whoever looks next
-//! ([`System::end_lost_jobs`]). What a column means is the engine's business: here states and documents are texts.
+//! Each process that runs jobs holds a lock ([`Ownership`]). Another process ends the jobs of one that is gone
+//! ([`System::end_lost_jobs`]). The engine decides what a column means: here states and documents are texts.
 
 mod owner;
 #[cfg(test)]
@@ -16,10 +16,10 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use crate::database::{System, blocking, empty_log, signed, unsigned};
 pub use owner::Ownership;
 
-/// A job as it stands in the database.
+/// A job as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRow {
-    /// Its id; ids sort by the time of their making.
+    /// Its id; ids sort by creation time.
     pub id: String,
     /// The tenant of its caller.
     pub tenant: String,
@@ -35,19 +35,19 @@ pub struct JobRow {
     pub owner: String,
     /// Grows with every change.
     pub revision: u64,
-    /// How far it is, 0 to 100.
+    /// Progress, 0 to 100.
     pub percent: Option<f64>,
-    /// What it said last.
+    /// Last progress message.
     pub message: Option<String>,
-    /// When it said so.
+    /// Time of that message.
     pub progress_at: Option<Timestamp>,
-    /// When it was asked for.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it began.
+    /// Start time.
     pub started_at: Option<Timestamp>,
-    /// When it ended; `None` = it has not.
+    /// End time; `None` = it has not ended.
     pub ended_at: Option<Timestamp>,
-    /// When the row goes, if it has ended.
+    /// When the row is swept, if it has ended.
     pub expires_at: Timestamp,
     /// Why it failed, as a JSON document.
     pub error: Option<String>,
@@ -57,10 +57,10 @@ pub struct JobRow {
     pub kept: String,
 }
 
-/// Which jobs are listed.
+/// Filter for a list of jobs.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
-    /// Tenant and user; `None` = everybody's.
+    /// Tenant and user; `None` = all callers.
     pub caller: Option<(String, String)>,
     /// Only those in this state.
     pub state: Option<String>,
@@ -72,8 +72,9 @@ const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revisio
                        started_at, ended_at, expires_at, error, artifacts, kept";
 
 impl System {
-    /// Becomes an owner of jobs: takes a lock beside the database that ends with this process, however it ends. Removes the
-    /// locks of processes that are gone and own nothing any more.
+    /// Becomes an owner of jobs: takes a lock beside the database that ends with this process.
+    ///
+    /// Removes the locks of processes that are gone.
     ///
     /// # Errors
     /// `Unavailable` if the folder cannot be written.
@@ -82,8 +83,9 @@ impl System {
         blocking(move || Ownership::take(&folder)).await
     }
 
-    /// Writes a new job, unless its caller has `limit` jobs that have not ended; says whether it did. The oldest ended jobs of the
-    /// caller make room.
+    /// Writes a new job, unless its caller has `limit` unfinished jobs; returns whether it did.
+    ///
+    /// The oldest ended jobs of the caller make room.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -120,8 +122,9 @@ impl System {
         .await
     }
 
-    /// Writes how jobs stand now, each with its sealed result if it has one. A row that is newer, has ended or is gone stays as
-    /// it is. All or none.
+    /// Saves the state of jobs, each with its sealed result if it has one: all or none.
+    ///
+    /// A row that is newer, has ended or is gone stays as it is.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -151,7 +154,7 @@ impl System {
         .await
     }
 
-    /// Returns a job by its id, `None` if there is none, or it has ended and its time is over.
+    /// Returns a job by its id, `None` if there is none or it has expired.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -177,7 +180,7 @@ impl System {
         Ok(found.await?.flatten().flatten())
     }
 
-    /// Returns which of these ids no row has any more.
+    /// Returns the ids that have no row any more.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -189,11 +192,11 @@ impl System {
                 db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
             Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
         });
-        // Without a database there is no row at all.
+        // Without a database there is no row.
         Ok(found.await?.unwrap_or(ids))
     }
 
-    /// Lists at most `limit` jobs, the newest first, without those whose time is over.
+    /// Lists at most `limit` jobs, newest first, without expired ones.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -222,8 +225,9 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Asks for the end of a job; says whether there is one that has not ended. Its owner finds it with
-    /// [`System::jobs_to_cancel`].
+    /// Requests the end of a job; returns whether it exists and has not ended.
+    ///
+    /// Its owner finds the request with [`System::jobs_to_cancel`].
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -236,7 +240,7 @@ impl System {
         Ok(asked.await?.unwrap_or(0) > 0)
     }
 
-    /// Returns the ids of an owner's jobs that somebody asked to end and that have not.
+    /// Returns the ids of an owner's unfinished jobs with a cancel request.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -249,8 +253,9 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Ends, as `failed` with this error document, every job whose owner is gone, and says how many. Makes no file. An owner whose
-    /// lock cannot be looked at counts as living.
+    /// Ends every job whose owner is gone, as `failed` with this error document, and returns how many. Creates no file.
+    ///
+    /// An owner whose lock cannot be read counts as alive.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -277,8 +282,9 @@ impl System {
         Ok(ended.await?.unwrap_or(0))
     }
 
-    /// Deletes the jobs of a caller that have ended, and says how many those were and how many have not; makes no file. The bytes are
-    /// overwritten, and the log is emptied unless somebody reads at the moment.
+    /// Deletes the ended jobs of a caller, and returns how many, and how many have not ended. Creates no file.
+    ///
+    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -304,7 +310,7 @@ impl System {
     }
 }
 
-/// Deletes jobs that have ended and whose time is over.
+/// Deletes expired jobs.
 pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
     Ok(db
         .prepare_cached("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1")?

@@ -1,8 +1,8 @@
-//! API tokens: how one is written, and the rows of the system database. A row holds a digest, so nobody can make a token of it.
+//! API tokens: their text form, and their rows. A row holds a digest, from which no token can be made.
 //!
-//! A token is `hd_<id>_<secret><check>` in lower case hex: 8 bytes of `id`, which lists may show; 32 bytes of `secret`; and the
-//! first 4 bytes of the SHA-256 of all text before them, so that a scanner for secrets knows one from a text that only looks
-//! like one, and a mistyped one costs no look into the database.
+//! A token is `hd_<id>_<secret><check>` in lower case hex: 8 bytes of `id`, which lists may show; 32 bytes of
+//! `secret`; and the first 4 bytes of the SHA-256 of all text before them, so that a leak scanner recognises real
+//! tokens, and a mistyped token costs no query.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ use zeroize::Zeroizing;
 
 use crate::database::{System, before, empty_log, unsigned};
 
-/// What every token begins with.
+/// Prefix of every token.
 pub const PREFIX: &str = "hd_";
 
 const ID_DIGITS: usize = 16;
 const SECRET_DIGITS: usize = 64;
 const CHECK_DIGITS: usize = 8;
 
-/// How long a use is not written again: `used_at` is right to within this.
+/// How often a use is written: `used_at` is accurate to within this.
 pub const USED_EVERY: Duration = Duration::from_secs(60);
 
-/// How long a token stays in lists after its end, whether it was revoked or its time was over.
+/// How long a token stays in lists after it was revoked or expired.
 pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What is known of a token; never the token.
+/// Data of a token; never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
     /// Names the token in lists and when it is revoked: 16 hex digits.
     pub id: String,
-    /// What its maker calls it; may be empty.
+    /// Name given at creation; may be empty.
     pub name: String,
-    /// The tenant of whoever shows it.
+    /// Tenant of the token.
     pub tenant: String,
-    /// The user that whoever shows it is.
+    /// User of the token.
     pub subject: String,
-    /// What it allows, as the words of a scope.
+    /// Scope, as words.
     pub scope: String,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// From when on it proves nothing; `None` = never.
+    /// When it expires; `None` = never.
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
@@ -52,14 +52,14 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Says whether it still proves something.
+    /// Says whether it is still valid.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// A token as somebody shows it, well-formed.
+/// A well-formed token, as presented by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
     id: &'a str,
@@ -115,8 +115,9 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
 }
 
 impl System {
-    /// Makes a token and returns its text, which is nowhere else afterwards. `token` says everything but the id, and that it was
-    /// neither revoked nor used.
+    /// Creates a token and returns its text, which is stored nowhere.
+    ///
+    /// `token` gives everything but the id; `revoked_at` and `used_at` are ignored.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -149,7 +150,7 @@ impl System {
         Ok((ApiToken { revoked_at: None, used_at: None, ..token }, Secret::new(text.to_string())))
     }
 
-    /// Returns what is known of a token that somebody shows, `None` if there is no such token. It may have ended.
+    /// Returns the data of a presented token, `None` if it does not exist. It may have expired.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -178,7 +179,7 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Revokes a token by its id; `false` if there is none. One that was revoked before keeps its time. Makes no file.
+    /// Revokes a token by its id; `false` if there is none. A second call keeps the first time. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -192,8 +193,9 @@ impl System {
         Ok(changed.await?.unwrap_or(0) > 0)
     }
 
-    /// Deletes tokens of a caller that have ended, and says how many are still good; makes no file. The bytes are overwritten, and
-    /// the log is emptied unless somebody reads at the moment.
+    /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no file.
+    ///
+    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -217,7 +219,7 @@ impl System {
         Ok(live.await?.unwrap_or(0))
     }
 
-    /// Notes that a token was used, unless that was noted less than [`USED_EVERY`] ago. Makes no file.
+    /// Records the use of a token, at most once per [`USED_EVERY`]. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -234,7 +236,7 @@ impl System {
     }
 }
 
-/// Deletes tokens that ended so long ago that they are kept no longer.
+/// Deletes tokens that ended longer ago than [`TOKENS_KEPT`].
 pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
     let last = before(now, TOKENS_KEPT);
     Ok(db.prepare_cached("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1")?.execute([last])?)
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_found_by_its_text_alone_and_the_text_is_not_in_the_file() {
+    async fn token_is_found_by_text_that_is_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("helmdeck.db");
         let system = System::at(&path);
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(text.expose().len(), 92);
         let shown = Shown::parse(text.expose()).unwrap();
         assert_eq!(system.find_token(&shown).await.unwrap(), Some(made.clone()));
-        // The id of one with the secret of another is nobody's.
+        // The id of one with the secret of another matches no token.
         let digest = Shown::parse(other_text.expose()).unwrap().digest;
         assert_eq!(system.find_token(&Shown { id: shown.id, digest }).await.unwrap(), None);
         assert_eq!(system.tokens().await.unwrap(), [made, other]);
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revocation_is_seen_by_another_handle_and_keeps_its_time() {
+    async fn revocation_is_shared_and_keeps_its_time() {
         let folder = tempfile::tempdir().unwrap();
         let at = || System::at(folder.path().join("helmdeck.db"));
         let (one, two) = (at(), at());
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tokens_go_90_days_after_their_end_and_live_ones_stay() {
+    async fn tokens_are_swept_90_days_after_their_end() {
         let folder = tempfile::tempdir().unwrap();
         let system = System::at(folder.path().join("helmdeck.db"));
         let day = |days: u64| NOW.saturating_add(Duration::from_secs(days * 24 * 3600));

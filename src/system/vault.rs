@@ -1,4 +1,4 @@
-//! The rows of the vault in the system database: sealed by whoever stores them, never opened here.
+//! Rows of the vault in the system database: sealed by the vault, never opened here.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::database::{System, before, empty_log, signed, unsigned};
 
-/// How long the use log is kept after the last use that a row counts.
+/// How long a row of the use log is kept after its last use.
 pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// A credential as it is stored.
+/// A credential as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultRow {
     /// Its name.
@@ -28,7 +28,7 @@ pub struct VaultRow {
     pub updated_at: Timestamp,
 }
 
-/// What is known of the vault as a whole.
+/// State of the whole vault.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VaultState {
     /// Grows with every change.
@@ -37,7 +37,7 @@ pub struct VaultState {
     pub key_id: Option<String>,
 }
 
-/// What becomes of rows.
+/// Changes to rows.
 #[derive(Debug, Default)]
 pub struct VaultChange {
     /// The key that the vault belongs to from now on.
@@ -48,7 +48,7 @@ pub struct VaultChange {
     pub remove: Vec<String>,
 }
 
-/// How often somebody used a credential for a pack on one day, or what to add to that.
+/// Uses of a credential by a caller and pack on one day, or the number to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultUse {
     /// The credential.
@@ -61,11 +61,11 @@ pub struct VaultUse {
     pub pack: String,
     /// The day: days since 1970-01-01, UTC.
     pub day: i64,
-    /// How often it was handed out.
+    /// Number of grants.
     pub granted: u64,
-    /// How often it was refused.
+    /// Number of refusals.
     pub refused: u64,
-    /// When last.
+    /// Time of the last use.
     pub last_at: Timestamp,
 }
 
@@ -90,10 +90,10 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Changes the vault, all or nothing: `decide` is given state and rows as nobody else can change them meanwhile, and says
-    /// what becomes of them, besides an answer of its own. The bytes of deleted and replaced rows are overwritten.
+    /// Changes the vault in one transaction: `decide` gets state and rows, and returns the change and an answer.
     ///
-    /// Without `make` a vault that is not there stays so, and `decide` is not asked.
+    /// The bytes of deleted and replaced rows are overwritten. Without `make` a missing vault stays missing, and
+    /// `decide` is not called.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`. Then nothing was changed.
@@ -116,7 +116,7 @@ impl System {
             })
             .await?;
         if changed {
-            // Old rows are sealed; that they are gone from the log too is a courtesy that a reader may delay.
+            // Old rows are sealed, so a reader may delay their removal from the log.
             let _ = self.read(empty_log).await;
         }
         Ok(Some(answer))
@@ -154,8 +154,9 @@ impl System {
         .await
     }
 
-    /// Deletes what a caller used, and says how many rows; makes no file. The bytes are overwritten, and the log is emptied unless
-    /// somebody reads at the moment.
+    /// Deletes the use log of a caller, and returns how many rows. Creates no file.
+    ///
+    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -201,7 +202,7 @@ impl System {
     }
 }
 
-/// Deletes uses that are kept no longer.
+/// Deletes uses older than [`USES_KEPT`].
 pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
     let last = before(now, USES_KEPT);
     Ok(db.prepare_cached("DELETE FROM vault_uses WHERE last_at < ?1")?.execute([last])?)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The most bytes of a request.
+/// Size limit of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
 /// A request that came in.
@@ -127,7 +127,7 @@ impl std::fmt::Debug for ChatServer {
 }
 
 impl ChatServer {
-    /// Starts an endpoint on a free port of loopback; `script` is told how many requests came before.
+    /// Starts an endpoint on a free port of loopback; `script` gets the number of earlier requests.
     ///
     /// # Panics
     /// If it cannot listen.

@@ -1,4 +1,4 @@
-//! A store that fails or stalls on demand, around a real one.
+//! Fault injection: a store that fails or stalls on demand, around a real one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use helmdeck_memory::{Access, Op, Result, Store, StoreError, StoreWrapper, Written};
 
-/// What a store does wrong.
+/// An injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -58,7 +58,7 @@ impl FaultyStore {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Loses the answer of a write that is to come (1 = the next one): it is made, and whoever asked is told that it failed.
+    /// Loses the answer of a future write (1 = the next): the store writes, and the caller gets an error.
     pub fn lose_answer(&self, of: usize) {
         self.lost.store(of, Ordering::SeqCst);
     }
@@ -86,7 +86,7 @@ impl FaultyStore {
         if fault == Fault::Stall as u8 {
             tokio::time::sleep(Duration::from_secs(5)).await;
         } else if fault == failing as u8 || fault == Fault::All as u8 {
-            return Err(StoreError::Unavailable { message: "told to fail".to_owned(), source: None });
+            return Err(StoreError::Unavailable { message: "injected failure".to_owned(), source: None });
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl StoreWrapper for FaultyStore {
         let written = self.target(Access::Write).await?.write(batch).await;
         let left = self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left == Ok(1) {
-            return Err(StoreError::Unavailable { message: "told to lose the answer".to_owned(), source: None });
+            return Err(StoreError::Unavailable { message: "injected loss of the answer".to_owned(), source: None });
         }
         written
     }

@@ -1,4 +1,4 @@
-//! Issuers of JSON Web Tokens: keys made when a test needs them, and tokens of any shape, also of those that nobody should take.
+//! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, also ones that a server must refuse.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its keys has failed")]
 
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-/// Somebody with a key who signs tokens.
+/// A key that signs tokens.
 #[derive(Debug)]
 pub struct Issuer {
     key: Key,
@@ -91,8 +91,8 @@ impl Issuer {
         jwk
     }
 
-    /// Returns the RSA public key in the forms in which it is handed around: DER (X.509), DER (PKCS #1), PEM with and without
-    /// a final line feed. Empty for other keys.
+    /// Returns the RSA public key in the forms in which it is handed around: DER (X.509), DER (PKCS #1), PEM with and
+    /// without a final line feed. Empty for other keys.
     #[must_use]
     pub fn public_forms(&self) -> Vec<Vec<u8>> {
         let Key::Rsa(pair) = &self.key else { return Vec::new() };

@@ -1,5 +1,6 @@
-//! A real NATS server with `JetStream` for tests: one of its own on a loopback port, in a folder that goes with it. A test that cannot
-//! have one fails; it is never skipped.
+//! A real NATS server with `JetStream` for tests, on a loopback port and in a temporary folder.
+//!
+//! A test without a server fails; it is never skipped.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -17,7 +18,7 @@ pub const NATS_VARIABLE: &str = "HELMDECK_TEST_NATS_SERVER";
 /// How long a server may take to start or stop before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A NATS server of its own, stopped and removed when dropped. Its streams survive everything but that.
+/// A private NATS server, stopped and removed when dropped. Its streams survive restarts.
 pub struct Nats {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -57,7 +58,7 @@ impl Nats {
         Self { folder, program: program(), port, settings: None, running: Mutex::new(None) }
     }
 
-    /// Starts a server with settings of its own besides those that every server here has: `tls`, `authorization`.
+    /// Starts a server with more settings: `tls`, `authorization`.
     ///
     /// # Panics
     /// As [`Nats::start`].
@@ -106,7 +107,7 @@ impl Nats {
         }
     }
 
-    /// Stops the server in the middle of what it does, until [`Nats::go_on`]: to its clients it is one that nothing is heard of.
+    /// Freezes the server until [`Nats::go_on`]: it is silent to its clients.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -150,7 +151,7 @@ impl Nats {
         command
     }
 
-    /// It tells whoever connects that it is there, with `JetStream`.
+    /// Says whether the server answers, with `JetStream`.
     fn answers(&self) -> bool {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
         let mut line = String::new();
@@ -177,7 +178,7 @@ impl Drop for Nats {
 
 /// Returns the program: the one that is named, or the one of the path, or where Debian has it.
 fn program() -> PathBuf {
-    #[expect(clippy::disallowed_methods, reason = "tests are told so which program it is")]
+    #[expect(clippy::disallowed_methods, reason = "names the program for tests")]
     let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);
     named.unwrap_or_else(|| {
         let debian = Path::new("/usr/sbin/nats-server");

@@ -1,5 +1,6 @@
-//! A real PostgreSQL for tests: a server of its own on a loopback port, in a folder that goes with it. A test that cannot have
-//! one fails; it is never skipped.
+//! A real PostgreSQL for tests, on a loopback port and in a temporary folder.
+//!
+//! A test without a server fails; it is never skipped.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -33,7 +34,7 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// A PostgreSQL server: one of its own, stopped and removed when dropped, or one that runs already.
+/// A PostgreSQL server: a private one, stopped and removed when dropped, or one that runs already.
 pub struct Postgres {
     /// `user@host:port`, or with a password.
     authority: String,
@@ -81,8 +82,8 @@ impl Postgres {
         Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
     }
 
-    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share: keep it as long
-    /// as its databases are used.
+    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share:
+    /// keep it as long as its databases are used.
     ///
     /// # Panics
     /// As [`Postgres::start`].
@@ -92,7 +93,7 @@ impl Postgres {
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "names the server for tests")]
         let given = std::env::var(SERVER_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
@@ -124,19 +125,19 @@ impl Postgres {
         self.url_of("postgres")
     }
 
-    /// Returns the port of a server of its own.
+    /// Returns the port of a private server.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.own().port
     }
 
-    /// Returns the folder with the unix socket of a server of its own.
+    /// Returns the folder with the unix socket of a private server.
     #[must_use]
     pub fn socket_folder(&self) -> &Path {
         self.own().folder.path()
     }
 
-    /// Returns the data folder of a server of its own.
+    /// Returns the data folder of a private server.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.own().data()
@@ -182,8 +183,7 @@ impl Postgres {
         }
     }
 
-    /// Stops every process of the server in the middle of what it does, until [`Postgres::go_on`]: to its clients it is a
-    /// server that nothing is heard of.
+    /// Freezes every process of the server until [`Postgres::go_on`]: it is silent to its clients.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -299,7 +299,7 @@ impl Server {
     fn stop(&self) {
         let Some(mut server) = self.lock().take() else { return };
         let id = server.id().to_string();
-        // A frozen server hears nothing.
+        // A frozen server gets no signal.
         let _ = Command::new("kill").args(["-CONT", &id]).args(children_of(server.id())).stderr(Stdio::null()).status();
         let _ = Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status();
         let end = Instant::now() + PATIENCE;

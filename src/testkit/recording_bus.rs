@@ -1,4 +1,4 @@
-//! A bus whose events are kept to be looked at.
+//! A bus that records its events for assertions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use helmdeck_core::Clock;
 use helmdeck_events::Bus;
 use serde_json::Value;
 
-/// A bus, and what was told on it: at most the last 1000 events.
+/// A bus with its recorded events, at most the last 1000.
 #[derive(Clone)]
 pub struct RecordingBus(Bus);
 
 impl RecordingBus {
-    /// Makes a bus on which nothing was told.
+    /// Creates a bus without events.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(Bus::new(1000, clock))
@@ -24,12 +24,12 @@ impl RecordingBus {
         &self.0
     }
 
-    /// Returns everything that was told so far, as JSON, in order.
+    /// Returns all events so far, as JSON, in order.
     #[allow(clippy::expect_used, reason = "an event is always written, and no test tells more than are kept")]
     pub async fn events(&self) -> Vec<Value> {
         let mut kept = self.0.subscribe_after(0).expect("every event is kept");
         let mut recording_bus = Vec::new();
-        // What was told is there at once; what is not is yet to come.
+        // Published events are there at once; an empty read means that none is left.
         while let Ok(Some(Ok(event))) = tokio::time::timeout(Duration::ZERO, kept.next()).await {
             recording_bus.push(serde_json::to_value(&*event).expect("an event is JSON"));
         }

@@ -1,4 +1,4 @@
-//! One replica's way to a store that several share: what others do is told by hand, and writes stop where a test wants them to.
+//! One replica's view of a shared store: the test sends its invalidations, and stops writes at gates.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -47,13 +47,13 @@ impl Gate {
     }
 }
 
-/// One replica's way to a store that several share.
+/// One replica's view of a shared store.
 pub struct ReplicaStore {
     inner: Arc<dyn Store>,
     news: Mutex<Option<broadcast::Sender<Change>>>,
     /// Where writes stop before they are made.
     pub before_write: Gate,
-    /// Where writes stop after they were made, before anybody hears of it.
+    /// Where writes stop after they were made, before their answer.
     pub after_write: Gate,
     reads: AtomicUsize,
     locks: AtomicUsize,
@@ -66,13 +66,13 @@ impl std::fmt::Debug for ReplicaStore {
 }
 
 impl ReplicaStore {
-    /// Makes a way to a store that has no news to give.
+    /// Creates a view that sends no changes.
     #[must_use]
     pub fn silent(inner: &Arc<dyn Store>) -> Arc<Self> {
         Self::new(inner, None)
     }
 
-    /// Makes a way to a store that gives the news of [`ReplicaStore::tell`].
+    /// Creates a view that sends the changes of [`ReplicaStore::tell`].
     #[must_use]
     pub fn telling(inner: &Arc<dyn Store>) -> Arc<Self> {
         Self::new(inner, Some(broadcast::Sender::new(16)))
@@ -93,13 +93,13 @@ impl ReplicaStore {
         self.news.lock()
     }
 
-    /// Tells what somebody else did.
+    /// Sends a change by another replica.
     pub fn tell(&self, change: Change) {
-        // Fails only if nobody listens.
+        // Fails only without a subscriber.
         let _ = self.news().as_ref().map(|news| news.send(change));
     }
 
-    /// Ends the news.
+    /// Ends the changes.
     pub fn fall_silent(&self) {
         self.news().take();
     }

@@ -1,5 +1,6 @@
-//! A real S3-compatible store for tests: a server (`SeaweedFS`) of its own on loopback ports, in a folder that goes with it. A test
-//! that cannot have one fails; it is never skipped.
+//! A real S3-compatible store for tests (`SeaweedFS`), on loopback ports and in a temporary folder.
+//!
+//! A test without a server fails; it is never skipped.
 
 use helmdeck_core::hex;
 use parking_lot::Mutex;
@@ -26,7 +27,7 @@ const REGION: &str = "us-east-1";
 static SHARED: Mutex<Weak<S3>> = Mutex::new(Weak::new());
 static BUCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// A server with buckets: one of its own, stopped and removed when dropped, or one that runs already.
+/// A server with buckets: a private one, stopped and removed when dropped, or one that runs already.
 pub struct S3 {
     authority: String,
     key_id: String,
@@ -67,8 +68,8 @@ impl S3 {
         Self { authority: format!("127.0.0.1:{}", server.ports[6]), key_id, secret, server: Some(server) }
     }
 
-    /// Returns the server that the variable [`S3_VARIABLE`] names, or one that the tests of this process share: keep it as long as
-    /// its buckets are used.
+    /// Returns the server that the variable [`S3_VARIABLE`] names, or one that the tests of this process share: keep
+    /// it as long as its buckets are used.
     ///
     /// # Panics
     /// As [`S3::start`].
@@ -78,7 +79,7 @@ impl S3 {
         if let Some(server) = shared.upgrade() {
             return server;
         }
-        #[expect(clippy::disallowed_methods, reason = "tests are told so where the server is")]
+        #[expect(clippy::disallowed_methods, reason = "names the server for tests")]
         let given = std::env::var(S3_VARIABLE);
         let server = Arc::new(match given {
             Ok(url) => {
@@ -198,7 +199,7 @@ impl S3 {
         assert!(matches!(status, 200 | 204), "{}", String::from_utf8_lossy(&answer));
     }
 
-    /// Ends a server of its own with SIGKILL, at once.
+    /// Kills a private server with SIGKILL.
     ///
     /// # Panics
     /// If the server is not this one's.
@@ -218,7 +219,8 @@ impl S3 {
         self.server.as_ref().expect("a server of its own")
     }
 
-    /// Sends a signed request (AWS Signature Version 4) and returns status and body. The names in a query must be in order.
+    /// Sends a signed request (AWS Signature Version 4) and returns status and body. The names in a query must be in
+    /// order.
     fn ask(&self, method: &str, path: &str, query: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (day, time) = amazon_time(now);
@@ -328,7 +330,7 @@ impl Drop for Server {
     }
 }
 
-/// Whoever does not say who it is is refused: that is an answer.
+/// A refusal of an unsigned request counts as an answer.
 fn answers(port: u16) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;

@@ -1,5 +1,5 @@
-//! What an operator does with credentials. Every change is one transaction, so several processes may do it at once, and one that
-//! is killed leaves the old or the new.
+//! What an operator does with credentials. Every change is one transaction, so several processes may do it at once,
+//! and one that is killed leaves the old or the new.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{Result, VaultError};
 use crate::record::{About, Material, check_name};
 use crate::seal::{Head, Sealer};
 
-/// The credentials, for who holds the key.
+/// The credentials, for the operator with the key.
 #[derive(Clone)]
 pub struct Book {
     system: System,
@@ -42,18 +42,18 @@ pub struct Listed {
     pub created_at: Timestamp,
     /// When it was changed last.
     pub updated_at: Timestamp,
-    /// What it is for; `None` if nobody tried to open it, an error if it does not open.
+    /// Its hosts, type and grants; `None` if it was not opened, an error if it does not open.
     pub about: Option<Result<About>>,
 }
 
 /// What becomes of what a credential is for.
 #[derive(Debug, Default, Clone)]
 pub struct Change {
-    /// Callers who may use it from now on.
+    /// Callers to grant it to.
     pub allow: Vec<crate::Subjects>,
     /// Packs that may use it from now on.
     pub allow_packs: Vec<helmdeck_core::caller::Glob>,
-    /// Callers who may no longer, written as they were.
+    /// Callers to withdraw it from, written as when granted.
     pub revoke: Vec<crate::Subjects>,
     /// Packs that may no longer, written as they were.
     pub revoke_packs: Vec<helmdeck_core::caller::Glob>,
@@ -123,7 +123,7 @@ impl Book {
         saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Changes who may use a credential with which packs, and returns what it is for now. The secret and its version stay.
+    /// Changes the grants of a credential, and returns its hosts, type and grants. The secret and its version stay.
     ///
     /// # Errors
     /// `Missing`, `Invalid` if something to be revoked was never allowed so, `Unreadable`, `WrongKey`, `Store`.
@@ -169,7 +169,7 @@ impl Book {
         Ok((rows.len(), rows.iter().filter_map(open).collect()))
     }
 
-    /// Seals every row with the current key. Secrets, versions and grants stay. Done whole or not at all; run it again at any time.
+    /// Reseals every row with the current key, in one transaction. Secrets, versions and grants stay. Repeatable.
     ///
     /// # Errors
     /// `WrongKey` if the key that the vault belongs to is not among those given, `Store`.
@@ -203,7 +203,7 @@ impl Book {
         .await
     }
 
-    /// Runs a change with the rows as nobody else can change them meanwhile. `None` if there is no vault and none is made.
+    /// Runs a change on the rows in one transaction. `None` if there is no vault and none is created.
     async fn change<T: Send + 'static>(
         &self,
         make: bool,
@@ -249,7 +249,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
     Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
 }
 
-/// Says whether the vault belongs to a key of the ring. One without rows belongs to whoever writes first.
+/// Says whether the vault belongs to a key of the ring. One without rows belongs to the first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
         Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {
@@ -267,8 +267,9 @@ fn put(row: VaultRow) -> VaultChange {
     VaultChange { put: vec![row], ..VaultChange::default() }
 }
 
-/// Returns the head of a row with a new secret. Its version is the time in Unix microseconds, and always above the one before, so
-/// that a credential that was removed and set again is never taken for the one before, not even in a new database.
+/// Returns the head of a row with a new secret. Its version is the time in Unix microseconds, and always above the
+/// one before, so that a credential that was removed and set again is never taken for the one before, not even in a
+/// new database.
 fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Head {
     let version = u64::try_from(now.micros()).unwrap_or(1);
     Head {

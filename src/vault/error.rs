@@ -1,21 +1,21 @@
-//! What can go wrong with the vault. No message holds a secret or a key.
+//! Errors of the vault. No message holds a secret or a key.
 
 use helmdeck_memory::StoreError;
 
 /// A result whose error is [`VaultError`].
 pub type Result<T, E = VaultError> = std::result::Result<T, E>;
 
-/// What can go wrong with the vault.
+/// Errors of the vault.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultError {
     /// There is no credential of this name.
     #[error("there is no credential \"{0}\"")]
     Missing(String),
-    /// A name, type, host or grant cannot be.
+    /// A name, type, host or grant is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The secret cannot be one of its type.
+    /// The secret is invalid for its type.
     #[error("the secret is refused: {0}")]
     Refused(&'static str),
     /// The vault belongs to another key.

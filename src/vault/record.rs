@@ -41,8 +41,8 @@ impl Kind {
     }
 }
 
-/// Who may use a credential: `tenant/user`, `*` in each for any characters. The two are matched apart, so no user's name can reach
-/// into another tenant. A caller that nobody vouches for is never meant.
+/// Callers of a credential: `tenant/user`, `*` in each for any characters. The two are matched apart, so no user's
+/// name can reach into another tenant. An anonymous caller never matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Subjects {
@@ -63,7 +63,7 @@ impl FromStr for Subjects {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let wrong =
-            |_| format!("{text:?} does not say who; write tenant/user, with `*` for any, like local/local or acme/*");
+            |_| format!("{text:?} names no caller; write tenant/user, with `*` for any, like local/local or acme/*");
         let (tenant, user) = text.split_once('/').ok_or(()).map_err(wrong)?;
         Ok(Self { tenant: tenant.parse()?, user: user.parse()? })
     }
@@ -96,7 +96,7 @@ pub struct About {
     pub kind: Kind,
     /// Where it may be sent: patterns over host names in lower case. Empty = nowhere.
     pub hosts: Vec<Glob>,
-    /// Who may use it. Empty = nobody.
+    /// Callers that may use it. Empty = none.
     pub subjects: Vec<Subjects>,
     /// The packs that may use it. Empty = none.
     pub packs: Vec<Glob>,
@@ -105,7 +105,7 @@ pub struct About {
 }
 
 impl About {
-    /// Makes a credential that nobody may use.
+    /// Creates a credential without grants.
     #[must_use]
     pub const fn of(kind: Kind) -> Self {
         Self { kind, hosts: Vec::new(), subjects: Vec::new(), packs: Vec::new(), user: None }
@@ -126,7 +126,7 @@ impl About {
         let wrong = |message: &str| Err(VaultError::Invalid(message.to_owned()));
         match (self.kind, self.user.as_deref()) {
             (Kind::Login, None) => wrong("a login needs its user"),
-            // RFC 7617, section 2: a user with a colon cannot be told from its password.
+            // RFC 7617, section 2: a user with a colon cannot be separated from its password.
             (Kind::Login, Some(user))
                 if user.is_empty()
                     || user.len() > MAX_USER_BYTES
@@ -190,7 +190,8 @@ impl Material {
     /// Takes a secret of a type: a key or token, a password, or the text of a private key with its passphrase.
     ///
     /// # Errors
-    /// `Refused` if it cannot be one: empty, too long, with characters that no header or form can carry, or not a private key.
+    /// `Refused` if it cannot be one: empty, too long, with characters that no header or form can carry, or not a
+    /// private key.
     pub fn new(kind: Kind, text: Zeroizing<String>, passphrase: Option<Zeroizing<String>>) -> Result<Self> {
         let refused = |why| Err(VaultError::Refused(why));
         let line = |text: &str| !text.contains(char::is_control);

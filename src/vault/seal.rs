@@ -1,7 +1,7 @@
 //! A credential as a row of the database, and back.
 //!
-//! Layout of the sealed column: the length of the first seal (4 bytes, big endian), the seal over what the credential is for, the
-//! seal over the secret. Both bind name, version and times of the row.
+//! Layout of the sealed column: the length of the first seal (4 bytes, big endian), the seal over what the credential
+//! is for, the seal over the secret. Both bind name, version and times of the row.
 
 use helmdeck_core::Timestamp;
 use helmdeck_memory::{KeyRing, Namespace};

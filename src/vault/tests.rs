@@ -126,7 +126,7 @@ async fn logins_and_keys_come_back_with_all_their_parts() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_missing_credential_sound_the_same_and_refusals_are_logged() {
+async fn refusals_look_like_missing_and_are_logged() {
     let (fixture, vault) = Fixture::with(open_to("acme/*", "github.*")).await;
     let refused = grant(&vault, "token").unwrap_err();
     let missing = vault.missing("token");
@@ -198,7 +198,7 @@ async fn another_key_is_named_and_rekeying_takes_both() {
     // Who holds only the old key opens nothing any more.
     vault.refresh().await.unwrap();
     assert_eq!(reveal(&vault, "token").unwrap_err().code(), Code::Forbidden);
-    // A vault without rows belongs to whoever writes first: a lost key is no dead end.
+    // A vault without rows belongs to the first writer: a lost key is no dead end.
     for name in ["token", "more"] {
         remove(&fixture.system, name).await.unwrap();
     }
@@ -207,7 +207,7 @@ async fn another_key_is_named_and_rekeying_takes_both() {
 }
 
 #[tokio::test]
-async fn a_row_that_was_altered_in_any_place_never_gives_a_secret() {
+async fn altered_row_never_gives_a_secret() {
     let (fixture, vault) = Fixture::with(open_to("local/local", "*")).await;
     let book = fixture.book(ring("a", None));
     book.set("other", open_to("local/local", "*"), material(Kind::ApiKey, "the other one")).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_row_that_was_altered_in_any_place_never_gives_a_secret() {
         assert_eq!(book.check().await.unwrap().1.len(), 1);
     }
     assert!(count > 400, "{count}");
-    // A row that was renamed is nobody's either.
+    // No caller may use a renamed row.
     let renamed = VaultRow { name: "renamed".to_owned(), ..good.clone() };
     let put = VaultChange { put: vec![good, renamed], ..VaultChange::default() };
     fixture.system.change_vault(false, |_, _| (Some(put), ())).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_vault_that_is_not_there_is_empty_and_stays_away() {
 }
 
 #[tokio::test]
-async fn the_watch_sees_what_another_process_does_and_writes_the_use_log() {
+async fn watch_follows_other_processes_and_flushes_uses() {
     let (fixture, vault) = Fixture::with(open_to("local/local", "*")).await;
     let watch = vault.watch();
     reveal(&vault, "token").unwrap();
@@ -301,7 +301,7 @@ proptest! {
 
     /// Grants say yes exactly when a pattern for the caller and one for the pack fit, written here a second time.
     #[test]
-    fn grants_are_what_their_patterns_say(
+    fn grants_match_their_patterns(
         tenant in "[ab]{1,2}", user in "[ab/]{1,3}", name in "[ab]\\.[ab]{1,2}",
         subjects in proptest::collection::vec("[ab*]{1,2}/[ab*/]{1,3}", 0..3),
         packs in proptest::collection::vec("[ab*]{1,2}\\.?[ab*]{0,2}", 0..3),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use helmdeck_core::{Identity, PackName, Timestamp};
 use helmdeck_system::vault::VaultUse;
 
-/// The most lines that wait to be written; more are only told to the log of the process.
+/// Most rows that wait to be written; more go to the log of the process only.
 const MOST_WAITING: usize = 65_536;
 const DAY_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 

@@ -1,4 +1,5 @@
-//! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are handed out.
+//! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are
+//! handed out.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -47,7 +48,7 @@ struct Known {
 }
 
 struct Credential {
-    /// What it is for; `None` if the row does not open. Then it is nobody's.
+    /// Its hosts, type and grants; `None` if the row does not open: then no caller may use it.
     about: Option<About>,
     /// Still sealed.
     row: VaultRow,
@@ -63,7 +64,7 @@ impl Vault {
     /// Reads the vault of a system database. Makes no file: a vault that is not there yet is empty.
     ///
     /// # Errors
-    /// `WrongKey`, `Store`. A row that does not open is logged, and is nobody's.
+    /// `WrongKey`, `Store`. A row that does not open is logged, and no caller may use it.
     pub async fn open(system: System, ring: KeyRing, clock: Arc<dyn Clock>) -> Result<Self> {
         let (state, rows) = system.vault().await?;
         let sealer = Sealer(ring);
@@ -73,7 +74,7 @@ impl Vault {
         Ok(Self(Arc::new(Inner { system, sealer, clock, known, seen, uses })))
     }
 
-    /// Looks whether anybody changed the vault, and reads it again if so. Returns whether it did.
+    /// Reads the vault again if it has changed. Returns whether it did.
     ///
     /// # Errors
     /// `Store`; then everything stays as it was read last.
@@ -190,7 +191,7 @@ impl Inner {
     }
 }
 
-/// What both are told: who may not use a credential, and who names one that there is not.
+/// The same error for a credential that the caller may not use, and for one that does not exist.
 fn refusal(name: &str) -> Error {
     let name = name.escape_debug();
     Error::new(

@@ -1,29 +1,29 @@
-//! What the operator says about git and repositories.
+//! The operator's settings for git and repositories.
 
 use std::path::{Path, PathBuf};
 
 use helmdeck_core::caller::Glob;
 
-/// Settings of the `repo.*` packs, and of whatever else works on repositories.
+/// Settings of the packs that use repositories.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The git program: a path, or a name that is looked for in `path`. `git` unless said otherwise.
+    /// The git program: a path, or a name in the search path; `git` by default.
     pub program: PathBuf,
-    /// The search path that git and ssh get; `/usr/local/bin:/usr/bin:/bin` unless said otherwise.
+    /// The search path for git and ssh; `/usr/local/bin:/usr/bin:/bin` by default.
     pub path: String,
-    /// This program, which ssh starts as `<program> __connect` to get out through the guard; without it ssh cannot be used.
+    /// This program, which ssh starts as `<program> __connect` to use the egress proxy. Without it ssh cannot be used.
     pub connect: Option<PathBuf>,
-    /// The file with the keys of hosts that ssh may talk to; that of the system alone if there is none.
+    /// The file with the keys of known hosts for ssh; `None` uses only the system's file.
     pub known_hosts: Option<PathBuf>,
-    /// Which repositories of this machine may be used; none unless said otherwise.
+    /// The repositories of this machine that may be used; none by default.
     pub paths: Paths,
-    /// Hosts that a credential may be sent to which is itself bound to none; `github.com` unless said otherwise.
+    /// Hosts that a credential without a host of its own may be sent to; `github.com` by default.
     pub credential_hosts: Vec<Glob>,
-    /// The most bytes that the clean copy of one repository may have; 4 GiB unless said otherwise.
+    /// The size limit for the clean copy of one repository, in bytes; 4 GiB by default.
     pub max_bytes: u64,
-    /// Who commits; `helmdeck` unless said otherwise.
+    /// The name of the committer; `helmdeck` by default.
     pub author_name: String,
-    /// The address of who commits; `helmdeck@localhost` unless said otherwise.
+    /// The email address of the committer; `helmdeck@localhost` by default.
     pub author_email: String,
 }
 
@@ -43,12 +43,12 @@ impl Default for Config {
     }
 }
 
-/// Which folders of this machine may be used as repositories.
+/// The folders of this machine that may be used as repositories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Paths {
-    /// All that this process can read: for a caller who can read them anyway.
+    /// All that this process can read, for a caller who can read them anyway.
     All,
-    /// These and what is below them.
+    /// These and the folders below them.
     Below(Vec<PathBuf>),
 }
 

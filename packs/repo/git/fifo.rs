@@ -1,4 +1,4 @@
-//! A pipe with a name that hands a secret to whoever opens it for reading. Nothing of it is ever on a disk.
+//! A named pipe that passes a secret to each reader. The secret is never written to a disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
 
-/// How often it is looked whether a reader came. The kernel tells a writer of a reader only if it waits on a thread.
+/// How often the pipe is checked for a reader. The kernel reports one only to a writer that blocks a thread.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What is handed over, in parts, so that a secret is not copied into a longer text.
+/// The content of a pipe, in parts, so that a secret is not copied into a longer text.
 pub(super) trait Parts: Send + Sync + 'static {
     /// Returns the parts in order.
     fn parts(&self) -> Vec<&str>;
 }
 
-/// A pipe with a name. The secret is handed out until this is dropped.
+/// A named pipe. It passes the secret until it is dropped.
 pub(super) struct Fifo {
     path: PathBuf,
     writer: AbortHandle,
 }
 
 impl Fifo {
-    /// Makes a pipe that only this user can open, and writes to each reader that comes.
+    /// Creates a pipe that only this user can open, and writes to each reader.
     ///
     /// # Errors
     /// `internal` if the system refuses.
@@ -41,11 +41,11 @@ impl Fifo {
                 match pipe::OpenOptions::new().open_sender(&place) {
                     Ok(mut sender) => {
                         for part in content.parts() {
-                            // A reader that went away has what it wanted.
+                            // A reader may close the pipe early.
                             let _ = sender.write_all(part.as_bytes()).await;
                         }
                         drop(sender);
-                        // Its reader sees the end before the next one is looked for.
+                        // Its reader sees the end before the next reader is served.
                         tokio::time::sleep(4 * LOOK_EVERY).await;
                     }
                     Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
@@ -56,7 +56,7 @@ impl Fifo {
         Ok(Self { path, writer: writer.abort_handle() })
     }
 
-    /// Returns where it is.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,26 +1,27 @@
-//! Repositories in folders of this machine: what git reads of one must all be where callers may read.
+//! Repositories in folders of this machine: everything that git reads of one must be in allowed folders.
 
 use std::path::{Path, PathBuf};
 
 use helmdeck_core::{Code, Error, Result};
+use helmdeck_git::discover::linked;
 
 use super::{Git, Paths};
 use crate::repo::url::RepoUrl;
 
-/// The largest file of git that is read for what it points to, in bytes.
+/// The limit for a file that names another folder, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The most folders of objects that a repository may borrow from.
+/// The limit for the folders that a repository borrows objects from.
 const MAX_BORROWED: usize = 16;
 
-/// What git reads in a repository's folder, where somebody could have put a link.
+/// The files that git reads in the folder of a repository, each of which could be a link.
 const PARTS: [&str; 6] = ["HEAD", "commondir", "config", "packed-refs", "refs", "objects"];
 
 /// The same for a folder of objects.
 const OBJECT_PARTS: [&str; 3] = ["info", "pack", "info/alternates"];
 
 impl Git {
-    /// Checks a folder of this machine, and resolves its links.
+    /// Checks a folder of this machine and resolves its links.
     ///
     /// # Errors
     /// `forbidden` if the folder, or anything that git reads for it, may not be used; `not_found` if it is no repository.
@@ -33,17 +34,17 @@ impl Git {
             Error::new(Code::Forbidden, message)
         };
         let real = folder.canonicalize();
-        // Who may not use a folder does not learn whether it is there.
+        // A caller who may not use a folder does not learn whether it exists.
         let real = match real {
             Ok(real) if self.config().paths.allow(&real) => real,
             Err(error) if matches!(self.config().paths, Paths::All) => return Err(none().with_source(error)),
             _ => return Err(forbidden()),
         };
         if !real.is_dir() {
-            // git would take a bundle.
+            // git would accept a bundle.
             return Err(none());
         }
-        // git would look beside a folder that is no repository.
+        // git would search above a folder that is no repository.
         let own = [real.join(".git"), real.clone()];
         let own = own.into_iter().find(|own| own.is_file() || own.join("HEAD").exists()).ok_or_else(none)?;
         if matches!(self.config().paths, Paths::Below(_)) && !self.is_inside(&own) {
@@ -53,11 +54,10 @@ impl Git {
         RepoUrl::parse(text)
     }
 
-    /// Says whether a repository, by its `.git`, and all that it leads to is in folders that may be used
-    /// (gitrepository-layout(5)).
+    /// Says whether a repository and everything that it refers to is in allowed folders (gitrepository-layout(5)).
     fn is_inside(&self, dot_git: &Path) -> bool {
         let allowed = |path: &Path| path.canonicalize().is_ok_and(|real| self.config().paths.allow(&real));
-        // What is not there leads nowhere.
+        // A missing file refers to nothing.
         let parts = |folder: &Path, parts: &[&str]| {
             let mut paths = parts.iter().map(|part| folder.join(part));
             allowed(folder) && paths.all(|path| path.symlink_metadata().is_err() || allowed(&path))
@@ -83,21 +83,19 @@ impl Git {
     }
 }
 
-/// Returns the folders of a repository: that of its `.git`, and the one that it shares with other work trees.
+/// Returns the folders of a repository: its own, and the one that it shares with other work trees.
 fn folders(dot_git: &Path) -> Option<Vec<PathBuf>> {
     let mut folders = vec![dot_git.to_owned()];
     if dot_git.is_file() {
         let text = read(dot_git)?;
-        folders = vec![dot_git.parent()?.join(text.strip_prefix("gitdir:")?.trim())];
+        folders = vec![linked(&text, "gitdir: ", dot_git.parent()?)?];
     }
     let common = read(&folders[0].join("commondir"))?;
-    if !common.is_empty() {
-        folders.push(folders[0].join(common.trim()));
-    }
+    folders.extend(linked(&common, "", &folders[0]));
     Some(folders)
 }
 
-/// Reads a small file; empty if it is not there, `None` if it is none or a large one.
+/// Reads a small file; empty if it does not exist, `None` if it is too large or no file.
 fn read(file: &Path) -> Option<String> {
     let found = match std::fs::metadata(file) {
         Ok(found) => found,

@@ -25,8 +25,9 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 pub use config::{Config, Paths};
+pub(crate) use helmdeck_git::is_id;
 pub(crate) use process::Finished;
-pub(crate) use remote::{Refs, Remote, is_id};
+pub(crate) use remote::{Refs, Remote};
 
 /// The longest run of git. The deadline of the call is usually shorter.
 const LONGEST: Duration = Duration::from_secs(3600);

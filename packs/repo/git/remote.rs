@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use helmdeck_core::{Code, Error, Result, Secret};
 use helmdeck_egress::{Proxy, ProxyConfig, Target};
+use helmdeck_git::is_id;
 use tempfile::TempDir;
 
 use super::agent::Agent;
@@ -365,9 +366,4 @@ fn helper(login: Option<&Fifo>, marks: &Marks) -> String {
 
 fn is_private_key(text: &str) -> bool {
     text.trim_start().starts_with("-----BEGIN ")
-}
-
-/// Says whether a text is the id of an object: 40 (SHA-1) or 64 (SHA-256) hex digits in lower case.
-pub(crate) fn is_id(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,10 +1,10 @@
-//! The settings that every run of git gets; they stand above those of any repository.
+//! The settings of every run of git. They override those of the repository.
 
-/// Settings by name, handed over in variables (git-config(1), `GIT_CONFIG_COUNT`): a later one of a name wins.
+/// Settings by name, passed in variables (git-config(1), `GIT_CONFIG_COUNT`). The last one of a name wins.
 #[derive(Debug, Clone)]
 pub(super) struct Settings(Vec<(String, String)>);
 
-/// What holds for every run. Each line closes a way for a repository, or who feeds it, to have something run or sent.
+/// The settings of every run. Each one stops a repository or its server from starting a program or sending data.
 const ALWAYS: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -12,12 +12,12 @@ const ALWAYS: &[(&str, &str)] = &[
     ("core.excludesFile", "/dev/null"),
     ("core.askPass", ""),
     ("core.alternateRefsCommand", "true"),
-    // An empty name drops all helpers before it.
+    // An empty name removes all earlier helpers.
     ("credential.helper", ""),
     ("protocol.allow", "never"),
     ("http.followRedirects", "false"),
     ("http.proxyAuthMethod", "basic"),
-    // A server that says nothing for a minute has gone.
+    // A server that is silent for a minute counts as gone.
     ("http.lowSpeedLimit", "1"),
     ("http.lowSpeedTime", "60"),
     ("submodule.recurse", "false"),
@@ -27,14 +27,14 @@ const ALWAYS: &[(&str, &str)] = &[
     ("commit.gpgSign", "false"),
     ("fetch.fsckObjects", "true"),
     ("transfer.fsckObjects", "true"),
-    // One pack per fetch, looked through in bounded memory; a file over the threshold is never held as a whole.
+    // One pack per fetch, checked in bounded memory; a file over the threshold is never in memory as a whole.
     ("fetch.unpackLimit", "1"),
     ("core.bigFileThreshold", "64m"),
     ("core.deltaBaseCacheLimit", "96m"),
     ("pack.threads", "2"),
     ("pack.windowMemory", "128m"),
     ("pack.deltaCacheSize", "64m"),
-    // Mistakes of old tools that many histories have and that do no harm.
+    // Harmless errors of old tools that many histories contain.
     ("fetch.fsck.zeroPaddedFilemode", "warn"),
     ("fetch.fsck.badTimezone", "warn"),
     ("fetch.fsck.missingSpaceBeforeDate", "warn"),
@@ -45,24 +45,24 @@ const ALWAYS: &[(&str, &str)] = &[
 ];
 
 impl Settings {
-    /// Returns those of a run that reaches nobody.
+    /// Returns the settings of a run without a network.
     pub(super) fn offline() -> Self {
         Self(ALWAYS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
-    /// Returns those of a run that speaks one protocol (`https`).
+    /// Returns the settings of a run that may use one protocol (`https`).
     pub(super) fn speaking(protocol: &str) -> Self {
         let mut settings = Self::offline();
         settings.add(&format!("protocol.{protocol}.allow"), "always");
         settings
     }
 
-    /// Adds one.
+    /// Adds a setting.
     pub(super) fn add(&mut self, name: &str, value: &str) {
         self.0.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Returns the variables that hand them over.
+    /// Returns the variables that pass them.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
         let each = self.0.iter().enumerate().flat_map(|(number, (name, value))| {
             [(format!("GIT_CONFIG_KEY_{number}"), name.clone()), (format!("GIT_CONFIG_VALUE_{number}"), value.clone())]

@@ -1,14 +1,14 @@
-//! How large a repository may become: it is looked at while git fills it.
+//! The size limit of a repository, checked while git fetches into it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Result};
 
-/// How often it is looked at.
+/// How often the size is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Ends, with the error of it, when a folder has more than `most` bytes.
+/// Waits until a folder has more than `most` bytes, and returns the error.
 pub(super) async fn outgrown(folder: &Path, most: u64) -> Error {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -18,7 +18,7 @@ pub(super) async fn outgrown(folder: &Path, most: u64) -> Error {
     }
 }
 
-/// Looks once.
+/// Checks the size once.
 ///
 /// # Errors
 /// `too_large` if the folder has more than `most` bytes.
@@ -35,7 +35,7 @@ pub(super) async fn check(folder: &Path, most: u64) -> Result<()> {
     Err(Error::new(Code::TooLarge, message))
 }
 
-/// Adds up the files below a folder. What goes away meanwhile does not count.
+/// Returns the size of all files below a folder. Files that disappear meanwhile do not count.
 fn size_of(folder: PathBuf) -> u64 {
     let mut size = 0;
     let mut folders = vec![folder];

@@ -1,4 +1,4 @@
-//! The command line of `helmdeck forge`.
+//! Command line of `helmdeck forge`.
 
 mod git;
 mod memory;
@@ -24,148 +24,148 @@ pub(crate) struct ForgeArgs {
     pub(crate) command: ForgeCommand,
 }
 
-/// What every command of `helmdeck forge` takes.
+/// Options of every `helmdeck forge` command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every forge command")]
 pub(crate) struct ForgeCommon {
-    /// The project: a folder of it; the current one if absent
+    /// A folder in the project [default: the current folder]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) project: Option<PathBuf>,
-    /// The session the work belongs to; else `HELMDECK_FORGE_SESSION`, else the one that lives in the work tree
+    /// Work session [default: `HELMDECK_FORGE_SESSION`, else the active one in this work tree]
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Who works; else `HELMDECK_FORGE_AGENT`, else Forge
+    /// Name of the agent [default: `HELMDECK_FORGE_AGENT`, else Forge]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Let a finding of this rule of the scanner for secrets pass, and log that
+    /// Allow findings of this leak scanner rule; each use is logged
     #[arg(long, global = true, value_name = "RULE")]
     pub(crate) allow_secret: Vec<String>,
 }
 
-/// `helmdeck forge`: the commands.
+/// Commands of `helmdeck forge`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ForgeCommand {
-    /// Give a project a memory; what is there stays as it is
+    /// Create .forge/ in a project; existing files are kept
     Init {
-        /// Take over what other tools left: feature lists, progress, issues, notes
+        /// Import files of other tools: feature lists, progress, issues, notes
         #[arg(long)]
         adopt: bool,
-        /// The project lies in no repository of git
+        /// Allow a project outside a git repository
         #[arg(long)]
         no_git: bool,
-        /// Here, not at the root of the repository
+        /// Create .forge/ here instead of at the root of the repository
         #[arg(long)]
         here: bool,
-        /// Set commit.cleanup=scissors, which keeps the headings of commit messages when they are edited
+        /// Set commit.cleanup=scissors, so that git keeps headings in edited commit messages
         #[arg(long)]
         scissors: bool,
-        /// Set the merge driver of the memory's JSON files
+        /// Configure the git merge driver for the JSON files of .forge/
         #[arg(long)]
         merge_driver: bool,
     },
-    /// Look for what is missing, does not belong, or is damaged
+    /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
-        /// Create what is missing
+        /// Create missing files
         #[arg(long)]
         fix: bool,
     },
-    /// Show what this clone's files would run, and agree to it: tests, checks and scripts run only then
+    /// Show the commands of this clone's files and trust them; tests, checks and scripts run only if trusted
     Trust {
-        /// Only show
+        /// Show the commands without trusting them
         #[arg(long)]
         show: bool,
-        /// Take back what was agreed to for this clone
+        /// Revoke the trust in this clone
         #[arg(long, conflicts_with_all = ["show", "yes"])]
         revoke: bool,
-        /// Agree without being asked
+        /// Skip the confirmation prompt
         #[arg(long, conflicts_with = "show")]
         yes: bool,
     },
-    /// Mend a damaged file: show what could take its place, and with --yes put it there
+    /// Repair a damaged file. Shows the candidates; --yes applies one
     Repair {
-        /// The file; every damaged one is listed if absent
+        /// File to repair [default: list all damaged files]
         path: Option<String>,
-        /// Do it
+        /// Apply the repair
         #[arg(long)]
         yes: bool,
-        /// What takes its place: tag, merge, `last_good`, git, salvage or skeleton; the first that there is if absent
+        /// Candidate: tag, merge, `last_good`, git, salvage or skeleton [default: the first available]
         #[arg(long, value_name = "SOURCE")]
         from: Option<String>,
     },
-    /// What was learned: add, confirm, supersede, search, export
+    /// Add, confirm, supersede, search and export knowledge
     #[command(subcommand)]
     Knowledge(KnowledgeCommand),
-    /// The features, and which of them work
+    /// Manage features and run their tests
     #[command(subcommand)]
     Features(FeaturesCommand),
-    /// Run the checks of what must always hold
+    /// Run the checks of the invariants
     Invariants,
-    /// Look for paths that architecture.md names and that are gone
+    /// Find paths in architecture.md that no longer exist
     Architecture,
-    /// What is being done now
+    /// Show, set or clear the focus
     #[command(subcommand)]
     Focus(FocusCommand),
-    /// What was produced
+    /// Manage project artifacts
     #[command(subcommand)]
     Artifact(ForgeArtifactCommand),
-    /// The skills: list, show, match, chain
+    /// List, show, match and chain skills
     #[command(subcommand)]
     Skill(SkillCommand),
-    /// Notes and drafts
+    /// Show the size of the scratch folder, or clean it
     Scratch {
-        /// Remove those older than this, like 7d; only say how much there is if absent
+        /// Remove files older than this, like 7d
         #[arg(long, value_name = "DURATION", value_parser = helmdeck_core::duration::parse_duration)]
         clean_older: Option<std::time::Duration>,
-        /// Only say what would be removed
+        /// List what would be removed without removing it
         #[arg(long)]
         dry_run: bool,
     },
-    /// Commit by the protocol
+    /// Commit with the project's message format
     Commit(CommitArgs),
-    /// Check the messages of commits; exit 1 if one breaks a rule
+    /// Check commit messages; exit 1 if one breaks a rule
     LintCommits {
-        /// The commits, like main..HEAD; what this branch has and its base has not if absent
+        /// Range of commits, like main..HEAD [default: the commits of this branch that its base lacks]
         range: Option<String>,
     },
-    /// The hooks of git that check and prepare messages
+    /// Install, remove and run the git hooks for commit messages
     #[command(subcommand)]
     Hook(HookCommand),
-    /// States from which one may go on
+    /// Create, list and verify checkpoints
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
-    /// Find out how far work has strayed, roll back, end a pause
+    /// Assess damage, roll back, or resume paused work
     #[command(subcommand)]
     Recover(RecoverCommand),
-    /// Begin, log, end and run sessions
+    /// Start, log, end and run work sessions
     #[command(subcommand)]
     Session(ForgeSessionCommand),
-    /// Print what whoever begins needs to know
+    /// Print the briefing for a new session
     Prime {
-        /// How long it may be, in estimated tokens
+        /// Maximum size of the briefing, in estimated tokens
         #[arg(long, value_name = "TOKENS")]
         budget: Option<usize>,
     },
-    /// Say how the memory is doing
+    /// Show the health of the project
     Health {
-        /// Look again every two seconds, print when a colour changes, and keep the colours in .forge/.local/health.jsonl
+        /// Check every two seconds, print changes, and record them in .forge/.local/health.jsonl
         #[arg(long)]
         watch: bool,
         /// Exit with 11 for yellow and 12 for red
         #[arg(long)]
         exit_code: bool,
     },
-    /// Read events again
+    /// Show, replay and send events
     #[command(subcommand)]
     Events(EventsCommand),
-    /// Merge a file of the memory, as git asks for it: %O %A %B %P
+    /// Run as git's merge driver for a file of .forge/: %O %A %B %P
     MergeDriver {
-        /// The file before both (%O)
+        /// Common ancestor (%O)
         base: PathBuf,
-        /// Ours, which takes the result (%A)
+        /// Our version; receives the result (%A)
         ours: PathBuf,
-        /// Theirs (%B)
+        /// Their version (%B)
         theirs: PathBuf,
-        /// Its path in the repository (%P)
+        /// Path of the file in the repository (%P)
         path: String,
     },
 }
@@ -175,27 +175,27 @@ pub(crate) enum ForgeCommand {
 pub(crate) enum EventsCommand {
     /// Print the last events
     Tail {
-        /// How many
+        /// Number of events
         #[arg(short = 'n', long, default_value_t = 20)]
         lines: usize,
     },
     /// Print events from the journal, oldest first
     Replay {
-        /// Only those after this number
+        /// Only events after this number
         #[arg(long, default_value_t = 0)]
         after: u64,
-        /// Only those of this time or later (RFC 3339)
+        /// Only events since this time (RFC 3339)
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// Only those of this session
+        /// Only events of this session
         #[arg(long, value_name = "ID")]
         of: Option<String>,
-        /// Those of this repository that the event server kept, from all its work trees and clones, instead of the journal
+        /// Read from the event server, with the events of all work trees and clones, instead of the local journal
         #[arg(long)]
         server: bool,
     },
-    /// Say how many wait for a server
+    /// Show how many events wait for the event server
     Status,
-    /// Send those that wait for the server, now; each command that tells something tries it too
+    /// Send waiting events now; commands that emit events also try
     Send,
 }

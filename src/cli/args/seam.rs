@@ -1,4 +1,4 @@
-//! The command line of `helmdeck seam`.
+//! Command line of `helmdeck seam`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -66,7 +66,7 @@ pub(crate) struct SetArgs {
     /// Hosts it may be sent to; `*` matches any characters (comma-separated or repeated)
     #[arg(long, value_name = "HOST", required = true, value_delimiter = ',', value_parser = parse_host)]
     pub(crate) host: Vec<Glob>,
-    /// Callers that may use it: tenant/user; `*` matches any characters [default: nobody]
+    /// Callers that may use it: tenant/user; `*` matches any characters [default: none]
     #[arg(long, value_name = "TENANT/USER", value_delimiter = ',')]
     pub(crate) allow: Vec<Subjects>,
     /// Packs that may use it; `*` matches any characters [default: none]

@@ -1,5 +1,8 @@
-//! `helmdeck memory export`: the store, or a part of it, as one sealed archive. Never leaves half a file under the name asked
-//! for, and never takes the place of another file unless told to.
+//! `helmdeck memory export`: exports the store, or a part of it, to one sealed archive.
+//!
+//! Leaves no partial file behind, and overwrites a file only with `--force`.
+//!
+//! Leaves no partial file behind, and overwrites a file only with `--force`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -30,7 +33,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
         return Err(taken(&arguments.file));
     }
     let Some(store) = setup.sealed_store().await? else {
-        return Err(Failure::new(Exit::Absent, "there is no store yet; it is made by the first write"));
+        return Err(Failure::new(Exit::Absent, "there is no store yet; the first write creates it"));
     };
     let answer = if to_stdout {
         write(setup, &*store, ring, arguments, io::stdout()).await.map(|(exported, _)| exported)
@@ -52,7 +55,7 @@ async fn to_file(setup: &Setup, store: &dyn Store, ring: &KeyRing, arguments: &E
     let (exported, file) = write(setup, store, ring, arguments, file).await?;
     let (path, force) = (arguments.file.clone(), arguments.force);
     let keeping = tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await;
-    keeping.map_err(crate::app::internal)??;
+    keeping.map_err(Failure::internal)??;
     Ok(exported)
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn failure(error: ArchiveError) -> Failure {
 
 /// Says that a file is there already.
 pub(super) fn taken(path: &Path) -> Failure {
-    Failure::usage(format!("{} is there already", path.display())).with_hint("say --force to replace it")
+    Failure::usage(format!("{} already exists", path.display())).with_hint("use --force to replace it")
 }
 
 /// A file beside the one asked for, removed unless it is kept.

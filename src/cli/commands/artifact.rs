@@ -1,4 +1,4 @@
-//! `helmdeck artifact`: files that packs wrote. Whoever runs it holds their place, so it reaches everybody's.
+//! `helmdeck artifact`: lists, fetches and deletes files that packs produced, of all callers.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,6 @@ use helmdeck_engine::{ArtifactPage, Engine, is_damaged};
 use serde_json::json;
 
 use super::archive::{Draft, taken};
-use crate::app::internal;
 use crate::args::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{columns, size};
@@ -108,7 +107,7 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
         let (draft, file) = Draft::beside(to)?;
         let file: File = copy(pieces, file).await?;
         let (path, force) = (to.clone(), arguments.force);
-        tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await.map_err(internal)?
+        tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await.map_err(Failure::internal)?
     };
     tokio::select! {
         done = writing => done?,
@@ -125,7 +124,7 @@ async fn copy<W: Write + Send + 'static>(mut pieces: ByteStream, mut out: W) -> 
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(failure)?;
         let write = move || out.write_all(&piece).map(|()| out);
-        out = tokio::task::spawn_blocking(write).await.map_err(internal)??;
+        out = tokio::task::spawn_blocking(write).await.map_err(Failure::internal)??;
     }
     Ok(out)
 }
@@ -140,7 +139,7 @@ async fn remove(setup: &Setup, engine: &Engine, keys: &[String]) -> Result<()> {
 }
 
 async fn check(setup: &Setup, engine: &Engine) -> Result<()> {
-    let place = setup.shown_artifacts();
+    let place = crate::s3::shown_artifacts(&setup.settings);
     engine.probe_artifacts().await.map_err(failure)?;
     let value = json!({"place": place, "ok": true});
     setup.output.either(&value, || format!("{place}: written, read and deleted"))

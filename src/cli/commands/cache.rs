@@ -1,4 +1,5 @@
-//! `helmdeck cache`: what the cache knows, did and saved. All but `explain` work without the key and never make a store.
+//! `helmdeck cache`: explains keys, lists and counts answers. Only `explain` needs the key; no command creates a
+//! store.
 
 use std::collections::BTreeMap;
 

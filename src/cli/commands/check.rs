@@ -1,4 +1,4 @@
-//! `helmdeck check`: is everything that the operator set up in order? Changes nothing and makes nothing.
+//! `helmdeck check`: checks configuration, keys, stores and packs. It changes and creates nothing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, OnceLock};
@@ -10,60 +10,27 @@ use helmdeck_core::SystemClock;
 use helmdeck_memory::open::Location;
 use helmdeck_seam::Seam;
 use helmdeck_vault::Book;
-use serde_json::{Value, json};
 
 use super::conversation_check;
+use super::report::Report;
 use crate::args::Global;
 use crate::config::{self, Loaded, Origin, Settings};
 use crate::credentials::EnvironmentSecrets;
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
-use crate::output::{Output, columns};
+use crate::output::Output;
 use crate::replicas;
 use crate::wire::{MemoryUse, Setup};
 use crate::writable;
-
-/// What was found: facts for people, warnings, and errors with their places.
-#[derive(Default)]
-pub(super) struct Report {
-    facts: Vec<(&'static str, String)>,
-    pub(super) warnings: Vec<String>,
-    pub(super) errors: Vec<String>,
-}
-
-impl Report {
-    pub(super) fn fact(&mut self, part: &'static str, text: impl Into<String>) {
-        self.facts.push((part, text.into()));
-    }
-
-    pub(super) fn failed(&mut self, part: &'static str, failure: &Failure) {
-        self.fact(part, "wrong");
-        self.errors.push(failure.message().to_owned());
-    }
-
-    fn value(&self) -> Value {
-        let facts: serde_json::Map<String, Value> =
-            self.facts.iter().map(|(part, text)| ((*part).to_owned(), Value::from(text.as_str()))).collect();
-        json!({"ok": self.errors.is_empty(), "parts": facts, "warnings": self.warnings, "errors": self.errors})
-    }
-
-    fn text(&self) -> String {
-        let rows: Vec<Vec<String>> =
-            self.facts.iter().map(|(part, text)| vec![(*part).to_owned(), text.clone()]).collect();
-        let mut text = columns(&rows);
-        text.extend(self.warnings.iter().map(|warning| format!("warning: {warning}\n")));
-        text.extend(self.errors.iter().map(|error| format!("error: {error}\n")));
-        text
-    }
-}
+use crate::{s3, secret_file};
 
 /// Checks configuration, key, stores and packs.
 ///
 /// # Errors
 /// Exit 78 if anything is wrong, after printing all of it.
-pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Result<()> {
+pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output) -> Result<()> {
     let loaded = config::load(global.config.as_deref(), Vec::new(), &env)?;
     let mut report = Report::default();
     configuration(&mut report, &loaded);
@@ -87,7 +54,7 @@ pub(crate) async fn run(global: &Global, env: Environment, output: Output) -> Re
             None
         }
     };
-    for path in gate::exposed_key_files(&env) {
+    for path in secret_file::exposed(&env, &[crate::auth::SECRET_FILE, s3::SECRET_FILE]) {
         report
             .warnings
             .push(format!("others than its owner can read the secret file {}; chmod 600 it", path.display()));
@@ -125,7 +92,7 @@ fn configuration(report: &mut Report, loaded: &Loaded) {
     report.errors.extend(loaded.problems.iter().map(ToString::to_string));
 }
 
-fn warn(report: &mut Report, settings: &Settings, env: &Environment) {
+fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
     if !settings.memory.url.is_empty() && !gate::is_set(env) {
         report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
     }
@@ -253,7 +220,7 @@ async fn packs(report: &mut Report, setup: &Setup) {
         Ok(engine) => {
             let refused = engine.refused();
             match engine.reach_artifacts().await {
-                Ok(()) => report.fact("artifacts", setup.shown_artifacts()),
+                Ok(()) => report.fact("artifacts", s3::shown_artifacts(&setup.settings)),
                 Err(error) => report.failed("artifacts", &error.into()),
             }
             report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));
@@ -266,7 +233,7 @@ async fn packs(report: &mut Report, setup: &Setup) {
 
 /// What `helmdeck seam` sees from here: whose vault of notes, and which project. What is wrong with them stops nothing.
 fn notes(report: &mut Report, setup: &Setup) {
-    let seam = Seam::on_disk(super::seam::config(&setup.settings.seam, &setup.env));
+    let seam = Seam::on_disk(crate::seam::config(&setup.settings.seam, &setup.env));
     let seen = seam.doctor(&helmdeck_seam::Context::default());
     let by = |from: Option<&str>| from.map(|from| format!(" ({from})")).unwrap_or_default();
     let vault = seen.vault.map_or_else(|| "no vault".to_owned(), |path| format!("vault {}", path.display()));

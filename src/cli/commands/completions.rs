@@ -1,4 +1,4 @@
-//! `helmdeck completions`: a completion script for a shell.
+//! `helmdeck completions`: prints a completion script for a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

@@ -1,11 +1,11 @@
-//! `helmdeck config`: what is set, and where it comes from. Works with a configuration that is wrong.
+//! `helmdeck config`: prints the settings and their origins, even if the configuration is invalid.
 
 use serde_json::json;
 
 use crate::args::{ConfigCommand, Global};
 use crate::auth;
 use crate::config::{self, show};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::output::Output;
@@ -15,7 +15,7 @@ use crate::s3;
 ///
 /// # Errors
 /// Exit 78 if the configuration is wrong, after showing it; exit 3 if there is no folder for a configuration file.
-pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &Environment, output: &Output) -> Result<()> {
+pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     let loaded = config::load(global.config.as_deref(), Vec::new(), env)?;
     match command {
         ConfigCommand::Path => {

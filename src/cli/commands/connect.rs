@@ -1,5 +1,7 @@
-//! `helmdeck __connect`: what ssh starts to get out (`ProxyCommand`). It copies stdin and stdout to a host through the proxy of
-//! the helmdeck that started git; read before any configuration, and of no use to anybody else.
+//! `helmdeck __connect`: the `ProxyCommand` of ssh, internal.
+//!
+//! Copies stdin and stdout to a host through the proxy of the helmdeck process that started git. It reads no
+//! configuration.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -7,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 
 /// The name of the command. No help mentions it.
 pub(crate) const NAME: &str = "__connect";
@@ -22,7 +24,7 @@ const MAX_HEAD: usize = 8 << 10;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs `<proxy address> <host> <port>` until one side ends.
-pub(crate) fn run(arguments: impl Iterator<Item = OsString>, env: &Environment) -> ExitCode {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>, env: &ProcessEnvironment) -> ExitCode {
     let words: Vec<String> = arguments.filter_map(|word| word.into_string().ok()).collect();
     let authorization = env.text(AUTHORIZATION).ok().flatten().unwrap_or_default();
     let [proxy, host, port] = words.as_slice() else { return ExitCode::from(2) };

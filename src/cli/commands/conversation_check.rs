@@ -1,4 +1,4 @@
-//! What `helmdeck check` says of conversations.
+//! The conversation checks of `helmdeck check`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use helmdeck_memory::Kind;
 use helmdeck_memory::Quota;
 use helmdeck_vault::{About, Book, VaultError};
 
-use super::check::Report;
+use super::report::Report;
 use crate::conversations::{SUMMARIZE, lacks_summarizer};
 use crate::exit::{Failure, Result};
 use crate::wire::Setup;
@@ -95,7 +95,7 @@ async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()
 fn unusable(about: &About, name: &str, endpoint: &str) -> Option<String> {
     if about.subjects.is_empty() || !about.packs.iter().any(|glob| glob.matches(SUMMARIZE)) {
         return Some(format!(
-            "nobody's conversations can be summed up with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
+            "no conversation can be summarised with credential \"{name}\": `helmdeck vault grant {name} --pack {SUMMARIZE} --allow <callers>`"
         ));
     }
     let host = url::Url::parse(endpoint).ok()?.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! `helmdeck memory doctor`: opens every row and reports what is wrong and what to do about it. Changes nothing.
+//! `helmdeck memory doctor`: opens every row and reports problems with a remedy. It is read-only.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ struct Clear {
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
     let Some(clear) = look(setup).await? else {
         let what = if setup.ring.is_some() {
-            "there is no store yet; it is made by the first write"
+            "there is no store yet; the first write creates it"
         } else {
             "no memory key is set, and there is no store"
         };

@@ -1,4 +1,4 @@
-//! `helmdeck memory forget`: removes everything of one person and prints a receipt. It never needs the key.
+//! `helmdeck memory forget`: deletes all data of one person and prints a receipt. It needs no key.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -117,7 +117,7 @@ impl<'a> ReceiptFile<'a> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(file) => Ok(Self { path, file, kept: false }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                Err(Failure::usage(format!("{} is there already; name another file", path.display())))
+                Err(Failure::usage(format!("{} already exists; name another file", path.display())))
             }
             Err(error) => Err(Failure::usage(format!(
                 "the receipt cannot be written: {}: {error}; nothing was removed",

@@ -1,4 +1,4 @@
-//! `helmdeck memory import`: an archive, or a database of the Go original, into the store. Doing it twice changes nothing.
+//! `helmdeck memory import`: imports an archive, or a database of the Go original. It is idempotent.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,5 +1,4 @@
-//! `helmdeck job`: the jobs in the system database, beside a running server or without one. The shell is an operator: it sees
-//! everybody's.
+//! `helmdeck job`: jobs of all callers in the system database, with or without a running server.
 
 use std::sync::Arc;
 use std::time::Duration;

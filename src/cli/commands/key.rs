@@ -1,13 +1,13 @@
-//! `helmdeck key`: makes a key, for memory or the vault, and says whether the memory key in the environment is good. Never prints
-//! the latter.
+//! `helmdeck key`: generates a key for memory or vault, or validates the memory key without printing it.
 
 use helmdeck_memory::MemoryKey;
 use serde_json::json;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
 use crate::output::Output;
+use crate::{auth, s3, secret_file};
 
 /// Prints a new key.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn generate(output: &Output) -> Result<()> {
 ///
 /// # Errors
 /// A configuration failure if it is malformed; exit 3 if there is none.
-pub(crate) fn check(env: &Environment, output: &Output) -> Result<()> {
+pub(crate) fn check(env: &ProcessEnvironment, output: &Output) -> Result<()> {
     let Some(ring) = gate::key_ring(env)? else {
         return Err(Failure::new(Exit::Absent, "no memory key is set, so memory is off").with_hint(format!(
             "`helmdeck key generate` makes a key; put it in {} or in a file named by {}",
@@ -30,7 +30,7 @@ pub(crate) fn check(env: &Environment, output: &Output) -> Result<()> {
             gate::KEY_FILE
         )));
     };
-    for path in gate::exposed_key_files(env) {
+    for path in secret_file::exposed(env, &[auth::SECRET_FILE, s3::SECRET_FILE]) {
         output
             .note(&format!("warning: others than its owner can read the secret file {}; chmod 600 it", path.display()));
     }

@@ -1,4 +1,4 @@
-//! `helmdeck mcp`: the packs for one MCP client, over stdin and stdout, until it goes away or the program is told to stop.
+//! `helmdeck mcp`: serves packs to one MCP client over stdio, until the client leaves or a signal arrives.
 //!
 //! stdout is the protocol's alone; the log goes to stderr.
 
@@ -10,12 +10,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{start_sweeping, sweep_system};
-use crate::app::{block_on, internal};
 use crate::args::Global;
-use crate::env::Environment;
-use crate::exit::Result;
+use crate::env::ProcessEnvironment;
+use crate::exit::{Failure, Result};
 use crate::input::absolute_paths;
+use crate::logging::WARN;
 use crate::output::Output;
+use crate::runtime::block_on;
 use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
@@ -23,8 +24,8 @@ use crate::wire::Setup;
 ///
 /// # Errors
 /// A configuration failure; exit 1 if the client cannot be written to.
-pub(crate) fn run(global: &Global, env: Environment, output: Output) -> Result<()> {
-    let setup = Setup::load(global, Vec::new(), env, output, super::WARN)?;
+pub(crate) fn run(global: &Global, env: ProcessEnvironment, output: Output) -> Result<()> {
+    let setup = Setup::load(global, Vec::new(), env, output, WARN)?;
     block_on(serve(setup))
 }
 
@@ -57,6 +58,6 @@ async fn serve(setup: Setup) -> Result<()> {
         }
     };
     setup.shut_down(&engine).await;
-    answer.map_err(internal)?;
+    answer.map_err(Failure::internal)?;
     signals::end_of_server()
 }

@@ -1,4 +1,4 @@
-//! `helmdeck mcp add`, `list` and `remove`: the MCP servers of the configuration file, edited in place. Never writes a secret.
+//! `helmdeck mcp add`, `list` and `remove`: edits the MCP servers in the configuration file. Writes no secret.
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -11,7 +11,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Val
 use super::pack::{IMPORT_LIMIT, late};
 use crate::args::{Global, McpAddArgs};
 use crate::config::{self, servers};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{Output, columns};
 use crate::wire::{MemoryUse, Setup};
@@ -31,7 +31,7 @@ struct File {
 ///
 /// # Errors
 /// Exit 7 for a value that looks like a secret; usage for what makes no sense; configuration for a file that cannot be read.
-pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &Environment, output: &Output) -> Result<()> {
+pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     servers::check_name(&arguments.name).map_err(Failure::usage)?;
     let mut file = File::open(global, env)?;
     if file.position(&arguments.name)?.is_some() {
@@ -60,7 +60,7 @@ pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &Environment, ou
 ///
 /// # Errors
 /// Exit 3 if there is none of that name.
-pub(crate) fn remove(name: &str, global: &Global, env: &Environment, output: &Output) -> Result<()> {
+pub(crate) fn remove(name: &str, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     let mut file = File::open(global, env)?;
     if !file.remove(name)? {
         let message = format!("there is no MCP server \"{}\" in {}", name.escape_debug(), file.path.display());
@@ -122,7 +122,7 @@ fn not_confirmed(server: &McpStatus) -> String {
     format!("mcp:{}: {why}; the tools are those of its last start", server.name)
 }
 
-fn table(arguments: &McpAddArgs, global: &Global, env: &Environment) -> Result<Table> {
+fn table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> Result<Table> {
     let mut table = Table::new();
     table["name"] = value(&arguments.name);
     if let Some(url) = &arguments.url {
@@ -208,7 +208,7 @@ fn is_secret_argument(word: &str) -> bool {
 
 /// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it needs
 /// the shell's search path.
-fn argv(command: &[String], global: &Global, env: &Environment) -> Result<(Vec<String>, bool)> {
+fn argv(command: &[String], global: &Global, env: &ProcessEnvironment) -> Result<(Vec<String>, bool)> {
     let mut argv = command.to_vec();
     let Some(program) = argv.first_mut() else { return Err(Failure::usage("name a command after --, or a --url")) };
     if program.contains('/') {
@@ -245,7 +245,7 @@ fn find(program: &str, path: &str) -> Option<PathBuf> {
 }
 
 impl File {
-    fn open(global: &Global, env: &Environment) -> Result<Self> {
+    fn open(global: &Global, env: &ProcessEnvironment) -> Result<Self> {
         let found = config::find(global.config.as_deref(), env)?.ok_or_else(|| {
             Failure::config("there is no configuration folder: neither XDG_CONFIG_HOME nor HOME is set")
                 .with_hint("name the file with --config")
@@ -328,7 +328,7 @@ mod tests {
 
     struct Fixture {
         folder: tempfile::TempDir,
-        env: Environment,
+        env: ProcessEnvironment,
     }
 
     impl Fixture {
@@ -337,7 +337,7 @@ mod tests {
             if !text.is_empty() {
                 std::fs::write(folder.path().join("h.toml"), text).unwrap();
             }
-            Self { folder, env: Environment::of(&[("PATH", "/bin:/usr/bin")]) }
+            Self { folder, env: ProcessEnvironment::of(&[("PATH", "/bin:/usr/bin")]) }
         }
 
         fn text(&self) -> String {

@@ -1,4 +1,4 @@
-//! `helmdeck memory status` and `helmdeck memory list`: what is there, in the clear columns only. Never makes a store.
+//! `helmdeck memory status` and `list`: shows the unencrypted columns. Creates no store.
 
 use helmdeck_memory::{EntryMeta, Kind, Namespace, Page, Store};
 use serde_json::{Value, json};

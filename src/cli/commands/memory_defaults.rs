@@ -1,4 +1,4 @@
-//! `helmdeck memory defaults`: what the audit shows of a caller's habits. It needs the key, changes nothing, makes no store.
+//! `helmdeck memory defaults`: prints facts about a caller from the audit. Needs the key; read-only.
 
 use helmdeck_core::Identity;
 use helmdeck_engine::Defaults;

@@ -1,4 +1,4 @@
-//! `helmdeck memory get`: opens one entry and prints its value. It needs the key, changes nothing and makes no store.
+//! `helmdeck memory get`: opens one entry and prints its value. Needs the key; read-only.
 
 use helmdeck_core::Timestamp;
 use helmdeck_memory::Entry;

@@ -1,4 +1,4 @@
-//! The commands, a file each. This one only picks: which command, with which setup and on which runtime.
+//! The commands, one file each. This file dispatches: it picks the command, its setup and its runtime.
 
 mod archive;
 mod artifact;
@@ -25,6 +25,7 @@ mod pack_check;
 mod pack_new;
 mod purge;
 mod reload;
+mod report;
 mod reset;
 mod rotate;
 mod run;
@@ -34,21 +35,19 @@ mod session;
 mod token;
 mod vault;
 
-use crate::app::block_on;
 use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
+use crate::logging::WARN;
 use crate::output::Output;
+use crate::runtime::block_on;
 use crate::wire::{self, Setup};
-
-/// What a command logs by itself. That its call failed is the command's own result, and is not said twice.
-const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
 
 /// Runs a command.
 ///
 /// # Errors
 /// Why it ended early, with the exit code.
-pub(crate) fn run(cli: Cli, env: Environment, output: Output) -> Result<()> {
+pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<()> {
     let global = cli.global;
     // Commands that tell of refused manifests and stores themselves need no warnings beside. Who wants JSON reads problems
     // from stderr, so nothing else may stand there unless it is asked for.

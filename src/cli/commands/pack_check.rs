@@ -1,4 +1,4 @@
-//! `helmdeck pack check`: are manifests, schemas and examples sound, and do the examples of command and http packs run?
+//! `helmdeck pack check`: validates manifests, schemas and examples; runs the examples with `--run`.
 //!
 //! Reading a manifest fills the request of every example of an http pack already; it is sent only with `--run`.
 

@@ -1,4 +1,4 @@
-//! `helmdeck pack new`: writes a pack that works as it is, to start from. Never overwrites a file.
+//! `helmdeck pack new`: creates a working pack from a template. Never overwrites a file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -41,7 +41,7 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
         PackKind::Builtin => builtin(name, &folder)?,
     };
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists()) {
-        return Err(Failure::usage(format!("{} is there already; nothing was written", path.display())));
+        return Err(Failure::usage(format!("{} already exists; nothing was written", path.display())));
     }
     for (path, text, mode) in &files {
         write(path, text, *mode)
@@ -217,8 +217,10 @@ fn builtin(name: &PackName, folder: &Path) -> Result<(Vec<File>, String)> {
     let manifest = format!(
         r#"name = "{name}"
 version = "v1"
+title = "Repeat a text"
 description = "Answers with the text it was given"
 read_only = true
+open_world = false
 
 [handler]
 builtin = "{name}"

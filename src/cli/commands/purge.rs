@@ -1,4 +1,4 @@
-//! `helmdeck memory purge` and `helmdeck cache purge`: forgetting. It never needs the key, and asks before it removes.
+//! `helmdeck memory purge` and `helmdeck cache purge`: deletes entries after a confirmation. Needs no key.
 
 use helmdeck_engine::stored_tag;
 use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};

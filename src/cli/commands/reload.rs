@@ -1,12 +1,13 @@
-//! Reload of a running server at SIGHUP: the packs folder, and the settings that can change while it runs. A configuration with a
-//! mistake changes nothing.
+//! Configuration reload on SIGHUP: the packs folder and the settings that can change while a server runs.
+//!
+//! An invalid configuration changes nothing.
 
 use helmdeck_engine::Engine;
 use helmdeck_server::Reload;
 
 use crate::args::Global;
 use crate::config::{self, FlagSetting, Layers};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::logging;
 
@@ -35,7 +36,7 @@ impl Reloader {
     pub(super) fn new(
         global: &Global,
         flags: Vec<FlagSetting>,
-        env: &Environment,
+        env: &ProcessEnvironment,
         level: &'static str,
     ) -> Result<Self> {
         let in_force = config::load(global.config.as_deref(), flags.clone(), env)?.layers;
@@ -43,7 +44,7 @@ impl Reloader {
     }
 
     /// Reads configuration and packs again, and says in the log what came of it.
-    pub(super) async fn run(&mut self, env: &Environment, server: &Reload, engine: &Engine) {
+    pub(super) async fn run(&mut self, env: &ProcessEnvironment, server: &Reload, engine: &Engine) {
         if let Err(failure) = self.configure(env, server) {
             tracing::error!(
                 reason = failure.message(),
@@ -61,7 +62,7 @@ impl Reloader {
         }
     }
 
-    fn configure(&mut self, env: &Environment, server: &Reload) -> Result<(), Failure> {
+    fn configure(&mut self, env: &ProcessEnvironment, server: &Reload) -> Result<(), Failure> {
         let loaded = config::load(self.global.config.as_deref(), self.flags.clone(), env)?;
         let layers = loaded.layers.clone();
         let settings = loaded.settings()?;

@@ -1,4 +1,4 @@
-//! `helmdeck memory reset`: empties the store for good, so that the next key can take it. Needs no key, and asks first.
+//! `helmdeck memory reset`: empties the store, so that a new key can be used. Needs no key; asks first.
 
 use helmdeck_core::SystemClock;
 use helmdeck_memory::open::{Location, open_clear};

@@ -1,4 +1,4 @@
-//! `helmdeck memory rotate`: seals every row with the current key, while servers run, and says what it did.
+//! `helmdeck memory rotate`: re-encrypts every row with the current key while servers run.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub(crate) async fn run(setup: &Setup) -> Result<()> {
         return Err(Failure::new(Exit::Absent, "no memory key is set, so there is nothing to rotate"));
     };
     let Some(store) = setup.sealed_store().await? else {
-        return Err(Failure::new(Exit::Absent, "there is no store yet; it is made by the first write"));
+        return Err(Failure::new(Exit::Absent, "there is no store yet; the first write creates it"));
     };
     let answer = with_store(setup, &*store, ring).await;
     let closed = store.close().await;

@@ -1,4 +1,4 @@
-//! `helmdeck run`: one call of a pack, from the command line to the outcome.
+//! `helmdeck run`: calls one pack and prints the outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,30 +1,23 @@
-//! `helmdeck seam`: what a process sees of memory. It starts no runtime, opens no database and writes nothing; the crate of the seam does
-//! the work.
+//! `helmdeck seam`: project memory for scripts and hooks, read-only. No runtime is started and no database opened.
 //!
 //! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state that is corrupt or
 //! unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has one line.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use helmdeck_seam::{
-    Context, Given, Phase, Seam, SeamConfig, StateError, StateFault, Warning, Which, is_hidden, one_line,
-};
+use helmdeck_seam::{Context, Seam, StateError, StateFault, Warning, Which, is_hidden, one_line};
 use serde_json::{Map, Value, json};
 
 use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
-use crate::config::{SeamSettings, placed};
-use crate::env::Environment;
+use crate::config::SeamSettings;
+use crate::env::ProcessEnvironment;
 use crate::output::Output;
+use crate::seam::{budgets, config};
 
-/// The variables that say where a vault is, the first that is set counts.
-const VAULTS: [&str; 3] = ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH"];
-/// The setting that does.
-pub(crate) const SET: &str = "seam.vault";
 /// The largest candidate, in bytes.
 const MOST: u64 = 16 << 20;
 
@@ -61,7 +54,7 @@ impl From<StateError> for Stop {
 }
 
 /// Runs the command that these arguments name, and returns the exit code.
-pub(crate) fn main(arguments: Vec<OsString>, env: &Environment) -> u8 {
+pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
     match SeamCli::try_parse_from(&arguments) {
         Ok(SeamCli { global, command }) => {
             let output = Output::of_process(env, global.json, global.verbose);
@@ -107,7 +100,7 @@ fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
 }
 
 /// Runs a command and returns the exit code.
-pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &Environment, output: Output) -> u8 {
+pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvironment, output: Output) -> u8 {
     let (settings, problem) = SeamSettings::alone(file, env);
     let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
@@ -153,41 +146,6 @@ fn warn(warnings: &[Warning], output: Output) {
         let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         output.note(&one_line(&format!("{warning}{more}")));
     }
-}
-
-/// Returns the settings of the seam: what the environment says, then what the configuration does. Relative paths begin in the working
-/// folder, whatever project is asked about.
-pub(crate) fn config(settings: &SeamSettings, env: &Environment) -> SeamConfig {
-    let here = env.working_dir().unwrap_or(Path::new(""));
-    let mut config = SeamConfig::new(here);
-    config.home = env.path("HOME").filter(|home| home.is_absolute());
-    let given = |by: &str, path: &Path| Given { by: by.to_owned(), path: placed(path, here).into_os_string() };
-    config.vaults = VAULTS.into_iter().filter_map(|name| Some(given(name, &env.path(name)?))).collect();
-    config.vaults.push(given(SET, &settings.vault));
-    config.vaults.retain(|given| !given.path.is_empty());
-    let prefix = env.path("AGENTM_INSTALL_PREFIX").map(|prefix| placed(&prefix, here));
-    config.prefix = prefix.filter(|prefix| !prefix.as_os_str().is_empty());
-    config.query = settings.query;
-    config.budgets = budgets(env).0;
-    config
-}
-
-/// Returns the budgets that the environment sets, and what in it is no number. Zero and less is that of the phase, as for `--limit`.
-fn budgets(env: &Environment) -> (BTreeMap<Phase, usize>, Option<Warning>) {
-    let (mut budgets, mut wrong) = (BTreeMap::new(), Vec::new());
-    for phase in Phase::ALL {
-        let name = format!("HARNESS_RECALL_BUDGET_{}", phase.to_string().to_ascii_uppercase());
-        match env.text(&name).map(|text| text.map(str::trim).filter(|text| !text.is_empty())) {
-            Ok(None) => {}
-            Ok(Some(text)) => match text.parse::<i64>() {
-                Ok(tokens) => budgets.extend(usize::try_from(tokens).ok().map(|tokens| (phase, tokens))),
-                Err(_) => wrong.push(format!("{name}: {text:?} is no number of tokens, and that of the phase counts")),
-            },
-            Err(failure) => wrong.push(failure.message().to_owned()),
-        }
-    }
-    let warning = (!wrong.is_empty()).then(|| Warning { code: "budget-unknown", message: one_line(&wrong.join(", ")) });
-    (budgets, warning)
 }
 
 /// A seam, and how its answers are shown.
@@ -319,15 +277,16 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
         return serde_json::from_str(&text)
-            .map_err(|error| Stop::usage(name(path), format!("it is no JSON: {error}"), "give one JSON value"));
+            .map_err(|error| Stop::usage(name(path), format!("it is not JSON: {error}"), "give one JSON value"));
     }
     let mut members = Map::new();
     members.insert("kind".to_owned(), json!(arguments.kind));
     members.insert("slug".to_owned(), json!(arguments.slug));
     members.insert("body".to_owned(), read(&arguments.body_file)?.into());
     if let Some(confidence) = arguments.confidence {
-        let number = serde_json::Number::from_f64(confidence)
-            .ok_or_else(|| Stop::usage("--confidence", format!("{confidence} is no number"), "give one from 0 to 1"))?;
+        let number = serde_json::Number::from_f64(confidence).ok_or_else(|| {
+            Stop::usage("--confidence", format!("{confidence} is not a number"), "give one from 0 to 1")
+        })?;
         members.insert("confidence".to_owned(), number.into());
     }
     if let Some(reason) = &arguments.confidence_reason {
@@ -348,7 +307,7 @@ fn read(path: &Path) -> Result<String, Stop> {
     if bytes.len() as u64 > MOST {
         return Err(Stop::usage(name(path), "it is over 16 MiB", "offer less at once"));
     }
-    String::from_utf8(bytes).map_err(|_| Stop::usage(name(path), "it is no UTF-8 text", "give it as UTF-8"))
+    String::from_utf8(bytes).map_err(|_| Stop::usage(name(path), "it is not UTF-8 text", "give it as UTF-8"))
 }
 
 fn name(path: &Path) -> String {
@@ -357,11 +316,13 @@ fn name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helmdeck_seam::Phase;
+
     use super::*;
 
     #[test]
     fn the_environment_comes_before_the_configuration() {
-        let env = Environment::of(&[
+        let env = ProcessEnvironment::of(&[
             ("MEMORY_VAULT_PATH", "/third"),
             ("HELMDECK_MEMORY", "/first"),
             ("MEMORY_ROOT", ""),
@@ -379,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_budget_that_is_no_number_is_told() {
-        let told = |text: &str| budgets(&Environment::of(&[("HARNESS_RECALL_BUDGET_WORK", text)]));
+        let told = |text: &str| budgets(&ProcessEnvironment::of(&[("HARNESS_RECALL_BUDGET_WORK", text)]));
         for wrong in ["12k", "much", "1.5", "99999999999999999999"] {
             let (budgets, warning) = told(wrong);
             let warning = warning.unwrap();
@@ -394,7 +355,7 @@ mod tests {
 
     #[test]
     fn relative_paths_begin_where_the_process_works() {
-        let env = Environment::of(&[
+        let env = ProcessEnvironment::of(&[
             ("HELMDECK_MEMORY", " v "),
             ("MEMORY_ROOT", "~/v"),
             ("MEMORY_VAULT_PATH", " "),

@@ -1,4 +1,4 @@
-//! `helmdeck serve`: the packs over REST and MCP, until it is told to stop; then everything under way is finished first.
+//! `helmdeck serve`: serves packs over REST and MCP until a signal arrives, then drains running requests.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use toml::Value;
 
 use super::reload::Reloader;
-use crate::app::{block_on_threads, internal};
 use crate::args::{Global, ServeArgs};
 use crate::config::FlagSetting;
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::replicas;
+use crate::runtime::block_on_threads;
 use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
@@ -37,7 +37,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 ///
 /// # Errors
 /// A configuration failure for an address that is not served; exit 1 if it is taken; exit 130 after Ctrl-C.
-pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: Environment, output: Output) -> Result<()> {
+pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: ProcessEnvironment, output: Output) -> Result<()> {
     let listen = arguments
         .listen
         .iter()
@@ -105,13 +105,13 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
         }
     };
     let answer = match ended {
-        Some(answer) => answer.map_err(internal),
+        Some(answer) => answer.map_err(Failure::internal),
         None => {
             stop.cancel();
             tracing::info!("stopping: finishing what is under way");
             // A second signal ends the wait, not the write-behind.
             tokio::select! {
-                answer = server => answer.map_err(internal),
+                answer = server => answer.map_err(Failure::internal),
                 () = signals.wait() => Ok(()),
             }
         }

@@ -1,4 +1,4 @@
-//! `helmdeck session`: lists the sessions of this data folder, runs a command in one, ends one, also while a server uses it.
+//! `helmdeck session`: lists sessions, runs a command in one, or ends one, also while a server uses it.
 
 use std::io::Read;
 use std::time::Duration;

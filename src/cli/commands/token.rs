@@ -1,4 +1,4 @@
-//! `helmdeck token`: makes API tokens, lists them without what they prove, and revokes them. The text of a token is printed once.
+//! `helmdeck token`: creates, lists and revokes API tokens. The text of a token is printed only once.
 
 use helmdeck_core::duration::format_duration;
 use helmdeck_core::{Clock, Identity, Secret, SystemClock, Timestamp};

@@ -1,4 +1,4 @@
-//! `helmdeck vault`: looking after credentials. Prints no secret, and takes none from the command line.
+//! `helmdeck vault`: manages credentials. Prints no secret, and accepts none as an argument.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
@@ -67,7 +67,7 @@ async fn set(setup: &Setup, arguments: &SetArgs) -> Result<()> {
     let material = secret(setup, kind, arguments.passphrase_file.as_deref()).await?;
     let saved = book.set(name, about, material).await?;
     if arguments.allow.is_empty() || arguments.pack.is_empty() {
-        setup.output.note(&format!("nobody may use it yet; `helmdeck vault grant {name}` takes --allow and --pack"));
+        setup.output.note(&format!("nobody may use it yet: run `helmdeck vault grant {name}` with --allow and --pack"));
     }
     if setup.settings.credentials.contains_key(name) {
         setup.output.note(&format!("warning: [credentials] names \"{name}\" too, and comes first"));
@@ -267,7 +267,7 @@ fn day(days: i64) -> String {
 
 async fn rekey(setup: &Setup) -> Result<()> {
     let Some(done) = book(setup)?.rekey().await? else {
-        return Err(Failure::new(Exit::Absent, "there is no vault yet; it is made by the first `helmdeck vault set`"));
+        return Err(Failure::new(Exit::Absent, "there is no vault yet; the first `helmdeck vault set` creates it"));
     };
     let value = json!({
         "key_id": done.key_id, "resealed": done.resealed, "already": done.already, "unreadable": done.unreadable,

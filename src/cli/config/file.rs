@@ -1,4 +1,5 @@
-//! The file layer: finds the configuration file and reads it, every value with its line. Never looks in the working folder.
+//! The file layer: finds and reads the configuration file, with the line of each value. Never looks in the working
+//! folder.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::layers::{Key, Layers};
 use super::origin::{Origin, Problem};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 
 /// The largest configuration file, in bytes.
@@ -30,7 +31,7 @@ pub(crate) struct ConfigFile {
 ///
 /// # Errors
 /// A failure if the path is relative and there is no working directory.
-pub(crate) fn find(flag: Option<&Path>, env: &Environment) -> Result<Option<ConfigFile>> {
+pub(crate) fn find(flag: Option<&Path>, env: &ProcessEnvironment) -> Result<Option<ConfigFile>> {
     let named = flag.map(Path::to_owned).or_else(|| env.path("HELMDECK_CONFIG"));
     if let Some(path) = named {
         return Ok(Some(ConfigFile { path: env.absolute(&path)?, named: true }));
@@ -75,7 +76,7 @@ fn text(found: &ConfigFile, bytes: Vec<u8>) -> std::result::Result<String, Probl
     if bytes.len() as u64 > MAX_BYTES {
         return Err(fail("the file is over 1 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| fail("it is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| fail("it is not UTF-8 text"))
 }
 
 /// Adds the file's settings. What is wrong with one does not hide what is wrong with the next.
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn the_file_is_found_by_flag_then_variable_then_xdg_and_never_in_the_working_folder() {
         let path = |flag: Option<&str>, pairs: &[(&str, &str)]| {
-            find(flag.map(Path::new), &Environment::of(pairs)).unwrap().map(|found| (found.path, found.named))
+            find(flag.map(Path::new), &ProcessEnvironment::of(pairs)).unwrap().map(|found| (found.path, found.named))
         };
         let all = [("HELMDECK_CONFIG", "/env.toml"), ("HOME", "/home/a")];
         assert_eq!(path(Some("flag.toml"), &all), Some(("/work/flag.toml".into(), true)));

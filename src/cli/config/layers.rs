@@ -1,4 +1,4 @@
-//! The layers of the configuration: defaults, file, environment, flags. Every value remembers where it comes from.
+//! Layered configuration: defaults, file, environment, flags. Every value keeps its origin.
 //!
 //! What exists and of what type it is, the compiled-in defaults say: there is no second list to keep in step.
 

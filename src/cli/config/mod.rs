@@ -1,4 +1,4 @@
-//! The configuration of the whole program: read in layers, checked whole, handed to each crate as its own settings.
+//! The configuration: read in layers, validated as a whole, handed to each crate as its own settings.
 
 mod file;
 mod layers;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
 pub(crate) use file::{ConfigFile, find};
@@ -49,7 +49,7 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// A failure if the file's path is relative and there is no working directory.
-pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &Environment) -> Result<Loaded> {
+pub(crate) fn load(file: Option<&Path>, flags: Vec<FlagSetting>, env: &ProcessEnvironment) -> Result<Loaded> {
     let mut layers = Layers::defaults();
     let mut problems = Vec::new();
     let file = file::find(file, env)?;

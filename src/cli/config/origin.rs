@@ -1,4 +1,4 @@
-//! Where a setting comes from, and what can be wrong with it. Never holds a secret's value.
+//! Origins of settings, and problems with them. Neither holds the value of a secret.
 
 use std::fmt;
 

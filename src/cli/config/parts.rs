@@ -1,4 +1,4 @@
-//! The parts of the configuration that have no settings type of their own elsewhere.
+//! Settings types that no other crate owns.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -320,7 +320,7 @@ impl Repo {
             return Err("repo.git is empty; name the git program".to_owned());
         }
         if let Some(path) = self.paths.iter().find(|path| !path.is_absolute()) {
-            return Err(format!("repo.paths has \"{}\", which is no absolute path", path.display()));
+            return Err(format!("repo.paths has \"{}\", which is not an absolute path", path.display()));
         }
         if !self.known_hosts.as_os_str().is_empty() && !self.known_hosts.is_absolute() {
             return Err("repo.known_hosts must be an absolute path".to_owned());

@@ -1,4 +1,4 @@
-//! Keeps `config/helmdeck.schema.json`, which editors use, in step with the compiled-in defaults and their comments.
+//! Test: `config/helmdeck.schema.json`, for editors, matches the defaults and their comments.
 
 use helmdeck_core::duration::parse_size;
 use serde_json::{Map, Value as Json, json};

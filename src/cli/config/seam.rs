@@ -1,4 +1,4 @@
-//! `[seam]` by itself. Processes ask the seam often, and its answer must not wait for all the other settings, nor fail with them.
+//! `[seam]`, read on its own, so that an error in another section neither delays nor fails `helmdeck seam`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::file;
 use super::parts::SeamSettings;
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use helmdeck_core::suggest::did_you_mean;
 
 /// The variables, and the settings that they set.
@@ -19,7 +19,7 @@ const PREFIX: &str = "HELMDECK_SEAM__";
 impl SeamSettings {
     /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its default, since memory
     /// that cannot be read counts as absent.
-    pub(crate) fn alone(file: Option<&Path>, env: &Environment) -> (Self, Option<String>) {
+    pub(crate) fn alone(file: Option<&Path>, env: &ProcessEnvironment) -> (Self, Option<String>) {
         let mut problems = Vec::new();
         let (table, place) = of_file(file, env).unwrap_or_else(|problem| {
             problems.push(problem);
@@ -66,7 +66,7 @@ impl SeamSettings {
 }
 
 /// Returns `[seam]` of the file, and where that lies; nothing if there is none.
-fn of_file(file: Option<&Path>, env: &Environment) -> Result<(Table, PathBuf), String> {
+fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, PathBuf), String> {
     let found = file::find(file, env).map_err(|failure| failure.message().to_owned())?;
     let Some(found) = found else { return Ok(Default::default()) };
     let text = file::read_plain(&found).map_err(|problem| problem.to_string())?.unwrap_or_default();
@@ -98,7 +98,7 @@ mod tests {
         let file = home.path().join("helmdeck.toml");
         let read = |text: &str, pairs: &[(&str, &str)]| {
             std::fs::write(&file, text).unwrap();
-            SeamSettings::alone(Some(&file), &Environment::of(pairs))
+            SeamSettings::alone(Some(&file), &ProcessEnvironment::of(pairs))
         };
         let (settings, problem) = read("[server]\nlisten = 5\n[seam]\nvault = \"/v\"\nquery = \"filter\"\n", &[]);
         assert_eq!((settings.vault, settings.query, problem), ("/v".into(), QueryUse::Filter, None));

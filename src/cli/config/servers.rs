@@ -1,5 +1,6 @@
-//! `[[mcp.servers]]` of the file: the MCP servers whose tools become packs. Every refusal names its line; none repeats a value
-//! that may be a secret.
+//! `[[mcp.servers]]`: the MCP servers whose tools become packs.
+//!
+//! Errors name the line and never repeat a value that may be a secret.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::origin::{Origin, Problem};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use helmdeck_core::suggest::did_you_mean;
 
 /// Where the servers stand among the settings.
@@ -83,7 +84,7 @@ enum Size {
 ///
 /// # Errors
 /// What is wrong, with its line: for a file that is not TOML at all nothing, since that is told elsewhere.
-pub(crate) fn read(path: &Path, text: &str, env: &Environment) -> Result<Vec<McpServer>, Vec<Problem>> {
+pub(crate) fn read(path: &Path, text: &str, env: &ProcessEnvironment) -> Result<Vec<McpServer>, Vec<Problem>> {
     let reading = Reading { path, text, env };
     if toml::de::DeTable::parse(text).is_err() {
         return Ok(Vec::new());
@@ -183,7 +184,7 @@ fn explain(message: &str) -> String {
 struct Reading<'a> {
     path: &'a Path,
     text: &'a str,
-    env: &'a Environment,
+    env: &'a ProcessEnvironment,
 }
 
 impl Reading<'_> {
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Vec<McpServer>, Vec<String>> {
-        let env = Environment::of(&[("GITHUB_TOKEN", "canary-token")]);
+        let env = ProcessEnvironment::of(&[("GITHUB_TOKEN", "canary-token")]);
         read(Path::new("/etc/h.toml"), text, &env)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }

@@ -1,4 +1,4 @@
-//! From layers to settings: every value is read as the type that its crate wants, and a refusal names where it came from.
+//! Typed settings from the layers: each value is read as its crate's type, and errors name the origin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
 use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
 use super::servers;
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::logging;
 
@@ -97,7 +97,7 @@ impl Settings {
 pub(super) fn resolve(
     layers: &Layers,
     file: Option<&ConfigFile>,
-    env: &Environment,
+    env: &ProcessEnvironment,
 ) -> std::result::Result<Settings, Vec<Problem>> {
     let mut reading = Reading { layers, defaults: Layers::defaults(), problems: Vec::new() };
     let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
@@ -238,7 +238,7 @@ impl Reading<'_> {
         credentials
     }
 
-    fn auth(&mut self, file: Option<&ConfigFile>, env: &Environment) -> Option<AuthConfig> {
+    fn auth(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<AuthConfig> {
         let mut auth: AuthConfig = self.part("auth", AuthConfig::validate)?;
         if let Err(message) = auth.validate_together() {
             self.at(&["auth", "jwks"], &message);
@@ -251,7 +251,7 @@ impl Reading<'_> {
         Some(auth)
     }
 
-    fn forge(&mut self, file: Option<&ConfigFile>, env: &Environment) -> Option<Forge> {
+    fn forge(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Forge> {
         let mut forge: Forge = self.part("forge", |_: &Forge| Ok(()))?;
         if let Some(root) = self.path(&["forge", "root"], file, env) {
             forge.root = root;
@@ -269,7 +269,7 @@ impl Reading<'_> {
     }
 
     /// Others may reach the server only if callers have to prove who they are.
-    fn listen(&mut self, server: &ServerConfig, auth: &AuthConfig, env: &Environment) {
+    fn listen(&mut self, server: &ServerConfig, auth: &AuthConfig, env: &ProcessEnvironment) {
         let authenticated = auth.api_tokens || !auth.jwks.is_empty() || crate::auth::is_set(env);
         if let Err(message) = check_listen(server.listen, authenticated) {
             self.at(&["server", "listen"], &message);
@@ -284,7 +284,7 @@ impl Reading<'_> {
     }
 
     /// Returns a path that was set: relative to the file that names it, or to the working directory.
-    fn path(&mut self, key: &[&str], file: Option<&ConfigFile>, env: &Environment) -> Option<PathBuf> {
+    fn path(&mut self, key: &[&str], file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<PathBuf> {
         let setting = self.layers.get(key)?;
         let path = PathBuf::from(setting.value.as_str().filter(|text| !text.is_empty())?);
         match (&setting.origin, file.and_then(|found| found.path.parent())) {

@@ -1,4 +1,4 @@
-//! `helmdeck config show`: every setting and, if asked, where it comes from. Shows no secret.
+//! `helmdeck config show`: prints every setting, with its origin on request. Secrets are redacted.
 
 use helmdeck_engine::S3Location;
 use serde_json::{Value as Json, json};

@@ -1,10 +1,10 @@
-//! The environment layer: which variable sets what. An unknown `HELMDECK_` variable is a mistake that somebody should hear of.
+//! The environment layer: maps variables to settings, and reports unknown `HELMDECK_` variables.
 
 use toml::Value;
 
 use super::layers::{Key, Layers};
 use super::origin::{Origin, Problem};
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use helmdeck_core::suggest::did_you_mean;
 
 /// The variables with names of their own, and the settings that they set.
@@ -40,7 +40,7 @@ const ELSEWHERE: &[&str] = &[
 const TESTS: &str = "HELMDECK_TEST_";
 
 /// Adds the settings of the environment.
-pub(crate) fn add(layers: &mut Layers, env: &Environment) -> Vec<Problem> {
+pub(crate) fn add(layers: &mut Layers, env: &ProcessEnvironment) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in env.ours().filter(|name| !ELSEWHERE.contains(name) && !name.starts_with(TESTS)) {
         if let Err(problem) = add_one(layers, env, name) {
@@ -50,7 +50,7 @@ pub(crate) fn add(layers: &mut Layers, env: &Environment) -> Vec<Problem> {
     problems
 }
 
-fn add_one(layers: &mut Layers, env: &Environment, name: &str) -> Result<(), Problem> {
+fn add_one(layers: &mut Layers, env: &ProcessEnvironment, name: &str) -> Result<(), Problem> {
     let Some(key) = key_of(layers, name) else {
         let derived: Vec<String> = layers.iter().map(|(key, _)| name_of(key)).collect();
         let known = FIXED.iter().map(|(name, _)| *name).chain(ELSEWHERE.iter().copied());
@@ -107,7 +107,7 @@ mod tests {
 
     fn with(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
         let mut layers = Layers::defaults();
-        let problems = add(&mut layers, &Environment::of(pairs));
+        let problems = add(&mut layers, &ProcessEnvironment::of(pairs));
         (layers, problems.iter().map(ToString::to_string).collect())
     }
 

@@ -1,4 +1,4 @@
-//! The input of a pack from the command line: `key=value`, typed by the pack's schema, or JSON as it is.
+//! Input of a pack from the command line: `key=value`, typed by the pack's schema, or raw JSON.
 //!
 //! It writes JSON text and never goes through a float, so every digit of a number arrives. Validation is the engine's.
 

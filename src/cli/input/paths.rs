@@ -1,4 +1,4 @@
-//! Makes paths in an input absolute, so that the same words in another folder are another call.
+//! Makes paths in an input absolute, so that a call from another folder gets another cache key.
 //!
 //! A call that pins a session keeps its paths: they are the session's. Only members that the schema marks with `"x-helmdeck-path": true` are touched; the rest stays byte for byte.
 
@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 
 use super::quoted;
 use super::shape::Shape;
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 
 /// Returns the input with its paths absolute, `None` if there was nothing to change (or if it is not JSON).
 ///
 /// # Errors
 /// A failure if a path is relative and there is no working directory.
-pub(crate) fn absolute_paths(schema: &Value, input: &str, env: &Environment) -> Result<Option<String>> {
+pub(crate) fn absolute_paths(schema: &Value, input: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     // A relative path in a session's call is one of the session, not of this shell.
     if members(input).is_some_and(|members| members.iter().any(|(name, _)| name == "_session_id")) {
         return Ok(None);
@@ -25,7 +25,7 @@ pub(crate) fn absolute_paths(schema: &Value, input: &str, env: &Environment) -> 
     walk(Shape::of(schema), input, env)
 }
 
-fn walk(shape: Shape<'_>, text: &str, env: &Environment) -> Result<Option<String>> {
+fn walk(shape: Shape<'_>, text: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     match text.trim_start().as_bytes().first() {
         Some(b'"') if shape.is_path() => match serde_json::from_str::<String>(text) {
             Ok(path) => absolute(&path, env),
@@ -37,7 +37,7 @@ fn walk(shape: Shape<'_>, text: &str, env: &Environment) -> Result<Option<String
     }
 }
 
-fn object(shape: Shape<'_>, text: &str, env: &Environment) -> Result<Option<String>> {
+fn object(shape: Shape<'_>, text: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     let Some(members) = members(text) else { return Ok(None) };
     let mut changed = false;
     let mut written = Vec::with_capacity(members.len());
@@ -61,7 +61,7 @@ fn object(shape: Shape<'_>, text: &str, env: &Environment) -> Result<Option<Stri
     Ok(changed.then(|| format!("{{{}}}", written.join(","))))
 }
 
-fn array(items: Shape<'_>, text: &str, env: &Environment) -> Result<Option<String>> {
+fn array(items: Shape<'_>, text: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) else { return Ok(None) };
     let new = elements.iter().map(|element| walk(items, element.get(), env)).collect::<Result<Vec<_>>>()?;
     if new.iter().all(Option::is_none) {
@@ -74,7 +74,7 @@ fn array(items: Shape<'_>, text: &str, env: &Environment) -> Result<Option<Strin
 
 /// Returns the path as JSON text, absolute and without `.`; with `..` resolved by the file system where the path exists,
 /// because `a/..` need not be the folder of `a` when `a` is a link.
-fn absolute(path: &str, env: &Environment) -> Result<Option<String>> {
+fn absolute(path: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     if path.is_empty() {
         return Ok(None);
     }
@@ -101,7 +101,7 @@ mod tests {
             "more": {"type": "array", "items": {"type": "string", "x-helmdeck-path": true}},
             "inner": {"properties": {"dir": {"type": "string", "x-helmdeck-path": true}}},
         }});
-        absolute_paths(&schema, input, &Environment::of(&[])).unwrap()
+        absolute_paths(&schema, input, &ProcessEnvironment::of(&[])).unwrap()
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn an_absent_path_with_a_relative_default_is_filled_in() {
         let schema = json!({"properties": {"path": {"type": "string", "default": ".", "x-helmdeck-path": true}}});
-        let new = absolute_paths(&schema, "{}", &Environment::of(&[])).unwrap();
+        let new = absolute_paths(&schema, "{}", &ProcessEnvironment::of(&[])).unwrap();
         assert_eq!(new.unwrap(), r#"{"path":"/work"}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! What a JSON Schema says about the shape of a value: enough to read `key=value`, never a validation.
+//! Types from a JSON Schema, to parse `key=value`. It validates nothing.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
-//! Where a whole input comes from: `--input '{json}'`, `--input @file` or `--input -`. Reads no more than the limit.
+//! Sources of a whole input: `--input '{json}'`, `--input @file` or `--input -`, up to a size limit.
 
 use std::io::Read;
 use std::path::Path;
 
-use crate::env::Environment;
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
 /// The largest input that is read, in bytes. The engine's own limits are lower; this one bounds what is held at all.
@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// A usage failure if it is none of the three forms, cannot be read, or is over 16 MiB.
-pub(crate) fn read(option: &str, env: &Environment) -> Result<Vec<u8>> {
+pub(crate) fn read(option: &str, env: &ProcessEnvironment) -> Result<Vec<u8>> {
     if option == "-" {
         return bounded(std::io::stdin().lock(), "stdin");
     }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_three_forms_are_told_apart() {
-        let env = Environment::of(&[]);
+        let env = ProcessEnvironment::of(&[]);
         assert_eq!(read(r#" {"a":1}"#, &env).unwrap(), br#" {"a":1}"#);
         assert!(read("@/no/such/file", &env).unwrap_err().message().contains("/no/such/file"));
         assert!(read("input.json", &env).unwrap_err().message().contains("@file"));

@@ -28,7 +28,7 @@ pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
             assert!(matches!(refused, Err(ConversationError::Closed)), "{method}: {refused:?}");
         }
     }
-    let refused = memory.sessions(&ConversationFilter::default()).await;
+    let refused = memory.list_conversations(&ConversationFilter::default()).await;
     assert!(matches!(refused, Err(ConversationError::Closed)), "{refused:?}");
     assert_eq!((s.faults.reads(), s.faults.writes(), s.events()), (reads, writes, vec![]));
     // The store is somebody else's: it stays open.

@@ -12,6 +12,7 @@ use helmdeck_events::{Bus, EventKind};
 use helmdeck_memory::{Kind, Lock, Store};
 
 use super::faulty_store::FaultyStore;
+pub(crate) use super::scripted_summarizer::STUCK;
 use super::scripted_summarizer::{ScriptedSummarizer, marks};
 use crate::config::{Config, Strategy};
 use crate::error::{ConversationError, Result};
@@ -22,9 +23,6 @@ use crate::patch::LlmContextPatch;
 use crate::turn::NewTurn;
 use crate::views::{Added, TurnFilter, TurnInfo};
 use crate::worker::SWEEP;
-
-/// Timeout after which a test case is stuck.
-pub(crate) const STUCK: Duration = Duration::from_secs(60);
 
 /// One process on a store, with its own faults, bus and summarizer. Clones are the same process.
 #[derive(Clone)]

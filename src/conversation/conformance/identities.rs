@@ -50,7 +50,7 @@ pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s
     if !s.rolls() {
         assert_eq!((s.faults.reads(), s.faults.writes()), (reads, writes), "nothing was read or written");
     }
-    let page = memory.sessions(&ConversationFilter::default()).await.unwrap();
+    let page = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
     assert_eq!((page.total, page.identity_rejected_24h), (0, expected.len() as u64));
     // What looks empty is a name like any other.
     let odd = Identity::new(" ", "<missing>", " ");
@@ -213,7 +213,7 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
     }
     let fresh = s.another().open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
     for memory in [&memory, &fresh] {
-        let page = memory.sessions(&ConversationFilter::default()).await.unwrap();
+        let page = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
         let found: Vec<_> =
             page.sessions.iter().map(|s| (s.tenant.as_str(), s.user.as_str(), s.session.as_str(), s.turns)).collect();
         let expected: Vec<_> = all.iter().enumerate().map(|(i, (t, u, s))| (*t, *u, *s, i as u64 + 1)).collect();
@@ -222,14 +222,14 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
         assert!(page.sessions.iter().all(|session| session.expires_at.is_some() && session.bytes > 0));
         let filter =
             ConversationFilter { tenant: Some("t1".into()), user: Some("u1".into()), ..ConversationFilter::default() };
-        assert_eq!(memory.sessions(&filter).await.unwrap().total, 2);
+        assert_eq!(memory.list_conversations(&filter).await.unwrap().total, 2);
         let filter = ConversationFilter { tenant: Some("nobody".into()), ..ConversationFilter::default() };
-        assert_eq!(memory.sessions(&filter).await.unwrap().sessions, []);
+        assert_eq!(memory.list_conversations(&filter).await.unwrap().sessions, []);
         // Pages join without gap or repeat.
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = memory
-                .sessions(&ConversationFilter { limit: Some(2), after, ..ConversationFilter::default() })
+                .list_conversations(&ConversationFilter { limit: Some(2), after, ..ConversationFilter::default() })
                 .await
                 .unwrap();
             assert_eq!(page.total, 5);
@@ -240,17 +240,18 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
         assert_eq!(found, all.map(|(t, u, s)| (t.to_owned(), u.to_owned(), s.to_owned())));
     }
     for limit in [0, 201] {
-        let refused =
-            memory.sessions(&ConversationFilter { limit: Some(limit), ..ConversationFilter::default() }).await;
+        let refused = memory
+            .list_conversations(&ConversationFilter { limit: Some(limit), ..ConversationFilter::default() })
+            .await;
         assert!(matches!(refused, Err(ConversationError::Invalid(_))), "{refused:?}");
     }
     let forgotten = memory.forget(&Identity::new("t1", "u1", "a")).await.unwrap();
     assert_eq!(forgotten, 1);
-    assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 4);
+    assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 4);
     // Nobody else's rows are conversations.
     let fact = helmdeck_memory::Put::new(bob().namespace().unwrap(), helmdeck_memory::Kind::Fact, "k", "v".to_owned());
     s.bare.put(fact).await.unwrap();
-    assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 4);
+    assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 4);
 }
 
 /// After everything is dropped nothing holds on to the store or the summarizer.

@@ -111,7 +111,7 @@ pub(super) async fn an_idle_conversation_ends(s: Fixture) {
         assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 0);
         assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
         assert_eq!(kept(memory, &alice()).await, Vec::<String>::new());
-        let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap();
+        let sessions = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
         assert_eq!((sessions.total, sessions.sessions[0].user.as_str()), (1, "user-9"));
         assert_eq!(seen(memory, &bob()).await, numbers(2000..2001));
     }

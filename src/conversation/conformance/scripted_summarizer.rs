@@ -8,9 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::fixture::STUCK;
 use crate::identity::Identity;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
+
+/// Timeout after which a test case is stuck.
+pub(crate) const STUCK: Duration = Duration::from_secs(60);
 
 /// What a [`ScriptedSummarizer`] does with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use helmdeck_core::jitter::jittered;
 use helmdeck_events::EventKind;
 use helmdeck_memory::{Namespace, StoreError};
 use sha2::{Digest, Sha256};
@@ -16,7 +17,7 @@ use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::hot_tier::Slot;
 use crate::identity::Identity;
-use crate::rows::{EncodedTurn, Head, Once, Ops, State, StoredTurn, new_generation, random};
+use crate::rows::{EncodedTurn, Head, Once, Ops, State, StoredTurn, new_generation};
 use crate::strategies;
 use crate::turn::NewTurn;
 use crate::turn_id::TurnId;
@@ -48,7 +49,25 @@ struct Attempt {
 }
 
 impl ConversationMemory {
-    pub(super) async fn add(
+    /// Adds a turn. Once it returns, the turn survives a crash of the process and a power cut. The cost does not depend
+    /// on the length of the conversation, and no model is called.
+    ///
+    /// # Errors
+    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written,
+    /// unless the connection broke during the write. Callers that must know set `once` and add the turn again.
+    pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
+        self.add(identity, turn, "add_turn", false).await
+    }
+
+    /// Adds a turn as an administrator, with the event `memory.item_put`.
+    ///
+    /// # Errors
+    /// As [`Self::add_turn`].
+    pub async fn put_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
+        self.add(identity, turn, "put_item", true).await
+    }
+
+    async fn add(
         &self,
         identity: &Identity,
         mut turn: NewTurn,
@@ -252,6 +271,6 @@ pub(super) async fn wait(give_up: Instant, tries: &mut u32) -> Result<()> {
     }
     let most = Duration::from_millis(1_u64 << (*tries).min(10)).min(LONGEST_WAIT);
     *tries += 1;
-    tokio::time::sleep(most.mul_f64((random() % 1024) as f64 / 1024.0)).await;
+    tokio::time::sleep(jittered(most, 0.0..=1.0)).await;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Lists conversations.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use helmdeck_memory::{Kind, Namespace, NamespaceStats, Page};
@@ -19,7 +20,14 @@ const READ_ALL: usize = 500;
 const SOON: Duration = Duration::from_secs(3600);
 
 impl ConversationMemory {
-    pub(super) async fn conversations(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
+    /// Lists conversations, of all callers unless the filter narrows it. The caller checks permissions.
+    ///
+    /// # Errors
+    /// `Invalid`, `Store`.
+    pub async fn list_conversations(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(ConversationError::Closed);
+        }
         let limit = page_size(filter.limit)?;
         let after = filter.after.as_deref().map(read_mark).transpose()?;
         let shared = self.shared();

@@ -19,17 +19,15 @@ use helmdeck_memory::{Namespace, Store};
 use crate::config::{Config, Strategy, TokenCounter};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::hot_tier::{self, CachedConversation, HotTier};
+use crate::hot_tier::{CachedConversation, HotTier};
 use crate::identity::Identity;
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
 use crate::rows::{Rows, State};
 use crate::shared::Shared;
-use crate::snapshot::Snapshot;
+use crate::strategies;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
-use crate::turn::NewTurn;
-use crate::views::{Added, ConversationFilter, ConversationPage, Deleted, Trace, TurnDetail, TurnFilter, TurnPage};
 use crate::worker::{Due, Worker};
 
 /// Dependencies of a conversation memory.
@@ -165,16 +163,6 @@ impl ConversationMemory {
         self.shared().counters.read(self.shared().hot.bytes())
     }
 
-    /// Adds a turn. Once it returns, the turn survives a crash of the process and a power cut. The cost does not depend
-    /// on the length of the conversation, and no model is called.
-    ///
-    /// # Errors
-    /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written,
-    /// unless the connection broke during the write. Callers that must know set `once` and add the turn again.
-    pub async fn add_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
-        self.add(identity, turn, "add_turn", false).await
-    }
-
     /// Returns the context of the next model call.
     ///
     /// # Errors
@@ -214,89 +202,11 @@ impl ConversationMemory {
         self.ask(identity, &namespace, |cached| Some(self.health_of(&cached.state))).await
     }
 
-    /// Exports the conversation: the summary and every unsummarised turn.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Store`.
-    pub async fn snapshot(&self, identity: &Identity) -> Result<Snapshot> {
-        let namespace = self.gate(identity, "snapshot")?;
-        self.export(&namespace).await
-    }
-
-    /// Puts an exported conversation in the place of what is there: all of it or, on an error, nothing.
-    ///
-    /// # Errors
-    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`,
-    /// `Store`.
-    pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
-        let namespace = self.gate(identity, "restore")?;
-        self.import(identity, &namespace, snapshot).await
-    }
-
     /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have
     /// stopped. The store stays open. Later calls of other methods answer `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
         self.0.closed.store(true, Ordering::Release);
         self.0.worker.close(within).await;
-    }
-
-    /// Lists turns, newest first.
-    ///
-    /// # Errors
-    /// `Invalid` for an invalid limit; `Corrupt`, `Store`.
-    pub async fn list_turns(&self, identity: &Identity, filter: &TurnFilter) -> Result<TurnPage> {
-        let namespace = self.gate(identity, "list_items")?;
-        self.page(&namespace, filter).await
-    }
-
-    /// Returns a turn by its id.
-    ///
-    /// # Errors
-    /// `NotFound`; `Corrupt`, `Store`.
-    pub async fn get_turn(&self, identity: &Identity, key: &str) -> Result<TurnDetail> {
-        let namespace = self.gate(identity, "get_item")?;
-        self.detail(&namespace, key).await
-    }
-
-    /// Adds a turn as an administrator, with the event `memory.item_put`.
-    ///
-    /// # Errors
-    /// As [`Self::add_turn`].
-    pub async fn put_turn(&self, identity: &Identity, turn: NewTurn) -> Result<Added> {
-        self.add(identity, turn, "put_item", true).await
-    }
-
-    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is rebuilt from the
-    /// remaining turns, so that nothing of it remains.
-    ///
-    /// # Errors
-    /// `NotFound`; `Contended`, `Corrupt`, `Store`.
-    pub async fn delete_turn(&self, identity: &Identity, key: &str) -> Result<Deleted> {
-        let namespace = self.gate(identity, "delete_item")?;
-        self.remove(identity, &namespace, key).await
-    }
-
-    /// Returns what the strategy makes of the conversation right now.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Store`.
-    pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
-        let namespace = self.gate(identity, "trace")?;
-        if self.keeps_nothing() {
-            return Ok(Trace { strategy: Strategy::None, ..Trace::default() });
-        }
-        self.traced(identity, &namespace).await
-    }
-
-    /// Lists conversations, of all callers unless the filter narrows it. The caller checks permissions.
-    ///
-    /// # Errors
-    /// `Invalid`, `Store`.
-    pub async fn sessions(&self, filter: &ConversationFilter) -> Result<ConversationPage> {
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(ConversationError::Closed);
-        }
-        self.conversations(filter).await
     }
 
     /// Drops this process's cached conversations of a user after their rows were deleted by other means. Reads in
@@ -305,16 +215,6 @@ impl ConversationMemory {
         for namespace in self.shared().hot.forget_user(tenant, user) {
             self.0.worker.forgotten(&namespace);
         }
-    }
-
-    /// Removes a conversation with everything about it, and returns the number of its turns. Also removes an unreadable
-    /// one.
-    ///
-    /// # Errors
-    /// `Store`.
-    pub async fn forget(&self, identity: &Identity) -> Result<u64> {
-        let namespace = self.gate(identity, "forget")?;
-        self.erase(identity, &namespace).await
     }
 
     /// Summarises the due turns now, without waiting for the next attempt. Ends when nothing is due or `within` has
@@ -332,6 +232,6 @@ impl ConversationMemory {
             return Ok(LlmContextPatch { strategy: Strategy::None, ..LlmContextPatch::default() });
         }
         let shared = self.shared();
-        self.ask(identity, namespace, |cached| hot_tier::view(&shared.config, shared.counter, cached)).await
+        self.ask(identity, namespace, |cached| strategies::view(&shared.config, shared.counter, cached)).await
     }
 }

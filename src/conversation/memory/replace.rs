@@ -69,8 +69,13 @@ impl ConversationMemory {
         }
     }
 
-    /// Removes a conversation with everything about it, and returns the number of its turns.
-    pub(super) async fn erase(&self, identity: &Identity, namespace: &Namespace) -> Result<u64> {
+    /// Removes a conversation with everything about it, and returns the number of its turns. Also removes an unreadable
+    /// one.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn forget(&self, identity: &Identity) -> Result<u64> {
+        let namespace = &self.gate(identity, "forget")?;
         let slot = self.shared().hot.slot(namespace);
         let write_lock = Arc::clone(&slot.write_lock).lock_owned().await;
         let (memory, identity, namespace) = (self.clone(), identity.clone(), namespace.clone());

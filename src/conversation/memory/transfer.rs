@@ -39,7 +39,12 @@ struct Incoming {
 }
 
 impl ConversationMemory {
-    pub(super) async fn export(&self, namespace: &Namespace) -> Result<Snapshot> {
+    /// Exports the conversation: the summary and every unsummarised turn.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn snapshot(&self, identity: &Identity) -> Result<Snapshot> {
+        let namespace = &self.gate(identity, "snapshot")?;
         let shared = self.shared();
         let strategy = shared.config.strategy;
         if strategy == Strategy::None {
@@ -72,7 +77,13 @@ impl ConversationMemory {
         Err(ConversationError::Contended)
     }
 
-    pub(super) async fn import(&self, identity: &Identity, namespace: &Namespace, snapshot: &Snapshot) -> Result<()> {
+    /// Puts an exported conversation in the place of what is there: all of it or, on an error, nothing.
+    ///
+    /// # Errors
+    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`,
+    /// `Store`.
+    pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
+        let namespace = &self.gate(identity, "restore")?;
         let config = &self.shared().config;
         let strategy = config.strategy;
         if snapshot.strategy.is_some_and(|other| other != strategy) {

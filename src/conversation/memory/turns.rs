@@ -11,7 +11,6 @@ use super::add::PATIENCE;
 use super::replace::{IfDamaged, Replacement};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
-use crate::hot_tier;
 use crate::identity::Identity;
 use crate::rows::{Head, Ops, State, StoredTurn};
 use crate::strategies;
@@ -46,7 +45,12 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize> {
 }
 
 impl ConversationMemory {
-    pub(super) async fn page(&self, namespace: &Namespace, filter: &TurnFilter) -> Result<TurnPage> {
+    /// Lists turns, newest first.
+    ///
+    /// # Errors
+    /// `Invalid` for an invalid limit; `Corrupt`, `Store`.
+    pub async fn list_turns(&self, identity: &Identity, filter: &TurnFilter) -> Result<TurnPage> {
+        let namespace = &self.gate(identity, "list_items")?;
         let limit = page_size(filter.limit)?;
         if self.keeps_nothing() {
             return Ok(TurnPage::default());
@@ -120,12 +124,23 @@ impl ConversationMemory {
         Ok((state, kept))
     }
 
-    pub(super) async fn detail(&self, namespace: &Namespace, key: &str) -> Result<TurnDetail> {
+    /// Returns a turn by its id.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt`, `Store`.
+    pub async fn get_turn(&self, identity: &Identity, key: &str) -> Result<TurnDetail> {
+        let namespace = &self.gate(identity, "get_item")?;
         let (state, kept) = self.kept(namespace, key).await?;
         Ok(TurnDetail { item: self.item(&state, &kept), turn: kept.turn })
     }
 
-    pub(super) async fn remove(&self, identity: &Identity, namespace: &Namespace, key: &str) -> Result<Deleted> {
+    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is rebuilt from the
+    /// remaining turns, so that nothing of it remains.
+    ///
+    /// # Errors
+    /// `NotFound`; `Contended`, `Corrupt`, `Store`.
+    pub async fn delete_turn(&self, identity: &Identity, key: &str) -> Result<Deleted> {
+        let namespace = &self.gate(identity, "delete_item")?;
         let give_up = Instant::now() + PATIENCE;
         let rebuilt = std::sync::atomic::AtomicBool::new(false);
         let head = loop {
@@ -203,11 +218,19 @@ impl ConversationMemory {
         Ok((Replacement { head, checkpoint, ops, reason: None, event: Some(event), lost, needs: None }, rebuilds))
     }
 
-    pub(super) async fn traced(&self, identity: &Identity, namespace: &Namespace) -> Result<Trace> {
+    /// Returns what the strategy makes of the conversation right now.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Store`.
+    pub async fn trace(&self, identity: &Identity) -> Result<Trace> {
+        let namespace = &self.gate(identity, "trace")?;
+        if self.keeps_nothing() {
+            return Ok(Trace { strategy: Strategy::None, ..Trace::default() });
+        }
         let shared = self.shared();
         let config = &shared.config;
         self.ask(identity, namespace, |cached| {
-            let patch = hot_tier::view(config, shared.counter, cached)?;
+            let patch = strategies::view(config, shared.counter, cached)?;
             let (head, checkpoint) = (&cached.state.head, &cached.state.checkpoint);
             let rolling = self.summarises();
             Some(Trace {

@@ -37,7 +37,7 @@ use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
 
 pub(crate) use encoding::{EncodedTurn, Once};
-pub(crate) use write::{Ops, Replaced, new_generation, random, staging};
+pub(crate) use write::{Ops, Replaced, new_generation, staging};
 
 /// The range of stored turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -229,7 +229,7 @@ pub(crate) fn new_generation() -> u64 {
 }
 
 /// Returns random bits.
-pub(crate) fn random() -> u64 {
+fn random() -> u64 {
     let part = || {
         let bytes = uuid::Uuid::now_v7().into_bytes();
         u64::from(u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))

@@ -1,4 +1,5 @@
 use super::*;
+use crate::rows::Head;
 
 fn config(recent_turns: usize, budget_tokens: u64) -> Config {
     Config { strategy: Strategy::RollingSummary, recent_turns, budget_tokens, ..Config::default() }

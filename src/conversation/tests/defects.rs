@@ -122,7 +122,7 @@ async fn w27_a_flood_of_rejections_is_bounded_and_counted() {
         assert!(matches!(memory.context(&nobody).await, Err(ConversationError::IdentityRequired { .. })));
     }
     assert_eq!(memory.metrics().identities_rejected, 10_000);
-    assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().identity_rejected_24h, 10_000);
+    assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().identity_rejected_24h, 10_000);
     assert!(s.bus.subscribe_after(9_900).is_ok(), "one event each");
     assert_eq!(s.bus.subscribe_after(0).err().unwrap().missed, 9_900, "a hundred are kept");
     // Whoever has a name is served as before.

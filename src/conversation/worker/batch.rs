@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::attempt::Notes;
 use super::backlog::Backlog;
-use super::summarise::Notes;
 use crate::config::SummarizerConfig;
 use crate::error::Result;
 use crate::rows::StoredTurn;

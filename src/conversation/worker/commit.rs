@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::attempt::{Attempt, UnknownCommit};
 use super::backlog::Backlog;
 use super::moves::Move;
-use super::summarise::Attempt;
 use super::wait;
 use crate::error::{ConversationError, Result};
 use crate::rows::{Checkpoint, State};
@@ -13,21 +13,6 @@ use crate::rows::{Checkpoint, State};
 const TRIES: u32 = 6;
 /// Wait after the first failed try, doubled for each further one.
 const TRY_WAIT: Duration = Duration::from_millis(50);
-
-/// A write with an unknown result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Maybe {
-    checkpoint: Checkpoint,
-    /// Its version if it succeeded; 0 = unknown.
-    version: u64,
-    moves: Vec<Move>,
-}
-
-impl Maybe {
-    fn is_stored(&self, state: &State) -> bool {
-        (self.version == 0 || state.checkpoint_version == self.version) && state.checkpoint == self.checkpoint
-    }
-}
 
 /// Result of a commit.
 pub(super) enum Stored {
@@ -47,7 +32,7 @@ impl Attempt<'_> {
     ) -> Result<Stored> {
         let mut tries = 0;
         // StoredTurn beyond this attempt if it is not known in the end whether it was stored.
-        let mut maybe: Option<Maybe> = None;
+        let mut maybe: Option<UnknownCommit> = None;
         loop {
             let done = async {
                 let slot = self.shared.hot.slot(self.namespace);
@@ -77,7 +62,11 @@ impl Attempt<'_> {
                     Err(error) => {
                         // A new checkpoint starts at a random version.
                         let version = backlog.state.checkpoint_version;
-                        maybe = Some(Maybe { checkpoint, version: if version == 0 { 0 } else { version + 1 }, moves });
+                        maybe = Some(UnknownCommit {
+                            checkpoint,
+                            version: if version == 0 { 0 } else { version + 1 },
+                            moves,
+                        });
                         Err(error)
                     }
                 }

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::attempt::{Attempt, Notes};
 use super::backlog::Backlog;
 use super::batch::Batch;
-use super::commit::{Maybe, Stored};
+use super::commit::Stored;
 use super::fair_queue::Ended;
 use super::fit;
 use super::moves;
@@ -36,48 +37,12 @@ const HEED: Duration = Duration::from_millis(100);
 /// Wait for another process that summarises the same conversation.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
-/// State of a conversation between two attempts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Notes {
-    /// How often to halve the size of a request.
-    pub(super) shrink: u32,
-    /// How often to halve a turn that is alone in its request.
-    pub(super) clip: u32,
-    /// Checkpoint version of our last failure. Another version means that another process failed.
-    tried: u64,
-    /// Failures of a turn that is alone in its request.
-    alone: u32,
-    /// Consecutive complete summaries that were too long.
-    long: u32,
-    /// Consecutive failures of the store.
-    store_failures: u32,
-    /// Whether the long backlog was reported.
-    warned: bool,
-    /// A commit with unknown result, whose events are not published yet.
-    pub(super) maybe: Option<Maybe>,
-    /// When the endpoint accepts the next request.
-    not_before: Option<Instant>,
-    /// Time of the last requested attempt.
-    forced_at: Option<Instant>,
-}
-
 /// Why there is no summary.
 enum NoSummary {
     /// The summarizer failed.
     Failed(SummarizeError),
     /// It is not needed any more.
     Stopped,
-}
-
-pub(super) struct Attempt<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) namespace: &'a Namespace,
-    pub(super) identity: Identity,
-    /// Cancelled when the memory is closed.
-    pub(super) stop: &'a CancellationToken,
-    /// Cancelled when the conversation is replaced.
-    pub(super) gone: &'a CancellationToken,
-    pub(super) notes: Notes,
 }
 
 /// Makes an attempt; returns its end and the state to keep.
@@ -457,20 +422,5 @@ impl Attempt<'_> {
             );
         }
         self.notes.warned = long;
-    }
-
-    pub(super) async fn backlog(&self) -> Result<Backlog> {
-        self.shared.ask(self.namespace, |cached| Some(Backlog::of(self.shared, cached))).await
-    }
-
-    /// Reads the backlog from the rows if the cached copy is outdated.
-    pub(super) async fn look_anew(&self) -> Result<Backlog> {
-        let held = self.backlog().await?;
-        let state = self.shared.rows.state(self.namespace).await?;
-        if state.checkpoint_version == held.state.checkpoint_version {
-            return Ok(held);
-        }
-        self.shared.hot.forget(self.namespace);
-        self.backlog().await
     }
 }

@@ -1,6 +1,5 @@
 //! Waits after failures.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
@@ -15,7 +14,7 @@ pub(super) fn after(config: &SummarizerConfig, failures: u32, asked: Option<Dura
 
 /// Returns a random duration between half and the whole of `wait`.
 pub(super) fn jittered(wait: Duration) -> Duration {
-    spread(wait, RandomState::new().hash_one(0_u8))
+    helmdeck_core::jitter::jittered(wait, 0.5..=1.0)
 }
 
 /// Returns the rest of a wait that started at another time, perhaps by another clock.
@@ -26,12 +25,6 @@ pub(super) fn remaining(wait: Duration, began: Timestamp, now: Timestamp) -> Opt
 fn step(config: &SummarizerConfig, failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     config.retry_wait.saturating_mul(1 << doublings).min(config.max_retry_wait.max(config.retry_wait))
-}
-
-fn spread(wait: Duration, random: u64) -> Duration {
-    let half = wait / 2;
-    let thousandths = u32::try_from(random % 1001).unwrap_or_default();
-    half + (wait - half) / 1000 * thousandths
 }
 
 #[cfg(test)]
@@ -46,16 +39,6 @@ mod tests {
         let steps: Vec<_> =
             [1, 2, 3, 4, 9, 10, 1_000, u32::MAX].map(|failures| step(&config, failures).as_secs()).into();
         assert_eq!(steps, [1, 2, 4, 8, 256, 300, 300, 300]);
-    }
-
-    #[test]
-    fn jitter_spreads_between_half_and_the_whole() {
-        assert_eq!(spread(SECOND, 0), SECOND / 2);
-        assert_eq!(spread(SECOND, 1000), SECOND);
-        assert_eq!(spread(SECOND, 500), SECOND / 4 * 3);
-        let some: std::collections::BTreeSet<_> = (0..50).map(|_| jittered(SECOND)).collect();
-        assert!(some.len() > 5, "they all come back together: {some:?}");
-        assert!(some.iter().all(|wait| (SECOND / 2..=SECOND).contains(wait)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From TOML text to a checked manifest: every refusal names its line.
+//! Manifest parser and validation. Errors name the line.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The manifest as TOML spells it, before it is checked for sense.
+//! The manifest as deserialized from TOML, before validation.
 
 use std::collections::BTreeMap;
 

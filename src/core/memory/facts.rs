@@ -1,4 +1,4 @@
-//! Facts: what is durably known about a caller. The packs `memory.*` and the REST routes take and give these very types.
+//! Facts: durable knowledge about a caller. The `memory.*` packs and the REST routes use these types.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Forgetting: the request and its answer. What is asked for is said exactly; nothing is ever deleted by the start of a name.
+//! Deletion of memory: request and result. Keys match exactly; no prefix is ever deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

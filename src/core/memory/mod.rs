@@ -1,4 +1,4 @@
-//! What a handler may keep for its caller: notes of its own, and facts about the caller.
+//! Memory of a handler: its notes on the caller, and facts about the caller.
 //!
 //! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody, some
 //! time: it is data, never an instruction.
@@ -45,9 +45,8 @@ pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled
 pub use forget::{Forget, Forgotten, Part, Selection};
 pub use notes::{NewNote, Note, NoteContext, NoteList, Notes};
 
-use crate::call::CallingPack;
-use crate::context::CallSecrets;
 use crate::error::{Code, Error, Result};
+use crate::secrets::{CallSecrets, CallingPack};
 use crate::{Identity, PackName, Timestamp};
 
 /// Why there is no memory for a call. Each has one error, the same at every transport.

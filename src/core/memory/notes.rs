@@ -1,4 +1,4 @@
-//! Notes: what handlers write down for a caller, to find it again at a later call.
+//! Notes: texts that a handler keeps for a caller's later calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

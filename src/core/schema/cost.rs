@@ -1,4 +1,4 @@
-//! What a schema can cost: the graph of its subschemas, its unfolded size, and the steps that a check of one document takes.
+//! Cost of a schema: its subschema graph, its unfolded size, and the steps of validating one document.
 //!
 //! Validation is exponential in the worst case: `anyOf` of four references, fourteen levels deep, is 268 million steps for one
 //! number, in less than 1 KiB. So a schema is bounded when it is compiled ([`Graph::read`]), and a document before it is checked

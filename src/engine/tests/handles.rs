@@ -161,7 +161,7 @@ async fn failing_store_errors_are_typed_without_cause() {
     ];
     for error in errors {
         assert_eq!((error.code(), error.message()), (Code::Overloaded, "the memory store is not available"));
-        assert!(error.retry_after().is_some() && !error.problem().to_string().contains("told to fail"));
+        assert!(error.retry_after().is_some() && !error.problem().to_string().contains("injected failure"));
     }
     faulty.set(Fault::None);
     let kept = facts.recall(Default::default()).await.unwrap();

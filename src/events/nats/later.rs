@@ -1,4 +1,4 @@
-//! A connection that is made when the first message goes out.
+//! Lazy connection: it opens with the first message.
 
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Nats, NatsOptions};
 use crate::sink::{Message, Receipt, Sink, SinkError, Stored};
 
-/// A connection to a NATS server that is made when the first message goes out: a program that only reads does without.
+/// Lazy connection to a NATS server: it opens with the first message, so a program that only reads opens none.
 #[derive(Debug)]
 pub struct Later {
     options: NatsOptions,
@@ -15,8 +15,8 @@ pub struct Later {
 }
 
 impl Later {
-    /// Makes it. Nothing is done yet, so wrong options are an error of each message. What a file of
-    /// credentials lacks may be there for the next one.
+    /// Returns an unopened connection. Wrong options fail each message; a mended file of credentials works for the
+    /// next.
     #[must_use]
     pub const fn new(options: NatsOptions) -> Self {
         Self { options, link: OnceLock::new() }
@@ -52,12 +52,12 @@ impl Sink for Later {
     }
 }
 
-/// The connection of a process that is asked for it again and again: one, as long as the options stay the same.
+/// The one connection of a process, as long as the options stay the same.
 #[derive(Debug, Default)]
 pub struct Shared(Mutex<Option<Arc<Later>>>);
 
 impl Shared {
-    /// Returns the connection with these options. Nothing is connected yet, if it is another than the last one.
+    /// Returns the connection with these options. A new one is not opened yet.
     #[must_use]
     pub fn link(&self, options: NatsOptions) -> Arc<Later> {
         let mut kept = self.0.lock();
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_opened_before_the_first_message_and_wrong_options_fail_it() {
+    fn wrong_options_fail_the_first_message() {
         let later = Later::new(NatsOptions::new("http://127.0.0.1", "sx9.forge.memory.>"));
         assert!(later.link.get().is_none());
         let message = Message { subject: "sx9.forge.memory.focus".to_owned(), id: "1".to_owned(), body: Vec::new() };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_known_before_anything_is_sent() {
+    fn check_refuses_wrong_options_offline() {
         let usual = NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>");
         let absent = Some(std::path::PathBuf::from("/nonexistent/file"));
         for (options, words) in [
@@ -98,12 +98,12 @@ mod tests {
             assert!(matches!(&wrong, Err(SinkError::Settings(why)) if why.contains(words)), "{wrong:?}");
         }
         let later = Later::new(usual);
-        assert_eq!(later.check(), Ok(()), "nobody is there, and nobody was asked");
+        assert_eq!(later.check(), Ok(()), "no server runs, and none was asked");
         assert!(later.link.get().is_none());
     }
 
     #[test]
-    fn who_asks_again_gets_the_same_connection_until_the_options_change() {
+    fn same_options_share_a_connection() {
         let (shared, options) = (Shared::default(), NatsOptions::new("nats://127.0.0.1:1", "sx9.forge.memory.>"));
         let first = shared.link(options.clone());
         assert!(Arc::ptr_eq(&first, &shared.link(options.clone())));

@@ -107,7 +107,7 @@ impl Nats {
             let done = tokio::time::timeout(within, work).await.unwrap_or(Err(SinkError::Elapsed(within)));
             let _ = reply.send(done);
         });
-        // The connection's thread may be slow to say so: whoever calls goes on all the same.
+        // The thread of the connection may be slow to answer: the caller continues anyway.
         answer.recv_timeout(within.saturating_add(GRACE)).unwrap_or(Err(SinkError::Elapsed(within)))
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_down_once_an_attempt_failed_and_up_once_one_succeeded() {
+    fn server_state_follows_the_last_attempt() {
         let failed = || Event::ClientError(async_nats::ClientError::Other("refused".to_owned()));
         let (told, state) = watch::channel(State::Trying);
         let after = |event: Event| {

@@ -1,7 +1,7 @@
 //! The way to a NATS server: messages are published to a `JetStream` stream, and read from it again.
 //!
-//! Every call is blocking and has a deadline. The connection lives on a thread of its own, and comes back by itself; a server that
-//! is away is known to be so, and costs nobody the deadline.
+//! Every call blocks and has a deadline. The connection lives on its own thread and reconnects by itself. While the
+//! server is down, calls fail at once instead of at their deadline.
 
 mod later;
 mod link;

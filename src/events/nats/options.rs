@@ -18,7 +18,8 @@ const MOST_CREDENTIALS: u64 = 64 * 1024;
 /// How a NATS server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsOptions {
-    /// The server: `nats://host:port` or, encrypted, `tls://host:port`; the port is 4222 unless it is given. Never with a password.
+    /// The server: `nats://host:port` or, encrypted, `tls://host:port`; the port is 4222 unless it is given. Never
+    /// with a password.
     pub url: String,
     /// The file with the credentials (`.creds`: a JWT and a seed); none by default.
     pub credentials: Option<PathBuf>,
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_reached_unless_another_is_allowed() {
+    fn remote_servers_need_permission() {
         for here in
             ["nats://127.0.0.1:4222", "nats://localhost", "nats://LOCALHOST:1", "tls://[::1]:4222", "nats://127.9.9.9"]
         {

@@ -18,8 +18,9 @@ const FORGET: Duration = Duration::from_secs(30);
 const MOST: usize = 10_000;
 
 impl Nats {
-    /// Returns what the stream holds from a place on (1 = all of it), oldest first, at most `most` messages. The place after the last
-    /// one is where to go on.
+    /// Returns messages of the stream from a sequence number on (1 = all), oldest first, at most `most`.
+    ///
+    /// Continue at the number after the last one.
     ///
     /// # Errors
     /// [`SinkError`], also if the stream cannot be read within the time.
@@ -38,9 +39,10 @@ impl Nats {
         })
     }
 
-    /// Hands what a named reader has not had yet to `take`, oldest first, at most `most` messages, until `take` says no. The server
-    /// keeps the reader's place, also over a restart, but may forget the last of it when it is killed: then messages come twice.
-    /// What was not taken comes again. Returns how many were taken.
+    /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`; stops when `take` refuses.
+    ///
+    /// Returns how many were taken; the others come again. The server keeps the reader's position over restarts, but
+    /// may lose the last part of it when it is killed: then messages come twice.
     ///
     /// # Errors
     /// [`SinkError`]; what was taken before may come again.

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_widened_by_what_it_does_not_take_and_by_nothing_else() {
+    fn only_missing_subjects_widen_a_stream() {
         let words = |subjects: &[&str]| subjects.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
         for (there, ours, after) in [
             (vec!["sx9.forge.memory.>"], "sx9.forge.memory.>", vec!["sx9.forge.memory.>"]),

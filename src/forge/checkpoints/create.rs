@@ -270,12 +270,12 @@ fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {
     if let Some(remote) = &asked.remote {
         return Ok(Some(remote.clone()));
     }
-    git.default_remote()
+    Ok(git.default_remote()?)
 }
 
 fn push(git: &Git, asked: &Create, tag: &str, warnings: &mut Vec<String>) -> bool {
     let pushed = remote(git, asked).and_then(|remote| match remote {
-        Some(remote) => git.push_tag(&remote, tag, PUSH),
+        Some(remote) => Ok(git.push_tag(&remote, tag, PUSH)?),
         None => Err(Error::usage("there is no remote, or several and none is named")),
     });
     match pushed {

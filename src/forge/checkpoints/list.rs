@@ -268,7 +268,10 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
         tag: name.tag(),
         state,
         commit: commit.map(|oid| oid.to_string()).or(told),
-        timestamp: manifest.as_ref().map(|manifest| manifest.timestamp).or(both.tag.as_ref().and_then(|tag| tag.time)),
+        timestamp: manifest
+            .as_ref()
+            .map(|manifest| manifest.timestamp)
+            .or(both.tag.as_ref().and_then(|tag| tag.time.map(Time::from))),
         can_rollback_to,
         notes,
         manifest,

@@ -73,7 +73,7 @@ impl Checkpoints<'_> {
             if !asked.dry_run {
                 // The tag, then the file: a tag without a file would bring the file back.
                 if let Some(tag) = git.tag(&name.tag())?.filter(|tag| tags.iter().any(|seen| seen.oid == tag.oid)) {
-                    git.drop_tag(&tag)?;
+                    git.drop_tag(&tag, "forge: prune")?;
                 }
                 self.project.files().remove(&name.path())?;
             }

@@ -418,7 +418,7 @@ fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
         let file = serde_json::from_slice(&bytes).map_err(|error| {
             Error::new(Category::Corrupt, "E_CORRUPT", format!("{FEATURES} of {} cannot be read: {error}", tag.name))
         })?;
-        return Ok(Some(Agreed { tag: tag.name, commit, time: tag.time, file }));
+        return Ok(Some(Agreed { tag: tag.name, commit, time: tag.time.map(Time::from), file }));
     }
     Ok(None)
 }

@@ -93,7 +93,7 @@ pub(super) fn report_name(id: &str) -> String {
 pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
     let Some(git) = git else { return Ok(None) };
     match git.head()? {
-        Some(head) => git.code_tree(&head).map(Some),
+        Some(head) => Ok(Some(git.code_tree(&head)?)),
         None => Ok(None),
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
         .map_err(|error| crate::Error::io("cannot write in", git.git_dir(), &error))?;
     let index = git.copy_index(folder.path(), "index")?;
     git.succeed(&["add", "--all", "--", ":/"], &Run::writing().variable("GIT_INDEX_FILE", &index))?;
-    git.code_tree(&git.write_tree(&index)?)
+    Ok(git.code_tree(&git.write_tree(&index)?)?)
 }
 
 /// Judges every feature without asking git: a pass counts whether its code has changed since or not. An index of artifacts that cannot

@@ -9,13 +9,14 @@ use helmdeck_forge_documents::branches::{BranchState, Branches};
 use serde::Serialize;
 
 use super::commits::Commits;
-use super::log::{split, trailers};
 use super::message::{is_session, keys, parse};
+use super::repository::TRAILERS;
 use super::{Git, Oid, Run};
 use crate::error::{Error, Result};
 use crate::json::{self, Members};
 use crate::layout;
 use crate::time::Time;
+use helmdeck_git::{split, trailers};
 
 /// How many commits are kept.
 const KEPT: usize = 200;
@@ -106,7 +107,7 @@ fn lines(git: &Git) -> Result<Vec<Line>> {
     let line = |(commit, message): (super::Commit, String)| {
         let parsed = parse(&message);
         Line {
-            time: commit.time,
+            time: commit.time.into(),
             sha: commit.oid.short().to_owned(),
             key: parsed.keys().first().map(|key| (*key).to_owned()),
             session: parsed.sessions().first().map(|session| (*session).to_owned()),
@@ -133,7 +134,7 @@ fn branches(git: &Git, base: Option<&str>, now: Time) -> Result<Branches> {
         upstream: branch.upstream,
         ahead: counts.map(|(ahead, _)| ahead),
         behind: counts.map(|(_, behind)| behind),
-        last_commit_at: branch.time,
+        last_commit_at: branch.time.into(),
         worktree: branch.worktree,
         other: Members::default(),
     });
@@ -151,7 +152,7 @@ fn session(commit: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(commit);
     let (_, message) = text.split_once("\n\n")?;
     let (_, body) = split(message);
-    let mut sessions = trailers(&body).into_iter().filter(|(name, _)| name == "Forge-Session");
+    let mut sessions = trailers(&body, TRAILERS).into_iter().filter(|(name, _)| name == "Forge-Session");
     sessions.find_map(|(_, value)| Some(value).filter(|value| is_session(value)))
 }
 
@@ -202,7 +203,7 @@ fn measure(git: &Git, base: Option<&Oid>, branch: &super::Branch) -> Result<Opti
         Some(upstream) => git.resolve(upstream)?,
         None => None,
     };
-    upstream.as_ref().or(base).map(|against| git.ahead_behind(&branch.oid, against)).transpose()
+    Ok(upstream.as_ref().or(base).map(|against| git.ahead_behind(&branch.oid, against)).transpose()?)
 }
 
 #[cfg(test)]

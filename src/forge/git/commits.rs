@@ -8,12 +8,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Run;
 use super::features::changed_features;
 use super::learned::{new_entries, one_line};
 use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
 use super::message::{NONE, placeholder};
-use super::repository::complaint;
-use super::run::Run;
 use super::{Git, Oid};
 use crate::checkpoints::Checkpoints;
 use crate::error::{Category, Error, Result};
@@ -21,6 +20,7 @@ use crate::files::check_path;
 use crate::layout;
 use crate::project::Project;
 use crate::repair;
+use helmdeck_git::complaint;
 
 /// How long git may take for a commit, hooks and signing included.
 const COMMIT_TIME: Duration = Duration::from_secs(900);
@@ -247,7 +247,7 @@ impl Commits<'_> {
         if output.ok() {
             return Ok(());
         }
-        let error = complaint(&args, &output);
+        let error = Error::from(complaint(&args, &output));
         let absent = output.stderr.contains("did not match any files");
         Err(if absent { Error { category: Category::NotFound, ..error } } else { error })
     }

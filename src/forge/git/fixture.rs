@@ -1,44 +1,39 @@
-//! Real repositories for tests, with nothing of the user's settings in them.
+//! Real repositories for tests, with the memory of a project.
 
-use std::fs::{self, Permissions};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::ops::Deref;
+use std::path::Path;
 
-use super::{Git, Oid};
+use super::Git;
 use crate::environment::ProjectEnvironment;
 use crate::project::Project;
 
-/// A repository in a folder of its own.
-pub(crate) struct Repository {
-    folder: tempfile::TempDir,
+pub(crate) use helmdeck_git::blob_name as blob;
+pub(crate) use helmdeck_git::fixture::run_at;
+use helmdeck_git::fixture::{self, IDENTITY, SETTINGS};
+
+/// A repository in its own temporary folder.
+pub(crate) struct Repository(fixture::Repository);
+
+impl Deref for Repository {
+    type Target = fixture::Repository;
+
+    fn deref(&self) -> &fixture::Repository {
+        &self.0
+    }
 }
 
 impl Repository {
-    /// Makes one whose first branch is `main`.
+    /// Creates one with the branch `main`.
     pub(crate) fn new() -> Self {
-        static EMPTY: LazyLock<Snapshot> = LazyLock::new(|| Repository::with_format("sha1").snapshot());
-        EMPTY.repository()
+        Self(fixture::Repository::new())
     }
 
-    /// Makes the folder of one, and nothing in it: where there is memory for files, since no test is about the disk.
-    pub(crate) fn absent() -> Self {
-        Self { folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() }
-    }
-
-    /// Makes one whose objects are named by a hash of this kind.
+    /// Creates one with an object format (`sha1`, `sha256`).
     pub(crate) fn with_format(format: &str) -> Self {
-        let repository = Self::absent();
-        let format = format!("--object-format={format}");
-        repository.run(&["init", "--quiet", "--initial-branch=main", "--template=", &format]);
-        // Whatever the settings of who runs the tests say.
-        for name in ["commit.gpgSign", "tag.gpgSign"] {
-            repository.run(&["config", name, "false"]);
-        }
-        repository
+        Self(fixture::Repository::with_format(format))
     }
 
-    /// Returns the project in it, which has a memory and somebody who commits.
+    /// Returns the project in it, which has a memory and an identity.
     pub(crate) fn project(&self) -> Project {
         for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
             self.run(&["config", name, value]);
@@ -47,16 +42,9 @@ impl Repository {
         Project::open(self.path(), ProjectEnvironment::default()).unwrap().unwrap()
     }
 
-    /// Returns all that lies in it, to be laid out elsewhere.
+    /// Returns a copy of all its files.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let mut all = Vec::new();
-        Snapshot::gather(self.path(), Path::new(""), &mut all);
-        Snapshot(all)
-    }
-
-    /// Returns the folder.
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        Snapshot(self.0.snapshot())
     }
 
     /// Returns git for it, with an identity.
@@ -73,104 +61,14 @@ impl Repository {
     pub(crate) fn bare_git_at(path: &Path) -> Git {
         SETTINGS.iter().fold(Git::find(path).unwrap().unwrap(), |git, (name, value)| git.variable(*name, value))
     }
-
-    /// Runs git and wants it to succeed.
-    pub(crate) fn run(&self, args: &[&str]) -> String {
-        run_at(self.path(), args)
-    }
-
-    /// Runs git and wants it to fail.
-    pub(crate) fn refused(&self, args: &[&str]) {
-        assert!(!output_at(self.path(), args).status.success(), "git {args:?} succeeded");
-    }
-
-    /// Writes a file, with its folders.
-    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    /// Commits everything.
-    pub(crate) fn commit(&self, message: &str) -> Oid {
-        self.run(&["add", "-A"]);
-        self.run(&["commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-m", message]);
-        Oid::parse(&self.run(&["rev-parse", "HEAD"])).unwrap()
-    }
 }
 
-/// A repository that is made once, with many runs of git, and then laid out as often as it is needed.
-pub(crate) struct Snapshot(Vec<(PathBuf, Permissions, Kept)>);
-
-enum Kept {
-    Folder,
-    File(Vec<u8>),
-    Link(PathBuf),
-}
+/// The files of a repository, from which copies are made without running git.
+pub(crate) struct Snapshot(fixture::Snapshot);
 
 impl Snapshot {
-    fn gather(root: &Path, below: &Path, all: &mut Vec<(PathBuf, Permissions, Kept)>) {
-        for entry in fs::read_dir(root.join(below)).unwrap() {
-            let entry = entry.unwrap();
-            let (path, found) = (below.join(entry.file_name()), entry.metadata().unwrap());
-            let kept = match found.file_type() {
-                kind if kind.is_dir() => Kept::Folder,
-                kind if kind.is_symlink() => Kept::Link(fs::read_link(entry.path()).unwrap()),
-                _ => Kept::File(fs::read(entry.path()).unwrap()),
-            };
-            all.push((path.clone(), found.permissions(), kept));
-            if found.is_dir() {
-                Self::gather(root, &path, all);
-            }
-        }
-    }
-
-    /// Lays it out in a folder of its own.
+    /// Makes a repository of them.
     pub(crate) fn repository(&self) -> Repository {
-        let repository = Repository::absent();
-        for (path, permissions, kept) in &self.0 {
-            let path = repository.path().join(path);
-            match kept {
-                Kept::Folder => fs::create_dir(&path).unwrap(),
-                Kept::File(bytes) => fs::write(&path, bytes).unwrap(),
-                Kept::Link(target) => std::os::unix::fs::symlink(target, &path).unwrap(),
-            }
-            if !matches!(kept, Kept::Link(_)) {
-                fs::set_permissions(&path, permissions.clone()).unwrap();
-            }
-        }
-        repository
+        Repository(self.0.repository())
     }
-}
-
-const SETTINGS: &[(&str, &str)] = &[("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")];
-const IDENTITY: &[(&str, &str)] = &[
-    ("GIT_AUTHOR_NAME", "Ann"),
-    ("GIT_AUTHOR_EMAIL", "ann@example.com"),
-    ("GIT_COMMITTER_NAME", "Ann"),
-    ("GIT_COMMITTER_EMAIL", "ann@example.com"),
-];
-
-/// Returns the name of a blob, in a repository whose names have so many bytes.
-pub(crate) fn blob(bytes: &[u8], hash_bytes: usize) -> String {
-    super::trees::blob_name(bytes, hash_bytes)
-}
-
-/// Runs git in a folder and wants it to succeed.
-pub(crate) fn run_at(folder: &Path, args: &[&str]) -> String {
-    let output = output_at(folder, args);
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
-}
-
-/// Runs git in a folder, with an identity and without the settings of the user and the system.
-fn output_at(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new("git");
-    command.envs(SETTINGS.iter().chain(IDENTITY).copied());
-    for name in
-        ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"]
-    {
-        command.env_remove(name);
-    }
-    command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(folder).output().unwrap()
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::Run;
 use super::commits::{Commits, Origin};
 use super::message::{
     Backtrace, Finding, Message, NONE, Note, Scope, Trailers, is_comment, lint, parse, strip_comments,
 };
-use super::run::Run;
 use crate::error::{Category, Error, Result};
 use crate::layout::FORGE;
 

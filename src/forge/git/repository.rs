@@ -1,339 +1,147 @@
-//! A repository with a work tree: where it lies, what is checked out, and how its commits hang together.
+//! The repository of a project: git, with the folder of the memory below the root of the work tree.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 
-use super::oid::Oid;
-use super::run::{self, Output, Run};
-use crate::error::{Category, Error, Result};
-use crate::layout;
-use crate::time::Time;
+use helmdeck_git::{Merged, Stages};
 
-/// How long a run may take unless something else is said.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest anybody may ask for.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+use super::Oid;
+use crate::error::{Error, Result};
+use crate::layout::FORGE;
 
-/// A repository with a work tree.
+/// The prefix of the trailers of a project.
+pub(super) const TRAILERS: &str = "Forge-";
+/// The setting for the merge driver of the memory.
+const DRIVER: &str = "merge.forge-json.driver";
+/// The merge driver in attributes.
+const NAME: &str = "merge=forge-json";
+const ATTRIBUTES: &str = ".forge/.gitattributes";
+
+/// The repository of a project.
 #[derive(Debug, Clone)]
-pub struct Git {
-    root: PathBuf,
-    git_dir: PathBuf,
-    common_dir: PathBuf,
-    environment: Vec<(String, OsString)>,
-    timeout: Duration,
-    longest: Option<Duration>,
-    memory: String,
-    /// How many bytes the name of an object has, once somebody asked: it never changes.
-    pub(super) hash_bytes: OnceLock<usize>,
-}
+pub struct Git(helmdeck_git::Git);
 
-/// Something that git is in the middle of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// A merge.
-    Merge,
-    /// A rebase.
-    Rebase,
-    /// Patches from mail.
-    Apply,
-    /// A cherry-pick.
-    CherryPick,
-    /// A revert.
-    Revert,
-    /// A bisection.
-    Bisect,
-}
+impl Deref for Git {
+    type Target = helmdeck_git::Git;
 
-impl Operation {
-    /// Returns its name, as git's own command has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Merge => "merge",
-            Self::Rebase => "rebase",
-            Self::Apply => "am",
-            Self::CherryPick => "cherry-pick",
-            Self::Revert => "revert",
-            Self::Bisect => "bisect",
-        }
+    fn deref(&self) -> &helmdeck_git::Git {
+        #[cfg(test)]
+        assert!(!crate::files::holds_local(), "git is used under the lock of a work tree, for which others wait");
+        &self.0
     }
 }
 
 impl Git {
-    /// Finds the repository that a folder is in. `None` if it is in none; git is then not even started.
+    /// Finds the repository around a folder. If there is none, git is not even started.
     ///
     /// # Errors
-    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if git will not read it.
+    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if git cannot read it.
     pub fn find(start: &Path) -> Result<Option<Self>> {
-        let start = start.canonicalize().map_err(|error| Error::io("cannot read", start, &error))?;
-        let is_bare = |folder: &Path| {
-            folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
-        };
-        if !start.ancestors().any(|folder| folder.join(".git").exists() || is_bare(folder)) {
-            return Ok(None);
-        }
-        let args = ["rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir", "--show-toplevel"];
-        let output = run::run(&start, &[], (TIMEOUT, None), &args, &Run::default())?;
-        // A path need not be text.
-        let mut lines = output.stdout.split(|byte| *byte == b'\n').map(OsStr::from_bytes);
-        match (lines.next(), lines.next(), lines.next(), lines.next()) {
-            (Some(inside), Some(git_dir), Some(common_dir), Some(root)) if output.ok() && inside == "true" => {
-                Ok(Some(Self {
-                    root: root.into(),
-                    git_dir: git_dir.into(),
-                    // Printed relative to where git ran, unless it lies elsewhere.
-                    common_dir: start
-                        .join(common_dir)
-                        .canonicalize()
-                        .map_err(|error| Error::io("cannot read", &start.join(common_dir), &error))?,
-                    environment: Vec::new(),
-                    timeout: TIMEOUT,
-                    longest: None,
-                    memory: layout::FORGE.to_owned(),
-                    hash_bytes: OnceLock::new(),
-                }))
+        let found = helmdeck_git::Git::find(start).map_err(|error| match error.code {
+            "E_BARE_REPO" => {
+                Error::from(error).hint("a bare repository holds no memory: use one with a work tree, from within it")
             }
-            (Some(inside), ..) if inside == "false" => {
-                let message = format!("{} is inside a repository of git, but in no work tree", start.display());
-                Err(Error::new(Category::Refused, "E_BARE_REPO", message)
-                    .hint("a bare repository holds no memory: use one with a work tree, from within it"))
-            }
-            _ if output.stderr.contains("not a git repository") => Ok(None),
-            _ => Err(complaint(&args, &output)),
-        }
+            _ => error.into(),
+        })?;
+        let agent = ("forge-agent", "forge-agent@localhost");
+        Ok(found.map(|git| Self(git.excluding(FORGE).trailers_anywhere(TRAILERS).agent(agent.0, agent.1))))
     }
 
-    /// Sets a variable of every run, besides those of the process.
+    /// Sets a variable for every run, in addition to those of the process.
     #[must_use]
-    pub fn variable(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.into(), value.into()));
-        self
+    pub fn variable(self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        Self(self.0.variable(name, value))
     }
 
-    /// Sets how long a run may take for which nothing else is said; 60 seconds by default.
+    /// Sets the default time limit of a run; 60 seconds by default.
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST);
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self(self.0.timeout(timeout))
     }
 
-    /// Lets nothing take longer than this, whatever it is, and whatever it usually may: for who has to end soon.
+    /// Limits the time of every run, whatever its own limit is: for a process that must end soon.
     #[must_use]
-    pub(crate) fn hurried(mut self, longest: Duration) -> Self {
-        self.longest = Some(longest);
-        self
+    pub(crate) fn hurried(self, longest: Duration) -> Self {
+        Self(self.0.hurried(longest))
     }
 
-    /// Sets the folder of the memory, below the root of the work tree; `.forge` unless said otherwise.
+    /// Sets the folder of the memory, below the root of the work tree; `.forge` by default.
     #[must_use]
-    pub fn with_memory(mut self, folder: impl Into<String>) -> Self {
-        self.memory = folder.into();
-        self
+    pub fn with_memory(self, folder: impl Into<String>) -> Self {
+        Self(self.0.excluding(folder))
     }
 
-    /// Returns the folder of the memory, below the root of the work tree: what is in it is no code.
-    #[must_use]
-    pub fn memory(&self) -> &str {
-        &self.memory
+    /// Returns another work tree, with the same options.
+    ///
+    /// # Errors
+    /// As [`Git::find`].
+    pub fn elsewhere(&self, path: &Path) -> Result<Option<Self>> {
+        Ok(helmdeck_git::Git::elsewhere(self, path)?.map(Self))
     }
 
-    /// Returns where a file of the memory lies below the root of the work tree: `.forge/x` is `sub/.forge/x` in a project below `sub`.
-    #[must_use]
-    pub fn in_memory(&self, path: &str) -> String {
-        let rest = path.strip_prefix(layout::FORGE).unwrap_or(path);
-        format!("{}{rest}", self.memory)
-    }
-
-    /// Says whether a path below the root of the work tree lies in the memory.
-    #[must_use]
-    pub fn is_memory(&self, path: &[u8]) -> bool {
-        let rest = path.strip_prefix(self.memory.as_bytes());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-    }
-
-    /// Returns a path below the root of the work tree as the project has it; `None` if it lies outside of the project.
-    #[must_use]
-    pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
-        let folder = self.memory.strip_suffix(layout::FORGE).unwrap_or_default();
-        path.strip_prefix(folder)
-    }
-
-    /// Returns where a path of the project lies below the root of the work tree: `a` is `sub/a` in a project below `sub`.
-    #[must_use]
-    pub fn of_project(&self, path: &str) -> String {
-        format!("{}{path}", self.memory.strip_suffix(layout::FORGE).unwrap_or_default())
-    }
-
-    pub(super) fn with_variables_of(mut self, other: &Self) -> Self {
-        self.environment.clone_from(&other.environment);
-        self.timeout = other.timeout;
-        self.memory.clone_from(&other.memory);
-        self
+    /// Returns this repository with writes of objects redirected into a temporary folder.
+    pub(super) fn aside(&self, folder: &Path) -> Result<Self> {
+        Ok(Self(helmdeck_git::Git::aside(self, folder)?))
     }
 
     /// Returns the root of the work tree.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.root
+        self.0.root()
     }
 
     /// Returns git's folder of this work tree.
     #[must_use]
     pub fn git_dir(&self) -> &Path {
-        &self.git_dir
+        self.0.git_dir()
     }
 
-    /// Returns git's folder that all work trees share.
+    /// Returns git's folder for all work trees.
     #[must_use]
     pub fn common_dir(&self) -> &Path {
-        &self.common_dir
+        self.0.common_dir()
     }
 
-    /// Runs git to its end, whatever it exits with. Its messages are English, no variable sends it elsewhere, it asks nobody anything.
+    /// Returns the folder of the memory, below the root of the work tree. Its files are no code.
+    #[must_use]
+    pub fn memory(&self) -> &str {
+        self.0.excluded()
+    }
+
+    /// Returns the path of a file of the memory below the root: `.forge/x` is `sub/.forge/x` in a project below `sub`.
+    #[must_use]
+    pub fn in_memory(&self, path: &str) -> String {
+        let rest = path.strip_prefix(FORGE).unwrap_or(path);
+        format!("{}{rest}", self.memory())
+    }
+
+    /// Says whether a path below the root of the work tree is in the memory.
+    #[must_use]
+    pub fn is_memory(&self, path: &[u8]) -> bool {
+        let rest = path.strip_prefix(self.memory().as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    }
+
+    /// Returns a path below the root of the work tree relative to the project; `None` if it is outside of the project.
+    #[must_use]
+    pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let folder = self.memory().strip_suffix(FORGE).unwrap_or_default();
+        path.strip_prefix(folder)
+    }
+
+    /// Returns the path of a project's file below the root: `a` is `sub/a` in a project below `sub`.
+    #[must_use]
+    pub fn of_project(&self, path: &str) -> String {
+        format!("{}{path}", self.memory().strip_suffix(FORGE).unwrap_or_default())
+    }
+
+    /// Returns the number of commits in a range that are work, without those that only save the memory of a session.
     ///
     /// # Errors
-    /// `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`; `E_GIT` if it cannot be started.
-    pub fn run(&self, args: &[&str], options: &Run) -> Result<Output> {
-        run::run(&self.root, &self.environment, (self.timeout, self.longest), args, options)
-    }
-
-    /// Runs git and wants it to succeed.
-    ///
-    /// # Errors
-    /// As [`Git::run`]; `E_GIT` with what git said if it exits with anything but 0.
-    pub fn succeed(&self, args: &[&str], options: &Run) -> Result<Output> {
-        let output = self.run(args, options)?;
-        if output.ok() { Ok(output) } else { Err(complaint(args, &output)) }
-    }
-
-    /// Reads: runs git with the usual limits, and wants it to succeed.
-    pub(super) fn read(&self, args: &[&str]) -> Result<Output> {
-        self.succeed(args, &Run::default())
-    }
-
-    /// Returns the commit that is checked out; `None` before the first.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn head(&self) -> Result<Option<Oid>> {
-        self.resolve("HEAD")
-    }
-
-    /// Returns the branch that is checked out, which need not have a commit; `None` if it is none.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn branch(&self) -> Result<Option<String>> {
-        let output = self.run(&["symbolic-ref", "--quiet", "HEAD"], &Run::default())?;
-        Ok(output.text().strip_prefix("refs/heads/").map(ToOwned::to_owned).filter(|_| output.ok()))
-    }
-
-    /// Returns the commit that a name stands for: a branch, a tag, `HEAD~2`, the first digits of a commit. `None` if it is not here.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn resolve(&self, name: &str) -> Result<Option<Oid>> {
-        let name = format!("{name}^{{commit}}");
-        let output = self.run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name], &Run::default())?;
-        Ok(Oid::parse(&output.text()).filter(|_| output.ok()))
-    }
-
-    /// Returns what git is in the middle of.
-    ///
-    /// # Errors
-    /// None now; files that cannot be looked at count as absent.
-    pub fn operation(&self) -> Result<Option<Operation>> {
-        let has = |name: &str| self.git_dir.join(name).exists();
-        Ok(if has("rebase-apply/applying") {
-            Some(Operation::Apply)
-        } else if has("rebase-merge") || has("rebase-apply") {
-            Some(Operation::Rebase)
-        } else if has("MERGE_HEAD") {
-            Some(Operation::Merge)
-        } else if has("CHERRY_PICK_HEAD") {
-            Some(Operation::CherryPick)
-        } else if has("REVERT_HEAD") {
-            Some(Operation::Revert)
-        } else if has("sequencer/todo") {
-            // Between two commits of a sequence, only the list of what is to come says so.
-            let todo = fs::read_to_string(self.git_dir.join("sequencer/todo")).unwrap_or_default();
-            Some(if todo.starts_with("revert") { Operation::Revert } else { Operation::CherryPick })
-        } else if has("BISECT_LOG") {
-            Some(Operation::Bisect)
-        } else {
-            None
-        })
-    }
-
-    /// Returns since when the index is locked; `None` if it is not. A lock of minutes was left behind by a git that was killed.
-    ///
-    /// # Errors
-    /// `E_IO` if the lock cannot be looked at.
-    pub fn index_locked_since(&self) -> Result<Option<Time>> {
-        let path = self.git_dir.join("index.lock");
-        let modified = match fs::symlink_metadata(&path).and_then(|data| data.modified()) {
-            Ok(modified) => modified,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("cannot read", &path, &error)),
-        };
-        Ok(jiff::Timestamp::try_from(modified).ok().map(Time))
-    }
-
-    /// Says whether `a` is `b` or one of its ancestors. A commit that is not here is nobody's ancestor.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn is_ancestor(&self, a: &Oid, b: &Oid) -> Result<bool> {
-        Ok(self.run(&["merge-base", "--is-ancestor", a.as_str(), b.as_str()], &Run::default())?.ok())
-    }
-
-    /// Returns the best common ancestor; `None` if there is none.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn merge_base(&self, a: &Oid, b: &Oid) -> Result<Option<Oid>> {
-        let output = self.run(&["merge-base", a.as_str(), b.as_str()], &Run::default())?;
-        Ok(output.text().lines().next().and_then(Oid::parse).filter(|_| output.ok()))
-    }
-
-    /// Returns how many commits `a` has that `b` has not, and the other way round: ahead and behind.
-    ///
-    /// # Errors
-    /// What [`Git::succeed`] says.
-    pub fn ahead_behind(&self, a: &Oid, b: &Oid) -> Result<(u64, u64)> {
-        let range = format!("{a}...{b}");
-        let args = ["rev-list", "--left-right", "--count", "--end-of-options", &range, "--"];
-        let output = self.read(&args)?;
-        let text = output.text();
-        let mut counts = text.split_ascii_whitespace().map(str::parse);
-        match (counts.next(), counts.next()) {
-            (Some(Ok(ahead)), Some(Ok(behind))) => Ok((ahead, behind)),
-            _ => Err(complaint(&args, &output)),
-        }
-    }
-
-    /// Returns how many commits a range has, `a..b` for example.
-    ///
-    /// # Errors
-    /// What [`Git::succeed`] says, so if the range names something that is not here.
-    pub fn count(&self, range: &str) -> Result<u64> {
-        let args = ["rev-list", "--count", "--end-of-options", range, "--"];
-        let output = self.read(&args)?;
-        output.text().parse().map_err(|_| complaint(&args, &output))
-    }
-
-    /// Returns how many commits of a range are work: those by which a session only keeps its memory are not.
-    ///
-    /// # Errors
-    /// As [`Git::count`].
+    /// As [`helmdeck_git::Git::count`].
     pub fn count_work(&self, range: &str) -> Result<u64> {
         let kept = [
             r"--grep=^(\[session\]|chore\(session\):) ",
@@ -351,64 +159,112 @@ impl Git {
             "--",
         ];
         let output = self.read(&args)?;
-        output.text().parse().map_err(|_| complaint(&args, &output))
+        output.text().parse().map_err(|_| helmdeck_git::complaint(&args, &output).into())
     }
 
-    /// Returns the first commit of the history of `HEAD`; the smallest name if there are several. `None` before the first commit.
+    /// Says whether two commits merge, as [`helmdeck_git::Git::try_merge`] does.
+    ///
+    /// Conflicts in documents of the memory do not count if its merge driver is set up here.
     ///
     /// # Errors
-    /// What [`Git::run`] says.
-    pub fn root_commit(&self) -> Result<Option<Oid>> {
-        let output = self.run(&["rev-list", "--max-parents=0", "HEAD", "--"], &Run::default())?;
-        Ok(output.text().lines().filter_map(Oid::parse).min())
-    }
-
-    /// Returns a setting; `None` if it is not set.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn setting(&self, name: &str) -> Result<Option<String>> {
-        let output = self.run(&["config", "--get", name], &Run::default())?;
-        Ok(output.ok().then(|| output.text()))
-    }
-
-    /// Sets a setting of this repository.
-    ///
-    /// # Errors
-    /// What [`Git::succeed`] says.
-    pub fn set_setting(&self, name: &str, value: &str) -> Result<()> {
-        self.succeed(&["config", "--local", name, value], &Run::writing()).map(drop)
-    }
-
-    /// Returns the variables for who commits: none if git is told who, else those of the agent.
-    pub(super) fn identity(&self) -> Result<Vec<(String, OsString)>> {
-        let mut variables = Vec::new();
-        for role in ["AUTHOR", "COMMITTER"] {
-            let who = format!("GIT_{role}_IDENT");
-            // Without this, git makes up an address from the name of the machine.
-            let output = self.run(&["-c", "user.useConfigOnly=true", "var", &who], &Run::default())?;
-            if !output.ok() {
-                variables.extend(agent(role));
+    /// As [`helmdeck_git::Git::run`].
+    pub fn merges(&self, ours: &Oid, theirs: &Oid) -> Result<Merged> {
+        let merged = self.try_merge(ours, theirs)?;
+        let is_document =
+            |path: &Vec<u8>| self.is_memory(path) && (path.ends_with(b".json") || path.ends_with(b".jsonl"));
+        Ok(match &merged {
+            Merged::WithConflicts(paths) if paths.iter().all(is_document) && self.setting(DRIVER)?.is_some() => {
+                Merged::Cleanly
             }
-        }
-        Ok(variables)
+            _ => merged,
+        })
     }
-}
 
-/// Returns the variables of a role (`AUTHOR`, `COMMITTER`) that is played by the agent.
-pub(super) fn agent(role: &str) -> [(String, OsString); 2] {
-    [(format!("GIT_{role}_NAME"), "forge-agent".into()), (format!("GIT_{role}_EMAIL"), "forge-agent@localhost".into())]
-}
+    /// Returns the versions of a file of the memory that a merge left in the index; `None` if it has no conflict.
+    ///
+    /// # Errors
+    /// As [`helmdeck_git::Git::run`].
+    pub fn stages(&self, path: &str) -> Result<Option<Stages>> {
+        Ok(helmdeck_git::Git::stages(self, &self.in_memory(path))?)
+    }
 
-/// Makes an error of what git said.
-pub(super) fn complaint(args: &[&str], output: &Output) -> Error {
-    let said = output.stderr.lines().rfind(|line| line.starts_with("fatal:") || line.starts_with("error:"));
-    // What git advises may well destroy something.
-    let last = || output.stderr.lines().rfind(|line| !line.starts_with("hint:"));
-    let said = said.or_else(last).unwrap_or("nothing is said why");
-    let status = output.status.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
-    run::failed(args, format!("failed ({status}): {said}"))
+    /// Marks the conflict of a file of the memory as resolved, as `git add` does.
+    ///
+    /// # Errors
+    /// `E_GIT` if the index cannot be written.
+    pub fn mark_resolved(&self, path: &str) -> Result<()> {
+        Ok(helmdeck_git::Git::mark_resolved(self, &self.in_memory(path))?)
+    }
+
+    /// Says whether branches can be merged here and the merge driver of the memory is missing: settings of git are never cloned.
+    ///
+    /// # Errors
+    /// As [`helmdeck_git::Git::run`].
+    pub fn is_merge_driver_missing(&self) -> Result<bool> {
+        if self.setting(DRIVER)?.is_some() {
+            return Ok(false);
+        }
+        let attributes = std::fs::read(self.root().join(self.in_memory(ATTRIBUTES))).unwrap_or_default();
+        let wanted = attributes.windows(NAME.len()).any(|window| window == NAME.as_bytes());
+        // With one branch and no other clone there is nothing to merge.
+        let args = ["for-each-ref", "--count=2", "--format=%(refname)", "refs/heads/", "refs/remotes/"];
+        Ok(wanted && self.read(&args)?.text().lines().count() > 1)
+    }
+
+    /// Returns the command that fetches the tags of checkpoints, and in a shallow clone the history before them.
+    ///
+    /// Without a remote it is the command that creates a new checkpoint.
+    ///
+    /// # Errors
+    /// As [`helmdeck_git::Git::succeed`].
+    pub fn fetch_checkpoints(&self) -> Result<String> {
+        let plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        Ok(match self.default_remote()?.filter(plain) {
+            Some(remote) if self.is_shallow() => format!("git fetch --unshallow --tags {remote}"),
+            Some(remote) => format!("git fetch {remote} 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'"),
+            None => "helmdeck forge checkpoint create".to_owned(),
+        })
+    }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use crate::git::fixture::{Repository, run_at};
+
+    use super::*;
+
+    #[test]
+    fn memory_conflicts_are_left_to_its_driver() {
+        let path = "sub/.forge/memory/long-term/knowledge.json";
+        let repository = Repository::new();
+        repository.write(path, "{\"a\": 0}\n");
+        repository.commit("first");
+        repository.run(&["switch", "--quiet", "-c", "side"]);
+        repository.write(path, "{\"a\": 1}\n");
+        let side = repository.commit("side");
+        repository.run(&["switch", "--quiet", "main"]);
+        repository.write(path, "{\"a\": 2}\n");
+        let main = repository.commit("main");
+        let git = repository.git().with_memory("sub/.forge");
+        let conflict = Merged::WithConflicts(vec![path.into()]);
+        assert_eq!(git.merges(&main, &side).unwrap(), conflict);
+        repository.run(&["config", DRIVER, "false"]);
+        assert_eq!(git.merges(&main, &side).unwrap(), Merged::Cleanly);
+        assert_eq!(repository.git().merges(&main, &side).unwrap(), conflict);
+    }
+
+    #[test]
+    fn project_path_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join(std::ffi::OsStr::from_bytes(b"r\xff\xfe"));
+        std::fs::create_dir_all(root.join(".forge")).unwrap();
+        run_at(&root, &["init", "--quiet", "--initial-branch=main"]);
+        let project = crate::Project::open(&root, crate::ProjectEnvironment::default()).unwrap().unwrap();
+        crate::progress::Progress::new(&project).log("Done").unwrap();
+        assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
+        crate::events::emit(&project, crate::Subject::Learning, 1);
+        assert_eq!(crate::events::Events::new(&project).tail(1).unwrap().events.len(), 1);
+    }
+}

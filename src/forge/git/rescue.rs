@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::oid::Oid;
-use super::refs::Updated;
-use super::repository::Git;
-use super::run::Run;
+use super::Git;
+use super::Oid;
+use super::Run;
+use super::Updated;
 use crate::error::{Category, Error, Result};
 
 mod raw;
@@ -159,7 +159,7 @@ impl Git {
         if output.ok() {
             return Ok(left);
         }
-        let mut error = super::repository::complaint(&args, &output);
+        let mut error = Error::from(helmdeck_git::complaint(&args, &output));
         error.category = Category::Failed;
         Err(error.hint("something in the work tree cannot be read; nothing was changed"))
     }
@@ -190,7 +190,7 @@ impl Git {
         if !info.is_empty() {
             self.succeed(&["update-index", "-z", "--index-info"], &run().stdin(info))?;
         }
-        self.write_tree(index)
+        Ok(self.write_tree(index)?)
     }
 }
 

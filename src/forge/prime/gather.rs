@@ -100,7 +100,7 @@ impl Context<'_> {
 
     fn branch(&mut self) -> Option<String> {
         let git = self.project.git().ok()?;
-        let branch = git.branch();
+        let branch = git.branch().map_err(Into::into);
         let branch = self.or_warn("the branch cannot be read", branch);
         if branch.as_deref().is_some_and(crate::recovery::is_rollback) {
             self.warnings.push(
@@ -147,7 +147,7 @@ impl Context<'_> {
 
     fn history(&mut self) -> (Option<Lag>, Section<CommitLine>) {
         let Ok(git) = self.project.git() else { return (None, Section::default()) };
-        let log = git.log("HEAD", COMMITS);
+        let log = git.log("HEAD", COMMITS).map_err(Into::into);
         let commits = self.or_warn("the commits cannot be read", log);
         let total = git.count("HEAD").ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(commits.len());
         let lines = commits

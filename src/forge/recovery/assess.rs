@@ -147,7 +147,7 @@ impl Recovery<'_> {
             unknown.push(Unknown::Operation { operation: operation.name().to_owned() });
         }
         if let Some(since) = git.index_locked_since()? {
-            let seconds = now.0.as_second() - since.0.as_second();
+            let seconds = now.0.as_second() - Time::from(since).0.as_second();
             if seconds > LOCK_SECONDS {
                 unknown.push(Unknown::IndexLocked { seconds: seconds.unsigned_abs() });
             }
@@ -214,7 +214,7 @@ impl Recovery<'_> {
             Err(_) if unknown.iter().any(|reason| matches!(reason, Unknown::IndexUnreadable { .. })) => {
                 return Ok(None);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let limits = self.limits();
         let touched_protected = self.protected(git, &commit, &changes)?;
@@ -396,7 +396,7 @@ fn of_checkpoints(
 /// Says whether HEAD is a later commit than the one on which somebody answered.
 fn is_later(git: &Git, answer: &Acknowledged) -> Result<bool> {
     let (Some(then), Some(now)) = (answer.head.as_deref().and_then(Oid::parse), git.head()?) else { return Ok(false) };
-    git.is_ancestor(&then, &now)
+    Ok(git.is_ancestor(&then, &now)?)
 }
 
 fn check_memory(path: &str, bytes: &[u8]) -> Result<(), String> {

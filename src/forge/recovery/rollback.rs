@@ -211,7 +211,8 @@ impl Recovery<'_> {
         }
         if self.may_switch(git, &made)? {
             let switch = ["switch", "--quiet", "--no-guess", "--no-overwrite-ignore", "--end-of-options", &branch];
-            return git.succeed(&[&QUIET[..], &switch].concat(), &slow()).map(drop);
+            git.succeed(&[&QUIET[..], &switch].concat(), &slow())?;
+            return Ok(());
         }
         let folder = self.free_folder(rollback, asked)?;
         let Some(text) = folder.to_str() else {

@@ -112,8 +112,8 @@ fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> 
     value.check().map_err(|why| unfit(path, &why))?;
     let bytes = json::print(value).map_err(|error| unfit(path, &error.to_string()))?;
     let blob = git.succeed(&["hash-object", "-w", "--stdin"], &run().stdin(bytes))?.text();
-    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{}", git.in_memory(path))], &run())
-        .map(drop)
+    git.succeed(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},{}", git.in_memory(path))], &run())?;
+    Ok(())
 }
 
 fn unfit(path: &str, why: &str) -> Error {

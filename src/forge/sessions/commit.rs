@@ -135,6 +135,6 @@ fn context(what: &What) -> String {
 /// Counts the commits made in a session.
 pub(super) fn commits(project: &Project, session: &Session) -> usize {
     let range = session.head.as_ref().map_or_else(|| "HEAD".to_owned(), |head| format!("{head}..HEAD"));
-    let counted = project.git().and_then(|git| git.count(&range));
+    let counted = project.git().and_then(|git| Ok(git.count(&range)?));
     counted.ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }

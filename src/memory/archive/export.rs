@@ -1,4 +1,4 @@
-//! From a store into an archive. The store is walked over while others write: each entry is as it was when the walk came by.
+//! Export of a store into an archive. Writers continue meanwhile: each entry is as the walk found it.
 
 use std::io::{BufWriter, Write};
 
@@ -29,8 +29,9 @@ pub struct Exported {
     pub unreadable: u64,
 }
 
-/// Writes the live entries that are wanted to `out`, on a thread of its own, and gives `out` back, flushed. `progress` is
-/// told how many were written.
+/// Writes the selected live entries to `out` on a separate thread, and returns `out`, flushed.
+///
+/// Calls `progress` with the number written so far.
 ///
 /// # Errors
 /// What is in `out` then is no whole archive. See [`ArchiveError`].

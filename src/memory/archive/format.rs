@@ -181,7 +181,7 @@ impl<R: Read> Reader<R> {
     /// Reads the next record.
     ///
     /// # Errors
-    /// `Damaged` if records can no longer be told apart or something follows the end; `Incomplete`; `Io`.
+    /// `Damaged` if the boundaries of records are lost or something follows the end; `Incomplete`; `Io`.
     pub(super) fn next(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let number = self.records.number;
         let incomplete = ArchiveError::Incomplete { read: number };

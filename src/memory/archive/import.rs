@@ -1,4 +1,4 @@
-//! From an archive into a store. What was verified is written while the rest is still read; doing it twice changes nothing.
+//! Import of an archive into a store. Verified entries are written while the rest is read. A repeat changes nothing.
 
 use std::io::{BufReader, Read};
 
@@ -50,8 +50,9 @@ impl Part {
     }
 }
 
-/// Reads an archive on a thread of its own and writes the entries that are wanted with their former times and versions.
-/// `progress` is told how many records were read.
+/// Reads an archive on a separate thread, and writes the selected entries with their former times and versions.
+///
+/// Calls `progress` with the number of records so far.
 ///
 /// The report is true also if the archive turns out to be damaged or incomplete, or the store fails on the way.
 pub async fn import<R: Read + Send + 'static>(
@@ -81,7 +82,7 @@ pub async fn import<R: Read + Send + 'static>(
         }
         progress(done.read);
     }
-    // The reader stops when nobody waits for its parts.
+    // The reader stops when its receiver is dropped.
     drop(waiting);
     let read = reading.await.map_err(StoreError::unavailable);
     let (restored, written) = restorer.finish().await;

@@ -7,10 +7,10 @@
 //! length (4) | sealed end with the number of records
 //! ```
 //!
-//! A record is sealed under a key of the archive's own (derived from the memory key) and bound to the whole header and to its
-//! number. So a record that was altered, moved, left out, doubled or taken from another archive does not open, and one that
-//! was cut off is missed. Names, times and values are all inside the seal; the clear part tells only how many records there
-//! are and how long each is.
+//! A record is sealed under a key of the archive's own (derived from the memory key) and bound to the whole header
+//! and to its number. So a record that was altered, moved, left out, doubled or taken from another archive does not
+//! open, and one that was cut off is missed. Names, times and values are all inside the seal; the clear part tells
+//! only how many records there are and how long each is.
 
 mod export;
 mod format;

@@ -65,7 +65,7 @@ async fn all(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn an_archive_gives_back_values_times_and_versions_and_twice_is_the_same_as_once() {
+async fn import_is_exact_and_idempotent() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
@@ -86,7 +86,7 @@ async fn an_archive_gives_back_values_times_and_versions_and_twice_is_the_same_a
 }
 
 #[tokio::test]
-async fn what_is_newer_in_the_store_stays_and_what_has_ended_is_left_out() {
+async fn import_keeps_newer_entries_and_skips_expired() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
@@ -102,7 +102,7 @@ async fn what_is_newer_in_the_store_stays_and_what_has_ended_is_left_out() {
 }
 
 #[tokio::test]
-async fn only_what_was_asked_for_goes_into_an_archive_and_out_of_it() {
+async fn filters_apply_to_export_and_import() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let alice = Filter { namespace: Some(Namespace::new("t", "alice", None)), kind: Some(Kind::Note) };
@@ -133,7 +133,7 @@ async fn a_dry_run_counts_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_over_a_limit_is_refused_by_name_and_its_neighbours_are_not() {
+async fn only_entries_over_a_limit_are_refused() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
     let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
@@ -146,7 +146,7 @@ async fn what_is_over_a_limit_is_refused_by_name_and_its_neighbours_are_not() {
 }
 
 #[tokio::test]
-async fn another_key_is_one_clear_error_before_anything_is_written() {
+async fn wrong_key_fails_before_any_write() {
     let clock = Arc::new(ManualClock::default());
     let bytes = archive(&filled(&clock).await, ring("a"), &Filter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
@@ -198,7 +198,7 @@ async fn every_flipped_byte_is_noticed() {
 }
 
 #[tokio::test]
-async fn every_truncation_is_noticed_and_says_how_many_records_there_were() {
+async fn every_truncation_is_detected_and_counted() {
     let clock = Arc::new(ManualClock::default());
     let (bytes, starts) = small(&clock).await;
     for length in 0..bytes.len() {
@@ -213,7 +213,7 @@ async fn every_truncation_is_noticed_and_says_how_many_records_there_were() {
 }
 
 #[tokio::test]
-async fn records_that_were_swapped_doubled_dropped_added_or_mixed_are_noticed() {
+async fn every_change_of_records_is_detected() {
     let clock = Arc::new(ManualClock::default());
     let (bytes, starts) = small(&clock).await;
     let (other, _) = small(&clock).await;
@@ -238,7 +238,7 @@ async fn records_that_were_swapped_doubled_dropped_added_or_mixed_are_noticed() 
 }
 
 #[tokio::test]
-async fn an_archive_of_nothing_is_whole() {
+async fn empty_archive_is_complete() {
     let clock = Arc::new(ManualClock::default());
     let empty = store(&clock, Config::default()).await;
     let bytes = archive(&empty, ring("a"), &Filter::default(), &clock).await;

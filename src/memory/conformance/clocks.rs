@@ -1,4 +1,5 @@
-//! Claims about time: a clock that goes backwards, hours that a calendar skips or repeats, and the far ends of the calendar.
+//! Claims about time: a clock that goes backwards, hours that a calendar skips or repeats, and the far ends of the
+//! calendar.
 //!
 //! Times are instants, counted in microseconds: no calendar has a say in them.
 
@@ -30,7 +31,7 @@ pub(super) async fn a_clock_that_goes_back_loses_nothing(s: Fixture) {
     assert_eq!((fresh.version, fresh.created_at, fresh.updated_at), (1, s.clock.now(), s.clock.now()));
 }
 
-pub(super) async fn an_end_is_an_instant_whatever_the_clock_did_meanwhile(s: Fixture) {
+pub(super) async fn expiry_is_an_instant_despite_clock_changes(s: Fixture) {
     let end = s.clock.now().saturating_add(HOUR);
     s.store.put(Put { ttl: Some(HOUR), ..put("k", "v") }).await.unwrap();
     s.clock.go_back(10 * HOUR);
@@ -49,7 +50,7 @@ pub(super) async fn an_end_is_an_instant_whatever_the_clock_did_meanwhile(s: Fix
     assert!(!is_there(&s, "k").await, "what was swept is gone");
 }
 
-pub(super) async fn lists_go_by_the_times_that_were_told(s: Fixture) {
+pub(super) async fn lists_follow_restored_times(s: Fixture) {
     s.store.put(put("first", "v")).await.unwrap();
     s.clock.go_back(HOUR);
     s.store.put(put("second", "v")).await.unwrap();
@@ -63,7 +64,7 @@ pub(super) async fn lists_go_by_the_times_that_were_told(s: Fixture) {
     assert_eq!(scanned, ["second", "first", "third"]);
 }
 
-pub(super) async fn two_hours_are_two_hours_when_summer_time_begins_and_ends(s: Fixture) {
+pub(super) async fn durations_ignore_summer_time(s: Fixture) {
     // 2026-03-29T00:59:59Z: in Berlin it is 01:59:59, and 03:00:00 a second later.
     // 2026-10-25T00:59:59Z: in Berlin it is 02:59:59, and 02:00:00 a second later.
     for seconds in [1_774_745_999_i64, 1_792_889_999] {

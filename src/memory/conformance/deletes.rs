@@ -35,7 +35,7 @@ pub(super) async fn delete_removes_one_and_absent_is_no_error(s: Fixture) {
     assert!(s.store.namespaces().await.unwrap().is_empty());
 }
 
-pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Fixture) {
+pub(super) async fn prefix_delete_is_literal_within_its_namespace(s: Fixture) {
     let bob = Namespace::new("t", "bob", None);
     let session = Namespace::new("t", "alice", Some("s"));
     for key in ["a_b", "aXb", "A_B", "a%b", "a_b/c"] {
@@ -49,7 +49,7 @@ pub(super) async fn delete_by_prefix_is_literal_and_stays_in_its_namespace(s: Fi
     assert_eq!(s.store.delete(prefix("a%")).await.unwrap(), 1);
     assert_eq!(s.store.delete(prefix("")).await.unwrap(), 2);
     assert_eq!(s.store.delete(prefix("")).await.unwrap(), 0);
-    assert_eq!(s.store.stats().await.unwrap().rows, 15, "nobody else lost anything");
+    assert_eq!(s.store.stats().await.unwrap().rows, 15, "no other namespace lost a row");
 }
 
 pub(super) async fn delete_by_prefix_can_mean_everybody_and_every_kind(s: Fixture) {
@@ -84,7 +84,7 @@ pub(super) async fn delete_by_tag_finds_exactly_that_tag(s: Fixture) {
 }
 
 /// Two tenants with two users each, their conversations, and what each tenant shares.
-pub(super) async fn delete_by_tag_reaches_a_caller_and_what_its_tenant_shares(s: Fixture) {
+pub(super) async fn delete_by_tag_reaches_caller_and_shared_entries(s: Fixture) {
     let tenants = ["t", "u"];
     let owners =
         [("", None), ("alice", None), ("alice", Some("s")), ("alice", Some("")), ("bob", None), ("bob", Some("s"))];
@@ -132,7 +132,7 @@ pub(super) async fn tags_follow_replacements(s: Fixture) {
     assert_eq!(keys(&s).await, ["other"]);
 }
 
-pub(super) async fn the_sweep_takes_only_what_has_ended(s: Fixture) {
+pub(super) async fn sweep_deletes_only_expired_entries(s: Fixture) {
     for index in 0..5u64 {
         s.store.put(Put { ttl: Some(Duration::from_secs(index)), ..put(&index.to_string(), "v") }).await.unwrap();
     }

@@ -14,7 +14,7 @@ use crate::entry::{Kind, Namespace, Reach};
 use crate::error::StoreError;
 use crate::ops::{Delete, Op, Order, Page, Put, Written};
 
-pub(super) async fn a_put_comes_back_whole(s: Fixture) {
+pub(super) async fn put_and_get_return_the_same_entry(s: Fixture) {
     let put = Put {
         category: "c".into(),
         tags: vec!["z".into(), "a".into(), "z".into()],

@@ -91,7 +91,7 @@ pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Fixture) {
 }
 
 /// Composed and decomposed, upper and lower, wide and narrow, with and without what cannot be seen.
-pub(super) async fn what_looks_alike_is_not_the_same(s: Fixture) {
+pub(super) async fn lookalike_keys_are_distinct(s: Fixture) {
     let groups = [
         vec!["é", "e\u{301}", "É", "E\u{301}"],
         vec!["ﬁ", "fi", "ＦＩ", "FI"],

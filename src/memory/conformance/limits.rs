@@ -11,7 +11,7 @@ use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
 use crate::ops::{Op, Put};
 
-pub(super) async fn what_is_too_large_is_refused_and_nothing_written(s: Fixture) {
+pub(super) async fn writes_over_a_limit_are_refused_whole(s: Fixture) {
     let long = |bytes: usize| "x".repeat(bytes);
     let map = |entries: usize, name: usize, value: usize| -> BTreeMap<String, String> {
         (0..entries).map(|index| (format!("{index}{}", long(name)), long(value))).collect()
@@ -73,7 +73,7 @@ pub(super) async fn a_full_namespace_refuses_new_rows_only(s: Fixture) {
     assert_eq!(keys(&s).await, ["2", "3", "4"]);
 }
 
-pub(super) async fn what_has_ended_makes_room(s: Fixture) {
+pub(super) async fn expired_entries_make_room(s: Fixture) {
     for key in ["1", "2", "3"] {
         s.store.put(Put { ttl: Some(Duration::from_secs(1)), ..put(key, "v") }).await.unwrap();
     }
@@ -86,7 +86,8 @@ pub(super) async fn what_has_ended_makes_room(s: Fixture) {
 }
 
 pub(super) async fn a_namespace_is_bounded_in_bytes(s: Fixture) {
-    // 2000 bytes: what two of these take, with the 16 bytes that a seal adds to each, is less, and the third is too much.
+    // 2000 bytes: what two of these take, with the 16 bytes that a seal adds to each, is less, and the third is too
+    // much.
     let size = 1000 - usize::try_from(s.store.put(put("a", "")).await.unwrap().cost()).unwrap() - 16;
     s.store.put(put("a", &"v".repeat(size))).await.unwrap();
     s.store.put(put("b", &"v".repeat(size))).await.unwrap();

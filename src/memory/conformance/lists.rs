@@ -44,7 +44,7 @@ pub(super) async fn newest_first_ties_by_key(s: Fixture) {
     let written = s.store.put(put("b", "v")).await.unwrap();
     assert_eq!(listed(&s, "").await, ["b", "z", "a", "c"]);
     let page = s.store.list(&alice(), Kind::Note, "b", Page::default()).await.unwrap();
-    assert_eq!(page.entries, [written], "a list tells what the put told");
+    assert_eq!(page.entries, [written], "a list returns what the put returned");
 }
 
 pub(super) async fn namespaces_neither_get_nor_list_each_other(s: Fixture) {
@@ -194,7 +194,7 @@ pub(super) async fn totals_add_up(s: Fixture) {
     assert!(!stats.driver.is_empty());
 }
 
-pub(super) async fn a_cursor_of_nobody_is_refused(s: Fixture) {
+pub(super) async fn foreign_cursor_is_refused(s: Fixture) {
     let page = Page { limit: 1, after: Some(Cursor("nonsense".into())) };
     let refused = s.store.list(&alice(), Kind::Note, "", page).await;
     assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");

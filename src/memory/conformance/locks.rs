@@ -35,9 +35,9 @@ pub(super) async fn a_lock_is_free_after_its_time(s: Fixture) {
     assert!(!is_free(&s, "l").await);
     s.clock.advance(Duration::from_micros(1));
     let theirs = s.store.try_lock("l", HOLD).await.unwrap().unwrap();
-    assert!(!mine.renew(HOLD).await.unwrap(), "somebody else has it");
+    assert!(!mine.renew(HOLD).await.unwrap(), "another owner has it");
     mine.release().await.unwrap();
-    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none(), "who lost it cannot free it");
+    assert!(s.store.try_lock("l", HOLD).await.unwrap().is_none(), "a former owner cannot free it");
     theirs.release().await.unwrap();
     assert!(is_free(&s, "l").await);
 }
@@ -50,7 +50,7 @@ pub(super) async fn a_lock_can_be_held_on_to(s: Fixture) {
         assert!(!is_free(&s, "l").await);
     }
     s.clock.advance(HOLD);
-    assert!(mine.renew(HOLD).await.unwrap(), "nobody took it in the meantime");
+    assert!(mine.renew(HOLD).await.unwrap(), "no other owner took it meanwhile");
     assert!(!is_free(&s, "l").await);
     mine.release().await.unwrap();
 }

@@ -39,7 +39,7 @@ pub(super) async fn a_restored_entry_keeps_its_version_and_times(s: Fixture) {
     assert_eq!(s.store.delete(tagged).await.unwrap(), 1);
 }
 
-pub(super) async fn only_what_is_older_gives_way_to_a_restored_entry(s: Fixture) {
+pub(super) async fn restore_replaces_only_older_entries(s: Fixture) {
     s.store.put(restore("k", "first", former(3, 10, 20))).await.unwrap();
     for (life, what) in [(former(9, 0, 20), "as old"), (former(9, 0, 19), "older")] {
         let refused = s.store.put(restore("k", "no", life)).await;
@@ -57,7 +57,7 @@ pub(super) async fn only_what_is_older_gives_way_to_a_restored_entry(s: Fixture)
     assert_eq!((entry.meta, &entry.value[..]), (newer, &b"second"[..]));
 }
 
-pub(super) async fn what_has_ended_is_absent_to_a_restored_entry(s: Fixture) {
+pub(super) async fn restore_ignores_expired_entries(s: Fixture) {
     s.store.put(Put { ttl: Some(MINUTE), ..put("k", "old") }).await.unwrap();
     s.clock.advance(MINUTE);
     s.store.put(restore("k", "restored", former(4, 1, 2))).await.unwrap();
@@ -80,7 +80,7 @@ pub(super) async fn restored_entries_stand_in_lists_where_they_stood(s: Fixture)
     assert_eq!(listed(&s, "").await, ["newest", "now", "old", "older"]);
 }
 
-pub(super) async fn a_version_of_nobody_is_made_one_that_can_be(s: Fixture) {
+pub(super) async fn restored_version_is_clamped(s: Fixture) {
     assert_eq!(s.store.put(restore("none", "v", former(0, 1, 1))).await.unwrap().version, 1);
     let most = s.store.put(restore("most", "v", former(u64::MAX, 1, 1))).await.unwrap();
     assert_eq!(most.version, i64::MAX.unsigned_abs());

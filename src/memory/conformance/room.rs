@@ -1,4 +1,4 @@
-//! Claims about making room: quotas of a kind, the cap on the cache, and that nobody loses what is rightly his.
+//! Cases about making room: quotas of a kind, the cap on the cache, and fair shares of namespaces.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -53,7 +53,7 @@ fn of(kind: Kind, key: &str) -> Put {
     Put::new(alice(), kind, key, "v")
 }
 
-pub(super) async fn a_full_cache_drops_its_oldest_and_a_full_note_refuses(s: Fixture) {
+pub(super) async fn full_cache_evicts_and_full_notes_refuse(s: Fixture) {
     for key in ["c", "a", "b", "d"] {
         s.clock.advance(SECOND);
         for kind in [Kind::Cache, Kind::Audit] {
@@ -97,7 +97,7 @@ pub(super) async fn a_quota_of_bytes_is_kept_by_dropping_too(s: Fixture) {
     assert!(matches!(refused, Err(StoreError::QuotaExceeded { what: "bytes", limit: 1500 })), "{refused:?}");
 }
 
-pub(super) async fn nothing_goes_for_what_is_refused_anyway(s: Fixture) {
+pub(super) async fn refused_put_evicts_nothing(s: Fixture) {
     for key in ["a", "b", "c"] {
         s.store.put(of(Kind::Cache, key)).await.unwrap();
     }
@@ -110,7 +110,7 @@ pub(super) async fn nothing_goes_for_what_is_refused_anyway(s: Fixture) {
     assert_eq!(keys_of(&s, &alice(), Kind::Cache).await, ["a", "b", "c"]);
 }
 
-pub(super) async fn what_has_ended_goes_before_what_is_old(s: Fixture) {
+pub(super) async fn expired_entries_are_evicted_first(s: Fixture) {
     s.store.put(of(Kind::Cache, "old")).await.unwrap();
     s.clock.advance(SECOND);
     s.store.put(Put { ttl: Some(SECOND), ..of(Kind::Cache, "ended") }).await.unwrap();
@@ -195,7 +195,7 @@ pub(super) async fn the_cache_stays_under_its_cap_and_the_oldest_go(s: Fixture) 
     assert_eq!(s.store.generation().await.unwrap(), generation, "what went was true");
 }
 
-pub(super) async fn whoever_takes_most_gives_first(s: Fixture) {
+pub(super) async fn largest_namespace_is_evicted_first(s: Fixture) {
     let [most, middle, least] = ["most", "middle", "least"].map(|name| Namespace::new("t", name, None));
     let count = async |namespace: &Namespace| keys_of(&s, namespace, Kind::Cache).await.len();
     let room = room(&s).await;
@@ -214,7 +214,7 @@ pub(super) async fn whoever_takes_most_gives_first(s: Fixture) {
     assert!(keys_of(&s, &middle, Kind::Cache).await[0].starts_with("more"), "its own oldest went");
 }
 
-pub(super) async fn nobody_loses_his_share_to_another_and_who_is_late_gets_his(s: Fixture) {
+pub(super) async fn every_namespace_keeps_its_fair_share(s: Fixture) {
     let [loud, quiet, late] = ["loud", "quiet", "late"].map(|name| Namespace::new("t", name, None));
     let room = room(&s).await;
     fill(&s, &quiet, "", 40).await;

@@ -34,8 +34,8 @@ fn id(letter: &str) -> String {
 
 /// Runs the claims about rotation.
 ///
-/// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the clock. A
-/// database is opened several times at once, as by several processes.
+/// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the
+/// clock. A database is opened several times at once, as by several processes.
 pub async fn run(open: impl Fn(u32, KeyRing, Arc<ManualClock>) -> Opening) {
     let clock = Arc::new(ManualClock::default());
     every_row_is_sealed_anew_and_stays_as_it_was(&|keys| open(0, ring(keys), Arc::clone(&clock)), &clock).await;
@@ -141,7 +141,7 @@ async fn rows_of_an_unknown_key_stay_and_are_counted(open: &impl Fn(&'static str
     assert_eq!(told, [("a", &id("b"), true), ("b", &id("b"), true), ("c", &id("c"), false)]);
     let all = open("bca").await.unwrap();
     let (done, _) = rotate(&*all, 1000).await;
-    assert_eq!((done.rows, done.unreadable), (1, 0), "who has its key can still save it");
+    assert_eq!((done.rows, done.unreadable), (1, 0), "with its key it can still be saved");
 }
 
 async fn a_rotation_can_be_ended_anywhere_and_begun_again(open: &impl Fn(&'static str) -> Opening) {

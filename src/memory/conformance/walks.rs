@@ -70,7 +70,7 @@ pub(super) async fn a_part_of_a_walk_is_bounded_in_bytes(s: Fixture) {
     assert_eq!(part.rows.len() + rest.rows.len(), 10);
 }
 
-pub(super) async fn a_mark_of_nobody_is_refused(s: Fixture) {
+pub(super) async fn foreign_mark_is_refused(s: Fixture) {
     s.store.put(put("k", "v")).await.unwrap();
     for text in ["nonsense", "", "1; DROP TABLE memory_entries", "[]", "\0"] {
         let refused = s.store.walk(Some(Mark(text.into())), 1).await;

@@ -1,4 +1,5 @@
-//! The original's file, read only. Neither it nor its log is ever changed, and nothing is made beside it. Blocks on the disk.
+//! The original's file, read only. Neither it nor its log is ever changed, and nothing is made beside it. Blocks on
+//! the disk.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -32,7 +33,7 @@ pub(super) struct GoFile {
     _copy: Option<Copy>,
 }
 
-/// A copy in a folder of its own.
+/// A copy in a separate folder.
 struct Copy(PathBuf);
 
 impl Drop for Copy {
@@ -46,8 +47,9 @@ impl Drop for Copy {
 impl GoFile {
     /// Opens a file.
     ///
-    /// Without a log nobody has it open, and it is read as it is. With a log and its index somebody may write: it is read
-    /// under SQLite's locks. With a log alone, reading in place would make an index beside it, so a copy is read.
+    /// Without a log no process has it open, and it is read as it is. With a log and its index a process may write:
+    /// it is read under SQLite's locks. With a log alone, reading in place would make an index beside it, so a copy
+    /// is read.
     pub(super) fn open(path: &Path, scratch: &Path) -> Result<Self, GoError> {
         let fail = |reason: String| GoError::NotOurs { path: path.display().to_string(), reason };
         let length = |suffix: &str| fs::metadata(beside(path, suffix)).ok().map(|file| file.len());

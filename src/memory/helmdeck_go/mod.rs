@@ -1,7 +1,7 @@
 //! Imports a database of the Go original of helmdeck. The file is never changed.
 //!
-//! It was written with the same memory key, but values were sealed without associated data, times are text, and caches, facts,
-//! notes and audit rows share one key space (table `memory_entries`). What each row becomes:
+//! It was written with the same memory key, but values were sealed without associated data, times are text, and
+//! caches, facts, notes and audit rows share one key space (table `memory_entries`). What each row becomes:
 //!
 //! | row of the original | becomes |
 //! |---|---|
@@ -40,9 +40,10 @@ const NAMED: usize = 20;
 /// How a namespace `a:b` is read, which may be caller `a` in session `b`, or caller `a:b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sessions {
-    /// It is split where the file proves it: the part before a colon is a namespace of the file that must be a caller, because
-    /// it has no colon, or has audit rows or facts (which the original always gives to the caller). The longest such part
-    /// wins. A namespace that has audit rows or facts itself is a caller, and is never split. What is not proven stays whole.
+    /// It is split where the file proves it: the part before a colon is a namespace of the file that must be a
+    /// caller, because it has no colon, or has audit rows or facts (which the original always gives to the caller).
+    /// The longest such part wins. A namespace that has audit rows or facts itself is a caller, and is never split.
+    /// What is not proven stays whole.
     #[default]
     Proven,
     /// It is split at its last colon, unless it has audit rows or facts.
@@ -56,7 +57,7 @@ pub enum Sessions {
 pub struct Options {
     /// The tenant that everything goes to.
     pub tenant: String,
-    /// How sessions are told from callers.
+    /// How to separate sessions from callers.
     pub sessions: Sessions,
 }
 
@@ -69,7 +70,7 @@ pub struct NamespaceRead {
     pub subject: String,
     /// The session, if it was split.
     pub session: Option<String>,
-    /// Why: `proven`, `assumed` (it was told to split) or `whole`.
+    /// Why: `proven`, `assumed` (the option says to split) or `whole`.
     pub why: &'static str,
 }
 
@@ -126,14 +127,15 @@ struct Part {
     bad: Vec<String>,
 }
 
-/// Imports a file. Rows keep their times, and start at version 1. Doing it twice is the same as doing it once; doing it again
-/// after the original wrote more takes what is new.
+/// Imports a file. Rows keep their times, and start at version 1. Doing it twice is the same as doing it once; doing
+/// it again after the original wrote more takes what is new.
 ///
-/// If the file has a log (`-wal`) that no process has open, both are copied into `scratch` and read there. `progress` is told
-/// how many rows were read, and how many there are.
+/// If the file has a log (`-wal`) that no process has open, both are copied into `scratch` and read there. Calls
+/// `progress` with the rows read so far, and their total.
 ///
 /// # Errors
-/// `NotOurs` and `WrongKey` before anything is written; `Store` on the way: what was written stays, and it can be done again.
+/// `NotOurs` and `WrongKey` before anything is written; `Store` on the way: what was written stays, and it can be
+/// done again.
 pub async fn import(
     path: &Path,
     scratch: &Path,
@@ -196,7 +198,7 @@ fn read(file: &GoFile, ring: &KeyRing, namespaces: &Namespaces, parts: &mpsc::Se
         }
         parts.blocking_send(std::mem::take(&mut part)).is_ok()
     })?;
-    // Nobody waits for it if the store failed, which is told elsewhere.
+    // The receiver is gone if the store failed, which is reported elsewhere.
     let _ = parts.blocking_send(part);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Several processes on one file, and processes that are killed while they write: the test binary runs itself as the writer.
+//! Several processes on one file, and processes that are killed while they write: the test binary runs itself as the
+//! writer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -22,7 +23,8 @@ fn writer(path: &Path, name: &str, count: u32) -> Child {
         .unwrap()
 }
 
-/// Not a test by itself: what a writing process does. It says `acknowledged <key>` after each put, with 4 callers at once.
+/// Not a test by itself: what a writing process does. It says `acknowledged <key>` after each put, with 4 callers at
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "the child learns its role from its environment")]
 async fn the_writing_process() {
@@ -112,7 +114,7 @@ async fn kills_lose_no_acknowledged_write() {
         std::thread::sleep(Duration::from_micros(u64::from(round * 131 % 1000)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it died counts too; the last line may be cut.
+        // Output from before the kill counts too; the last line may be cut.
         for line in lines.map_while(Result::ok) {
             acknowledged.extend(line.split_once("acknowledged ").map(|(_, key)| key.to_owned()));
         }

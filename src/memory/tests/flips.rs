@@ -102,7 +102,7 @@ async fn a_file_cut_anywhere_is_an_error_or_a_miss() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_refused_at_open_and_left_as_it_is() {
+async fn foreign_file_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let garbage: Vec<u8> = (0..9000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();

@@ -1,4 +1,4 @@
-//! What the janitor does by itself, and what it tells of it.
+//! The janitor: batches, limits and counters.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn the_janitor_sweeps_in_batches_counts_and_stops() {
 
 /// A file that was written under a larger limit, or none, is brought down to the limit of now.
 #[tokio::test]
-async fn the_janitor_trims_what_is_over_the_limit_of_the_cache() {
+async fn janitor_trims_the_cache_to_its_limit() {
     let (_folder, path, store) = fresh().await;
     let batch = (0..100).map(|index| Op::Put(put(&format!("{index:03}"), "v"))).collect();
     store.write(batch).await.unwrap();

@@ -1,4 +1,4 @@
-//! Trials: the conformance suite on every driver, and what only a real file can show.
+//! Tests: the conformance suite on every driver, and what only a real file can show.
 
 mod conformance;
 mod crash;

@@ -108,7 +108,7 @@ async fn replicas_may_start_at_once_on_an_empty_database() {
 }
 
 #[tokio::test]
-async fn tables_of_others_and_of_newer_versions_are_refused_and_left_alone() {
+async fn foreign_and_newer_tables_are_refused_unchanged() {
     let server = Server::shared();
     let url = server.database();
     server.sql(&url, "CREATE TABLE memory_entries (x int); CREATE TABLE other (x int)");
@@ -126,7 +126,7 @@ async fn tables_of_others_and_of_newer_versions_are_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_database_that_cannot_be_used_is_the_operators_business() {
+async fn unusable_database_is_a_bad_url() {
     let server = Server::shared();
     let url = server.database();
     let refused = async |url: &str| match open_at(url).await.err().unwrap() {
@@ -180,7 +180,7 @@ async fn another_key_is_one_clear_error() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_sealed_and_what_was_changed_from_outside_does_not_open() {
+async fn postgres_rows_are_sealed_and_tamper_proof() {
     const MARKER: &str = "the canary sings at dawn";
     let server = Server::shared();
     let changes = [
@@ -305,7 +305,7 @@ async fn counted(server: &Server, url: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_at_once_from_three_stores_keeps_the_counters_exact() {
+async fn three_busy_stores_keep_counters_exact() {
     let server = Server::shared();
     let url = server.database();
     let mut working = Vec::new();
@@ -360,7 +360,7 @@ async fn everything_at_once_from_three_stores_keeps_the_counters_exact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_store_deletes_another_hears_also_after_its_connection_was_cut() {
+async fn deletes_are_notified_also_after_a_lost_connection() {
     let server = Server::shared();
     let url = server.database();
     let (one, two) = (open_at(&url).await.unwrap(), open_at(&url).await.unwrap());
@@ -383,11 +383,11 @@ async fn what_one_store_deletes_another_hears_also_after_its_connection_was_cut(
     }
     two.delete(delete.clone()).await.unwrap();
     assert_eq!(hear(&mut heard_by_one).await, Change::Deleted(delete));
-    assert!(heard_by_two.try_recv().is_err(), "nobody hears himself");
+    assert!(heard_by_two.try_recv().is_err(), "a replica skips its own notifications");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_held_by_one_store_and_free_when_that_is_gone() {
+async fn lock_is_exclusive_and_freed_with_its_store() {
     let server = Server::shared();
     let url = server.database();
     let (one, two) = (open_at(&url).await.unwrap(), open_at(&url).await.unwrap());
@@ -406,7 +406,7 @@ async fn a_lock_is_held_by_one_store_and_free_when_that_is_gone() {
     drop(two);
     let end = std::time::Instant::now() + Duration::from_secs(30);
     while one.try_lock("flight", hour).await.unwrap().is_none() {
-        assert!(std::time::Instant::now() < end, "a lock of nobody is free");
+        assert!(std::time::Instant::now() < end, "a lock without an owner is free");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -16,7 +16,7 @@ use crate::{Change, Config, Delete, Kind, PostgresConfig, Put, Store, StoreError
 /// A test that hangs fails.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// One of those who use a store while its server comes and goes.
+/// A user of a store whose server comes and goes.
 struct Caller {
     number: usize,
     acknowledged: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ impl Caller {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_and_restarted_under_load_loses_nothing_that_was_acknowledged() {
+async fn server_crash_loses_no_acknowledged_write() {
     let server = Server::start();
     let url = server.database();
     let store = open_at(&url).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_server_killed_and_restarted_under_load_loses_nothing_that_was_acknowl
     let delete = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
     let hears = async {
         loop {
-            // Until the connection that listens is there again, what others do is not heard, and that is said.
+            // Without the listening connection, notifications are lost, and the store says so.
             reader.delete(delete.clone()).await.unwrap();
             if let Ok(Ok(Change::Deleted(heard))) =
                 tokio::time::timeout(Duration::from_millis(50), changes.recv()).await
@@ -110,7 +110,7 @@ async fn a_server_killed_and_restarted_under_load_loses_nothing_that_was_acknowl
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_server_is_not_waited_for_and_is_used_again_when_it_speaks() {
+async fn silent_server_times_out_and_recovers() {
     let server = Server::start();
     let url = server.database();
     let postgres = PostgresConfig { pool_size: 2, connect_timeout: Duration::from_millis(500) };
@@ -140,7 +140,7 @@ async fn a_silent_server_is_not_waited_for_and_is_used_again_when_it_speaks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_somebody_holds_is_waited_for_so_long_and_no_longer() {
+async fn wait_for_a_locked_row_is_bounded() {
     let server = Server::shared();
     let url = server.database();
     let config = Config { busy_timeout: Duration::from_millis(50), ..Config::default() };
@@ -222,7 +222,7 @@ fn tls_server(certificates: &Certificates, password: &str) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_checks_certificate_and_name_and_no_error_shows_the_password() {
+async fn tls_checks_certificate_and_name() {
     const PASSWORD: &str = "canary";
     let certificates = Certificates::new();
     let server = tls_server(&certificates, PASSWORD);

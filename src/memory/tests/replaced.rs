@@ -26,7 +26,7 @@ async fn until(store: &Arc<dyn Store>, key: &str, expected: Option<&str>) {
 }
 
 #[tokio::test]
-async fn a_deleted_file_is_made_anew_whatever_was_deleted_with_it() {
+async fn deleted_file_is_recreated() {
     for gone in [&["", "-wal", "-shm"][..], &[""], &["", "-wal"], &["", "-shm"]] {
         let (_folder, path, store) = fresh().await;
         store.put(put("old", "v")).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_deleted_file_is_made_anew_whatever_was_deleted_with_it() {
 }
 
 #[tokio::test]
-async fn a_file_put_in_its_place_is_what_is_read_then() {
+async fn replaced_file_is_read() {
     let (_folder, path, store) = fresh().await;
     let (_other_folder, other_path, other) = fresh().await;
     store.put(put("k", "mine")).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_file_put_in_its_place_is_what_is_read_then() {
 }
 
 #[tokio::test]
-async fn a_store_of_another_key_in_its_place_is_refused_and_left_as_it_is() {
+async fn replacement_with_another_key_is_refused_unchanged() {
     let (_folder, path, store) = fresh().await;
     store.put(put("k", "mine")).await.unwrap();
     let other = beside(&path, ".other");
@@ -75,7 +75,7 @@ async fn a_store_of_another_key_in_its_place_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn garbage_in_its_place_is_an_error_for_each_call_until_it_is_gone() {
+async fn replacement_with_garbage_fails_until_removed() {
     let (_folder, path, store) = fresh().await;
     store.put(put("k", "v")).await.unwrap();
     let garbage = beside(&path, ".garbage");
@@ -93,7 +93,7 @@ async fn garbage_in_its_place_is_an_error_for_each_call_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn garbage_written_into_the_open_file_never_gives_wrong_data() {
+async fn garbage_in_the_open_file_never_reads_wrong() {
     let (_folder, path, store) = fresh().await;
     for index in 0..20 {
         store.put(put(&index.to_string(), &"v".repeat(2000))).await.unwrap();
@@ -113,7 +113,7 @@ async fn garbage_written_into_the_open_file_never_gives_wrong_data() {
 }
 
 #[tokio::test]
-async fn two_stores_on_one_file_see_each_others_puts_and_deletes() {
+async fn two_stores_on_a_file_see_each_other() {
     let (_folder, path, one) = fresh().await;
     let two = open_at(&path).await.unwrap();
     one.put(put("k", "v")).await.unwrap();
@@ -126,7 +126,7 @@ async fn two_stores_on_one_file_see_each_others_puts_and_deletes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_replaced_while_it_is_opened_is_not_mixed_with_the_other() {
+async fn file_replaced_during_open_is_not_mixed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in ["a", "b"] {

@@ -14,7 +14,7 @@ async fn turn(store: &Arc<dyn Store>, ring: &KeyRing) -> Result<Rotated, RotateE
     rotate(&**store, ring, &CancellationToken::new(), &mut |_| {}).await
 }
 
-/// A file with so many rows of key A, closed.
+/// A closed file with this many rows of key A.
 async fn written(rows: usize) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
@@ -53,7 +53,7 @@ async fn after_a_rotation_the_old_key_can_go() {
 }
 
 #[tokio::test]
-async fn a_rotation_that_was_stopped_goes_on_and_both_orders_of_keys_open_every_row_meanwhile() {
+async fn stopped_rotation_resumes_and_rows_stay_readable() {
     let (_folder, path) = written(2000).await;
     let both = ring(KEY_B, Some(KEY_A));
     let store = open_with(&path, both.clone(), Config::default()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_rotation_that_was_stopped_goes_on_and_both_orders_of_keys_open_every_
 }
 
 #[tokio::test]
-async fn with_one_key_and_rows_of_another_it_refuses_and_names_both() {
+async fn missing_old_key_is_refused_by_name() {
     let (_folder, path) = written(3).await;
     let both = ring(KEY_B, Some(KEY_A));
     let store = open_with(&path, both.clone(), Config::default()).await.unwrap();
@@ -84,7 +84,7 @@ async fn with_one_key_and_rows_of_another_it_refuses_and_names_both() {
 }
 
 #[tokio::test]
-async fn rows_that_do_not_open_are_left_as_they_are_and_reported() {
+async fn unreadable_rows_stay_and_are_reported() {
     let (_folder, path) = written(10).await;
     tamper(&path, "UPDATE memory_entries SET fingerprint = 'x' WHERE key IN ('k3', 'k7')");
     let both = ring(KEY_B, Some(KEY_A));
@@ -97,7 +97,7 @@ async fn rows_that_do_not_open_are_left_as_they_are_and_reported() {
 }
 
 #[tokio::test]
-async fn rows_written_meanwhile_with_the_old_key_are_found_by_the_next_pass() {
+async fn next_pass_reseals_concurrent_old_key_rows() {
     let (_folder, path) = written(600).await;
     let both = ring(KEY_B, Some(KEY_A));
     let store = open_with(&path, both.clone(), Config::default()).await.unwrap();
@@ -122,7 +122,7 @@ async fn rows_written_meanwhile_with_the_old_key_are_found_by_the_next_pass() {
 }
 
 #[tokio::test]
-async fn of_two_rotations_one_is_told_that_the_other_runs() {
+async fn second_rotation_reports_the_first() {
     let (_folder, path) = written(1).await;
     let both = ring(KEY_B, Some(KEY_A));
     let store = open_with(&path, both.clone(), Config::default()).await.unwrap();

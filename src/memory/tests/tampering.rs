@@ -1,4 +1,4 @@
-//! What somebody who can write the file, but has no key, cannot do; and what the file gives away.
+//! Attacks by a process that can write the file but has no key; and what the file gives away.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{KEY_A, KEY_B, alice, fresh, get, id, open_at, open_with, put, ring, 
 use crate::{Config, Delete, Kind, Namespace, Order, Page, Put, Reach, StoreError};
 
 #[tokio::test]
-async fn the_marker_is_not_in_the_ciphertext_nor_anywhere_in_the_file_and_a_read_gives_it_back() {
+async fn file_holds_no_plaintext() {
     const MARKER: &str = "MARKER-7f3a9c-plaintext";
     let (folder, path, store) = fresh().await;
     store.put(put("k", MARKER)).await.unwrap();
@@ -100,7 +100,7 @@ async fn rows_that_trade_places_do_not_open() {
 }
 
 #[tokio::test]
-async fn a_row_moved_to_another_caller_kind_or_session_does_not_open() {
+async fn moved_row_does_not_open() {
     let targets = [
         Put::new(Namespace::new("t", "bob", None), Kind::Cache, "own", "v"),
         Put::new(Namespace::new("u", "alice", None), Kind::Cache, "own", "v"),
@@ -128,7 +128,7 @@ async fn a_row_moved_to_another_caller_kind_or_session_does_not_open() {
 }
 
 #[tokio::test]
-async fn planted_rows_and_false_counters_do_not_stop_forgetting() {
+async fn forget_survives_planted_rows_and_counters() {
     let (_folder, path, store) = fresh().await;
     store.put(put("k", "v")).await.unwrap();
     for key in ["p1", "p2"] {
@@ -166,7 +166,7 @@ async fn the_wrong_key_is_one_clear_error_that_names_both() {
 }
 
 #[tokio::test]
-async fn a_previous_key_opens_what_it_wrote_and_new_writes_use_the_current_one() {
+async fn previous_key_opens_old_rows_only() {
     let (_folder, path, store) = fresh().await;
     store.put(put("old", "v")).await.unwrap();
     store.close().await.unwrap();
@@ -192,7 +192,7 @@ async fn forgetting_works_with_rows_of_a_lost_key() {
 }
 
 #[tokio::test]
-async fn what_was_forgotten_leaves_no_ciphertext_behind() {
+async fn deleted_rows_leave_no_ciphertext() {
     let (_folder, path, store) = fresh().await;
     for index in 0..50 {
         store.put(put(&format!("FORGOTTEN-{index}"), &"x".repeat(3000))).await.unwrap();

@@ -9,7 +9,7 @@ use super::{KEY_A, fresh, get, open_at, open_with, put, ring};
 use crate::{Config, Kind, Op, Put, StoreError};
 
 #[tokio::test]
-async fn a_locked_database_is_temporary_reads_go_on_and_writes_recover() {
+async fn locked_database_delays_writes_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let config = Config { busy_timeout: Duration::from_millis(20), ..Config::default() };
@@ -26,13 +26,13 @@ async fn a_locked_database_is_temporary_reads_go_on_and_writes_recover() {
 }
 
 #[tokio::test]
-async fn a_write_waits_for_a_lock_that_another_connection_takes_again_and_again() {
+async fn write_waits_for_a_busy_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
     let store = open_at(&path).await.unwrap();
     store.put(put("k", "v")).await.unwrap();
     let (locked, is_locked) = std::sync::mpsc::channel();
-    // Without a gap between two transactions, far longer than a write waits for a lock that nobody gives back.
+    // Without a gap between two transactions, far longer than a write waits for a lock that is never released.
     let other = std::thread::spawn(move || {
         let other = rusqlite::Connection::open(&path).unwrap();
         other.execute_batch("PRAGMA synchronous = OFF; CREATE TABLE other (n); BEGIN IMMEDIATE").unwrap();
@@ -72,7 +72,7 @@ async fn a_batch_that_fails_does_not_fail_its_neighbours() {
     assert_eq!(store.stats().await.unwrap().rows, 21);
 }
 
-/// A small file system of its own, unmounted at the end.
+/// A small separate file system, unmounted at the end.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -89,10 +89,10 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// Fills the disk, if one could be mounted, by a file; else SQLite's own page limit stands in, which fails in the same way
-/// (`SQLITE_FULL`) but shows less: that the disk is full for the log and the shared memory too.
+/// Fills the disk, if one could be mounted, by a file; else SQLite's own page limit stands in, which fails in the
+/// same way (`SQLITE_FULL`) but shows less: that the disk is full for the log and the shared memory too.
 #[tokio::test]
-async fn a_full_disk_is_temporary_and_writes_recover_when_there_is_room() {
+async fn full_disk_is_temporary() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(folder.path(), "2m") else {
         println!("NOT TRIED: no file system could be mounted (not root?), so a full disk was not tried here");

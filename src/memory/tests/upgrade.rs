@@ -34,7 +34,7 @@ fn downgrade(path: &Path) {
 }
 
 #[tokio::test]
-async fn an_older_database_is_brought_up_and_counts_what_rows_take() {
+async fn older_database_is_migrated_with_costs() {
     let (_folder, path, store) = fresh().await;
     let text = "é\0\"\\😀";
     let plain = put("plain", "v");
@@ -58,7 +58,7 @@ async fn an_older_database_is_brought_up_and_counts_what_rows_take() {
     let bytes: BTreeMap<_, _> = found.into_iter().map(|stats| (stats.namespace, stats.bytes)).collect();
     assert_eq!(bytes[&alice()], one.cost() + two.cost());
     let damaged = store.list(&bob, Kind::Fact, "", Page::default()).await.unwrap().entries;
-    assert!(bytes[&bob] >= damaged.iter().map(EntryMeta::cost).sum(), "a damaged row stops nobody");
+    assert!(bytes[&bob] >= damaged.iter().map(EntryMeta::cost).sum(), "a damaged row does not stop the upgrade");
     assert_eq!(get(&store, text).await.unwrap().unwrap().value.len(), 9000, "it opens");
     assert!(store.try_lock("l", Duration::from_secs(1)).await.unwrap().is_some());
     let all = Delete::Prefix { namespace: None, kind: None, prefix: String::new() };
@@ -100,7 +100,7 @@ async fn the_file_shrinks_when_much_of_it_is_empty() {
 
 /// Two processes on one file that both remember where rows went from.
 #[tokio::test]
-async fn two_stores_that_fill_the_same_holes_lose_nothing() {
+async fn two_stores_reuse_row_ids_without_loss() {
     let (_folder, path, one) = fresh().await;
     let two = super::open_with(&path, ring(KEY_A, None), crate::Config::default()).await.unwrap();
     let mut expected = Vec::new();

@@ -1,7 +1,7 @@
-//! The token of a request: from one `Authorization` header and from nowhere else (RFC 6750, section 2).
+//! Token of a request, read from its `Authorization` header only (RFC 6750, section 2).
 //!
-//! A token in a URL ends up in histories, logs of proxies and `Referer` headers (RFC 9700, section 4.3.2), so a request that
-//! carries one is refused even if its header is good.
+//! A token in a URL ends up in histories, logs of proxies and `Referer` headers (RFC 9700, section 4.3.2). A request with one
+//! is refused even if its header is valid.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Uri};
@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::challenge::{Refusal, challenge};
 use crate::problem::Problem;
 
-/// The longest token, in bytes. It is counted before anything is decoded.
+/// Maximum size of a token in bytes, checked before it is decoded.
 pub(crate) const MAX_TOKEN_BYTES: usize = 8 << 10;
 
 /// Query parameters that clients put tokens in.
@@ -40,7 +40,7 @@ pub(crate) fn token<'a>(uri: &Uri, headers: &'a HeaderMap) -> Result<Option<&'a 
     Ok(Some(token))
 }
 
-/// What a caller is told about a token that proves nothing, whatever is wrong with it.
+/// Text of the refusal of a token, whatever is wrong with it.
 pub(crate) const INVALID: &str = "the bearer token is not valid";
 
 fn names_a_token(query: &str) -> bool {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_in_the_words_of_the_rfc() {
+    fn malformed_headers_are_refused_by_rfc_6750() {
         for (authorization, status, error) in [
             (vec!["Bearer a", "Bearer a"], 400, "invalid_request"),
             (vec!["Basic YTpi"], 401, ""),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_the_url_is_refused_also_beside_a_good_header() {
+    fn url_token_is_refused_beside_a_valid_header() {
         for query in
             ["access_token=x", "a=1&token=x", "api_key=", "ACCESS_TOKEN=x", "access%5Ftoken=x", "%61pi_key=x", "token"]
         {

@@ -1,4 +1,4 @@
-//! What a refused caller is told: the header `WWW-Authenticate` in the words of RFC 6750, section 3, and no reason beyond them.
+//! Refusals of callers: `WWW-Authenticate` in the words of RFC 6750, section 3, and no further reason.
 
 use helmdeck_core::{Caller, Code, Error, Identity, PackName, Permission};
 use http::HeaderValue;
@@ -13,7 +13,7 @@ const INVALID_REQUEST: HeaderValue = HeaderValue::from_static("Bearer realm=\"he
 /// Why a request is refused, in the words of RFC 6750, section 3.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The token is malformed, expired, revoked, or nobody we trust issued it.
+    /// The token is malformed, expired, revoked, or not from a trusted issuer.
     InvalidToken,
     /// The request carries credentials in a way that is not allowed.
     InvalidRequest,
@@ -21,7 +21,7 @@ pub(crate) enum Refusal {
     OtherScheme,
 }
 
-/// Makes the answer to a request that does not prove who makes it.
+/// Makes the answer to a request whose token is not valid.
 pub(crate) fn challenge(refusal: Refusal, detail: &'static str) -> Problem {
     let (code, header) = match refusal {
         Refusal::InvalidToken => (Code::Unauthenticated, INVALID_TOKEN),

@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use crate::problem::Problem;
 
-/// Who made the request. Every request that passed the front has one.
+/// Caller of the request. Every request that passed `EntryService` has one.
 #[derive(Debug)]
 pub(crate) struct By(pub(crate) Caller);
 
@@ -15,7 +15,7 @@ impl<S: Sync> FromRequestParts<S> for By {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        // A request that came some other way is nobody's: refusing it is the safe side.
+        // A request that did not pass `EntryService` was not authenticated: refuse it.
         caller.map(Self).ok_or_else(|| Problem::new(Code::Internal, "the request has no caller"))
     }
 }

@@ -1,4 +1,4 @@
-//! The public keys of whoever issues tokens: a JSON Web Key Set (RFC 7517), from a file or an address, read anew now and then.
+//! Public keys of the issuer of tokens: a JSON Web Key Set (RFC 7517), from a file or a URL, refreshed.
 
 use parking_lot::RwLock;
 use std::path::PathBuf;
@@ -16,19 +16,20 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How old keys may be before they are read again. A key that was withdrawn is good for at most this and the time for which a
-/// verified token is remembered.
+/// Age at which keys are read again.
+///
+/// A withdrawn key is accepted for at most this time, plus the time for which a verified token is cached.
 pub(crate) const REFRESH: Duration = Duration::from_secs(5 * 60);
-/// The shortest time between two reads, whatever tokens ask for.
+/// Shortest time between two reads.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
-/// How long a read may take.
+/// Time limit of a read.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest key set.
+/// Maximum size of a key set.
 const MAX_BYTES: usize = 256 << 10;
-/// The most keys of a set.
+/// Maximum number of keys in a set.
 const MAX_KEYS: usize = 100;
 
-/// One public key, and the only algorithm that it is for.
+/// A public key with its only algorithm.
 #[derive(Debug)]
 struct PublicKey {
     id: Option<String>,
@@ -58,12 +59,12 @@ struct Written {
     x: String,
     #[serde(default)]
     y: String,
-    /// The private part, which has no business here.
+    /// The private part, which must not be here.
     d: Option<Value>,
 }
 
 impl KeySet {
-    /// Reads a set and takes the keys that can check signatures of ours; others are left out.
+    /// Reads a set and keeps the keys that can check our tokens.
     ///
     /// # Errors
     /// A message that repeats nothing of the set: it is malformed, or no key of it can be used.
@@ -98,7 +99,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Returns the keys that may check a token: those of its id, or the only one of its algorithm if it names none.
+    /// Returns the keys for a token: those with its key id, or without one the only key of its algorithm.
     pub(crate) fn candidates(&self, algorithm: Algorithm, id: Option<&str>) -> Vec<&DecodingKey> {
         let fits = |key: &&PublicKey| key.algorithm == algorithm && (id.is_none() || key.id.as_deref() == id);
         let keys: Vec<_> = self.0.iter().filter(fits).map(|key| &key.key).collect();
@@ -154,12 +155,12 @@ impl Written {
     }
 }
 
-/// Where a key set is.
+/// Source of a key set.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A file of this machine.
     File(PathBuf),
-    /// An address, and the guard that lets this one through.
+    /// A URL, and the egress client that allows it.
     Url(Url, Egress),
 }
 
@@ -192,7 +193,7 @@ async fn read_file(path: PathBuf) -> Result<Vec<u8>, String> {
 
 async fn fetch(url: &Url, egress: &Egress) -> Result<Vec<u8>, String> {
     let client = egress.client().await.map_err(|error| error.to_string())?;
-    // The address may be what only the operator should see, so no error repeats it.
+    // The URL may be for the operator's eyes only, so no error repeats it.
     let failed = |error: reqwest::Error| match helmdeck_egress::refusal(&error) {
         Some(refused) => refused.to_string(),
         None => error.without_url().to_string(),
@@ -215,14 +216,14 @@ fn too_large() -> String {
     format!("it is larger than {MAX_BYTES} bytes")
 }
 
-/// The keys in force. They are read when a token needs them, never by a task of its own.
+/// Current keys. They are read when a token needs them; there is no background task.
 pub(crate) struct Jwks {
     source: Source,
     clock: Arc<dyn Clock>,
     current: RwLock<Option<Current>>,
-    /// The generation of `current`, for those who need no more.
+    /// The generation of `current`, readable without its lock.
     generation: AtomicU64,
-    /// When the last read began; also makes readers wait for each other.
+    /// When the last read began. The lock also allows only one read at a time.
     tried: tokio::sync::Mutex<Option<Duration>>,
 }
 
@@ -231,7 +232,7 @@ pub(crate) struct Jwks {
 pub(crate) struct Current {
     /// The keys.
     pub(crate) set: Arc<KeySet>,
-    /// Grows with each read: what was verified under another number has to be verified again.
+    /// Grows with each read. A token that was verified under another number is verified again.
     pub(crate) generation: u64,
     read_at: Duration,
 }
@@ -253,17 +254,19 @@ impl Jwks {
         }
     }
 
-    /// Returns the keys in force, `None` if none could be read yet.
+    /// Returns the current keys, `None` if none could be read yet.
     pub(crate) fn current(&self) -> Option<Current> {
         self.current.read().clone()
     }
 
-    /// Returns which key set is in force.
+    /// Returns the generation of the current keys.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns the keys for a token, read anew if they are old or do not have its key. Keys that cannot be read anew stay.
+    /// Returns the keys for a token, refreshed if they are old or lack its key.
+    ///
+    /// If the refresh fails, the current keys stay.
     pub(crate) async fn keys_for(&self, algorithm: Algorithm, id: Option<&str>) -> Option<Current> {
         let fits = |current: &Current| !current.set.candidates(algorithm, id).is_empty();
         let fresh = |current: &Current| self.clock.monotonic().saturating_sub(current.read_at) < REFRESH;
@@ -288,10 +291,10 @@ impl Jwks {
         }
     }
 
-    /// Reads the keys, whenever they were read before, and says how many there are.
+    /// Reads the keys now and returns their number.
     ///
     /// # Errors
-    /// A message that says why not; the keys in force stay.
+    /// A message with the reason; the current keys stay.
     pub(crate) async fn read(&self) -> Result<usize, String> {
         let set = Arc::new(self.source.read().await?);
         let (count, read_at) = (set.len(), self.clock.monotonic());

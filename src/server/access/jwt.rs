@@ -1,4 +1,4 @@
-//! One JSON Web Token: taken apart, its signature checked, its claims read (RFC 7515, RFC 7519, with the advice of RFC 8725).
+//! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519, with the advice of RFC 8725).
 //!
 //! What the token says about how to check it is never believed: the key that fits decides the algorithm, a key inside the
 //! token or behind a link in it is not looked at, and a token that demands something by `crit` is refused.

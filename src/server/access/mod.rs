@@ -1,7 +1,7 @@
-//! Who calls, and what it may do: the one place that turns what a request proves into a [`Caller`].
+//! Authentication: turns the token of a request into a [`Caller`] with its permissions.
 //!
-//! The front puts the caller into the request's extensions; a route takes it from there ([`By`]) and asks it before it acts.
-//! Why a token was refused is logged; the client learns no more than RFC 6750 has words for. No token is ever logged.
+//! `EntryService` puts the caller into the request's extensions; a handler takes it from there ([`By`]) and checks its
+//! permissions. The reason of a refusal is logged; clients get the words of RFC 6750 only. Tokens are never logged.
 
 mod bearer;
 mod challenge;
@@ -36,11 +36,11 @@ use settings::KeySource;
 /// The shortest shared secret, in bytes: as long as the digest of HS256 (RFC 7518, section 3.2).
 pub const MIN_SECRET_BYTES: usize = 32;
 
-/// How many verified tokens are remembered.
+/// Maximum number of verified tokens in the cache.
 const MAX_KNOWN: u64 = 10_000;
-/// How long a verified JSON Web Token is remembered; never beyond its end or the keys that it was verified with.
+/// How long a verified JSON Web Token is cached; at most until it expires or its keys change.
 const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
-/// How long an API token is remembered: half of what a revocation may take to be felt by every process.
+/// How long an API token is cached: half the time that a revocation may take to reach every process.
 const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
 
 /// How callers prove who they are: at least one of a shared secret, a key set and API tokens.
@@ -54,10 +54,10 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// Puts together what the settings say, `None` if authentication is off.
+    /// Makes it from the settings, `None` if authentication is off.
     ///
-    /// `secret` is the one that JSON Web Tokens are signed with (HS256); its bytes are taken as they are. `system` holds the API
-    /// tokens. `egress` fetches the key set if it has an address, and is opened for exactly that host and port.
+    /// `secret` signs JSON Web Tokens (HS256); its bytes are used as they are. `system` holds the API tokens. `egress` fetches
+    /// the key set if it has a URL, and allows exactly that host and port.
     ///
     /// # Errors
     /// A message that names the setting, what is wrong with it and what to do.
@@ -100,10 +100,10 @@ impl Auth {
         Ok(Some(Self { rules, secret, keys, tokens, anonymous }))
     }
 
-    /// Reads the key set once, to see whether it can be used, and says how many keys it has; `None` without one.
+    /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key set.
     ///
     /// # Errors
-    /// A message that says why not.
+    /// A message with the reason.
     pub async fn try_keys(&self, clock: Arc<dyn Clock>) -> Result<Option<usize>, String> {
         match &self.keys {
             Some(source) => Jwks::new(source.clone(), clock).read().await.map(Some),
@@ -112,15 +112,15 @@ impl Auth {
     }
 }
 
-/// The check of tokens, with what is remembered of good ones.
+/// Check of tokens, with a cache of valid ones.
 pub(crate) struct Access {
     rules: Rules,
     secret: Option<DecodingKey>,
     keys: Option<Jwks>,
     tokens: Option<System>,
-    /// Everyone without a token.
+    /// The caller of requests without a token.
     anonymous: Caller,
-    /// By the SHA-256 of the token.
+    /// Keyed by the SHA-256 of the token.
     known: Cache<[u8; 32], Known>,
     clock: Arc<dyn Clock>,
 }
@@ -131,15 +131,15 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// A token that was good a moment ago.
+/// A token that was valid a moment ago.
 #[derive(Debug, Clone)]
 struct Known {
     caller: Caller,
-    /// When the token itself ends.
+    /// When the token expires.
     ends: Timestamp,
-    /// Until when this is believed, by the clock that only grows.
+    /// Until when the entry is used, by the monotonic clock.
     until: Duration,
-    /// Under which key set it was verified; `None` = under none.
+    /// The key set that it was verified with; `None` = none.
     keys: Option<u64>,
 }
 
@@ -154,27 +154,27 @@ impl Access {
                 identity: Arc::new(Identity::anonymous()),
                 permissions: Arc::new(auth.anonymous.unwrap_or_default()),
             },
-            // The clock of the cache is the machine's own; ours decides, and this only frees memory.
+            // The cache uses the system clock, only to free memory. Our clock decides.
             known: Cache::builder().max_capacity(MAX_KNOWN).time_to_live(JWT_KNOWN_FOR).build(),
             clock,
         }
     }
 
-    /// Returns who makes a request. A request that shows no token is nobody's, who may do what `anonymous_scope` says.
+    /// Returns the caller of a request. Without a token it is anonymous, with the permissions of `anonymous_scope`.
     ///
     /// # Errors
-    /// 401 or 400 in the words of RFC 6750; 503 if what would prove the token cannot be read.
+    /// 401 or 400 in the words of RFC 6750; 503 if the keys or the record of tokens cannot be read.
     pub(crate) async fn caller(&self, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
         let Some(token) = bearer::token(uri, headers)? else { return Ok(self.anonymous.clone()) };
         let digest = Sha256::digest(token.as_bytes()).into();
         match self.remembered(&digest) {
             Some(caller) => Ok(caller),
-            // Seldom, so it does not make the way of every request larger.
+            // Rare, and boxed so that it does not enlarge the future of every request.
             None => Box::pin(self.proven(token, digest)).await,
         }
     }
 
-    /// Returns who a token that was good before stands for, if it still is.
+    /// Returns the caller of a token in the cache, if the token is still valid.
     fn remembered(&self, digest: &[u8; 32]) -> Option<Caller> {
         let known = self.known.get(digest)?;
         let keys = known.keys.is_none_or(|keys| self.keys.as_ref().is_some_and(|now| now.generation() == keys));
@@ -187,7 +187,7 @@ impl Access {
         let Proof { caller, ends, keys, lives } = match self.check(token).await {
             Ok(proof) => proof,
             Err(Trouble::Bad(reason)) => {
-                tracing::info!(%reason, "a request was refused: its token proves nothing");
+                tracing::info!(%reason, "a request was refused: its token is not valid");
                 return Err(challenge(Refusal::InvalidToken, bearer::INVALID));
             }
             Err(Trouble::Unavailable(error)) => return Err(error.into()),
@@ -246,7 +246,7 @@ impl Access {
         Ok(Proof { caller, ends, keys: None, lives: API_TOKEN_KNOWN_FOR })
     }
 
-    /// Notes a use behind the request's back: nobody waits for it, and it is no reason to refuse one.
+    /// Records a use in the background. A failure is no reason to refuse the request.
     fn note_use(&self, system: &System, token: &ApiToken, now: Timestamp) {
         if token.used_at.is_some_and(|before| now.since(before) < USED_EVERY) {
             return;
@@ -260,7 +260,7 @@ impl Access {
     }
 }
 
-/// What a token proves, and for how long that may be believed without asking again.
+/// Caller that a token proves, and how long that may be cached.
 struct Proof {
     caller: Caller,
     ends: Timestamp,
@@ -268,7 +268,7 @@ struct Proof {
     lives: Duration,
 }
 
-/// Why a token proves nothing: it is bad, or we cannot tell.
+/// Why there is no proof: the token is not valid, or it cannot be checked.
 enum Trouble {
     Bad(Reason),
     Unavailable(Error),

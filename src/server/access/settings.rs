@@ -1,4 +1,4 @@
-//! What an operator can set about who may call. Secrets are not among it: they come from the environment alone.
+//! Settings of authentication. Secrets are not among them: they come from the environment only.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use helmdeck_core::duration::text;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-/// The farthest that clocks may be apart.
+/// Maximum difference between two clocks.
 const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
 
 /// The settings of authentication. With none of `api_tokens`, `jwks` and a shared secret it is off.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_set_is_a_file_or_a_safe_address_and_needs_an_audience() {
+    fn key_set_needs_safe_source_and_audience() {
         let jwks = |place: &str| {
             with(|config| (config.jwks, config.audience) = (place.to_owned(), vec!["helmdeck".to_owned()]))
         };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_without_a_token_can_be_given_nothing_that_is_one_callers_own() {
+    fn anonymous_scope_excludes_private_permissions() {
         let scope = |scope: &str| with(|config| config.anonymous_scope = scope.to_owned());
         assert_eq!(scope("packs:run:github.* metrics:read"), Ok(()));
         for bad in ["admin", "memory:read", "packs:run memory:write", "packs:walk"] {

@@ -1,4 +1,4 @@
-//! Used keys and their answers in memory, bounded in number and bytes.
+//! Used keys and their answers in memory, with limits on number and size.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -15,12 +15,12 @@ pub(crate) type Answer = Result<Bytes, Error>;
 /// A SHA-256.
 pub(super) type Digest32 = [u8; 32];
 
-/// The most keys; the oldest goes first.
+/// Maximum number of keys. The oldest is dropped first.
 pub(super) const MAX_KEYS: usize = 10_000;
-/// The most bytes of answers; the oldest goes first.
+/// Maximum size of all answers. The oldest is dropped first.
 pub(super) const MAX_BYTES: usize = 32 << 20;
 
-/// Keys in the order in which they came, so also in that in which they end.
+/// Keys in the order of their arrival, which is also the order of their expiry.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) slots: HashMap<Digest32, Slot>,
@@ -35,11 +35,11 @@ pub(super) struct Slot {
     pub(super) state: State,
 }
 
-/// How far its call is.
+/// State of a call.
 #[derive(Clone)]
 pub(super) enum State {
     Running,
-    /// `None` if the answer had to make room.
+    /// `None` if the answer was dropped to make room.
     Done(Option<Answer>),
 }
 
@@ -69,7 +69,7 @@ impl Kept {
         if let Some(slot) = self.slots.remove(id) {
             self.bytes -= slot.bytes();
         }
-        // Mostly the first or the last one, so the search is short.
+        // Usually the first or the last one, so the search is short.
         if let Some(at) = self.order.iter().position(|other| other == id) {
             self.order.remove(at);
         }

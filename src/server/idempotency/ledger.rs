@@ -1,5 +1,6 @@
-//! Used keys in the system database, for after a restart and for other processes on it. It writes digests and sealed bytes,
-//! nothing in the clear.
+//! Used keys in the system database, so that they survive a restart and other processes see them.
+//!
+//! It stores digests and sealed bytes only.
 
 use helmdeck_core::hex;
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use super::kept::{Answer, Digest32, KEPT_FOR, State};
 
 const OPERATION: &str = "rest";
 const PURPOSE: &str = "idempotency";
-/// The largest answer that is written.
+/// Maximum size of a stored answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// How often keys that have ended are deleted.
+/// How often expired keys are deleted.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// The system database, and what answers are sealed with; without that they are not written.
+/// The system database, and the keyring that seals answers. Without a keyring, answers are not stored.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     system: System,
@@ -33,10 +34,10 @@ impl Ledger {
         Self { system, keyring, swept_at: AtomicI64::new(i64::MIN) }
     }
 
-    /// Takes a key, or returns how far its call is and whether it was the same request.
+    /// Takes a key, or returns the state of its call and whether it was the same request.
     ///
     /// # Errors
-    /// `overloaded` if the database cannot be asked: a call that must not be made twice is not made then.
+    /// `overloaded` if the database fails: a call that must not be made twice is not made then.
     pub(super) async fn begin(
         &self,
         identity: &Identity,
@@ -45,7 +46,7 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Option<(State, bool)>, Error> {
         self.sweep(now).await;
-        // The lease is as long as a key is kept: what a process that died in the middle had done is not known.
+        // The lease lasts as long as the key: it is unknown what a process did that died in the middle.
         let begun = self.system.begin(&scope(identity), &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
         Ok(match begun {
             Begun::New => None,
@@ -57,7 +58,7 @@ impl Ledger {
         })
     }
 
-    /// Writes what the call came to, or frees its key if there is no answer to keep.
+    /// Stores the result of the call, or frees its key if there is none.
     pub(super) async fn finish(&self, identity: &Identity, id: &Digest32, answer: Option<&Answer>, now: Timestamp) {
         let written = match answer {
             Some(answer) => {
@@ -67,7 +68,7 @@ impl Ledger {
             None => self.system.abandon(&scope(identity), &hex(id)).await,
         };
         if let Err(error) = written {
-            // The key stays taken, which is the safe side.
+            // The key stays taken, which is safe.
             tracing::warn!(%error, "the end of a call with an idempotency key could not be written");
         }
     }
@@ -75,7 +76,7 @@ impl Ledger {
     async fn sweep(&self, now: Timestamp) {
         let before = self.swept_at.load(Ordering::Relaxed);
         let due = Timestamp(before).saturating_add(SWEEP_EVERY) <= now;
-        // Whoever swaps the time first sweeps; the others go on.
+        // Only the request that swaps the time sweeps.
         if due
             && self.swept_at.compare_exchange(before, now.micros(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
             && let Err(error) = self.system.sweep(now).await
@@ -92,14 +93,14 @@ impl Ledger {
         self.keyring.as_ref()?.seal_blob(&Namespace::of_caller(identity), PURPOSE, id, &plain).ok()
     }
 
-    /// What does not open is an answer that is no longer kept.
+    /// An answer that cannot be decrypted counts as no longer stored.
     fn unseal(&self, identity: &Identity, id: &Digest32, sealed: &[u8]) -> Option<Answer> {
         let plain = self.keyring.as_ref()?.open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed).ok()?;
         decode(plain)
     }
 }
 
-/// The caller's own scope, so that forgetting a caller finds it.
+/// Returns the caller's own scope, so that forgetting a caller finds it.
 fn scope(identity: &Identity) -> String {
     System::scope(identity.tenant(), identity.user(), OPERATION)
 }
@@ -108,7 +109,7 @@ fn unavailable(error: StoreError) -> Error {
     Error::new(Code::Overloaded, "the record of idempotency keys is not available; nothing was done").with_source(error)
 }
 
-/// Writes an outcome as `+` and its JSON, an error as `-`, its code, a line feed and its message.
+/// Encodes an outcome as `+` and its JSON, an error as `-`, its code, a line feed and its message.
 fn encode(answer: &Answer) -> Vec<u8> {
     match answer {
         Ok(body) => [b"+", &body[..]].concat(),

@@ -21,12 +21,12 @@ use crate::problem::Problem;
 use kept::{Answer, Digest32, KEPT_FOR, Kept, Slot, State};
 pub(crate) use ledger::Ledger;
 
-/// What a repeated answer has besides the first one.
+/// Header of a repeated answer.
 pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// What is asked for with a key: the same input is another request if it is asked for differently.
+/// What a request with a key asks for. The same input is another request if the operation differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// The outcome.
@@ -51,7 +51,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(text.to_owned()))
 }
 
-/// The keys that were used, and their answers.
+/// Used keys and their answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Idempotency(Arc<Inner>);
 
@@ -61,15 +61,15 @@ struct Inner {
     ledger: Option<Ledger>,
 }
 
-/// What is known of a key when a call with it comes in.
+/// State of a key when a call with it arrives.
 pub(crate) enum Begun {
-    /// Nothing: the call may run, and has to tell what it came to.
+    /// The key is new: the call may run, and must report its result.
     New(Ticket),
     /// The answer of the first call.
     Repeat(Answer),
 }
 
-/// The right to run the one call of a key.
+/// The right to run the only call of a key.
 pub(crate) struct Ticket {
     id: Digest32,
     identity: Arc<Identity>,
@@ -78,16 +78,16 @@ pub(crate) struct Ticket {
 }
 
 impl Idempotency {
-    /// Keeps nothing yet.
+    /// Makes an empty record.
     pub(crate) fn new(clock: Arc<dyn Clock>, ledger: Option<Ledger>) -> Self {
         Self(Arc::new(Inner { clock, kept: Mutex::default(), ledger }))
     }
 
-    /// Looks a key up and takes it if nobody has. Once begun it has to run to its end, in a task of its own.
+    /// Looks a key up, and takes it if it is new. The call must then run to its end, as its own task.
     ///
     /// # Errors
-    /// 409 if the first call still runs or its answer is gone, 422 if it was another request, 503 if the system database
-    /// cannot be asked: then nothing was done.
+    /// 409 if the first call still runs or its answer is no longer stored, 422 if it was another request, 503 if the system
+    /// database fails: then nothing was done.
     pub(crate) async fn begin(&self, operation: Operation, call: &Call, key: &str) -> Result<Begun, Problem> {
         let (id, request) = (id(&call.identity, key), request(operation, call));
         let ticket = {
@@ -131,11 +131,11 @@ fn repeat(state: &State, same_request: bool) -> Result<Begun, Problem> {
 }
 
 impl Ticket {
-    /// Keeps the answer, unless it says that nothing was done: then the key is free again.
+    /// Stores the answer. If it says that nothing was done, the key is free again instead.
     pub(crate) async fn finish(mut self, answer: &Answer) {
         let kept = !matches!(answer, Err(error) if nothing_was_done(error));
         if let Some(ledger) = &self.inner.ledger {
-            // First here: as long as the memory says that the call runs, nobody asks the database.
+            // The database first: while the call counts as running in memory, nobody asks the database.
             ledger.finish(&self.identity, &self.id, kept.then_some(answer), self.inner.clock.now()).await;
         }
         self.finished = true;
@@ -143,7 +143,7 @@ impl Ticket {
         if kept { memory.done(&self.id, answer.clone()) } else { memory.free(&self.id) }
     }
 
-    /// Gives the key back: the call was not made.
+    /// Frees the key: the call was not made.
     fn forget(mut self) {
         self.finished = true;
         self.inner.lock().free(&self.id);
@@ -153,13 +153,13 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.finished {
-            // Nobody knows what the call did, so it must not be made again under this key.
+            // It is unknown what the call did, so it must not be made again under this key.
             self.inner.lock().done(&self.id, Err(Error::new(Code::Internal, "the call ended without an answer")));
         }
     }
 }
 
-/// The caller's own errors and a full house are told before anything is done; a conflict or a cancel may come in the middle.
+/// Says whether an error comes before anything was done. A conflict or a cancel may come in the middle.
 fn nothing_was_done(error: &Error) -> bool {
     match error.code() {
         Code::Conflict | Code::Cancelled => false,

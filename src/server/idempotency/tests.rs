@@ -16,7 +16,7 @@ async fn send(fixture: &Fixture, path: &str, key: &str, body: &str) -> Sent {
 }
 
 #[tokio::test]
-async fn a_repeat_gets_the_first_answer_and_says_so() {
+async fn repeat_gets_first_answer_and_header() {
     let fixture = Fixture::plain().await;
     let first = send(&fixture, WRITE, "\"k1\"", r#"{"text":"a"}"#).await;
     assert_eq!((first.status.as_u16(), first.header("idempotency-replayed")), (200, ""));
@@ -40,7 +40,7 @@ async fn one_key_stands_for_one_request() {
 }
 
 #[tokio::test]
-async fn a_repeat_while_the_first_runs_is_a_conflict_and_a_lost_client_finds_its_answer() {
+async fn early_repeat_conflicts_and_lost_client_finds_answer() {
     let fixture = Arc::new(Fixture::plain().await);
     let other = Arc::clone(&fixture);
     let first = tokio::spawn(async move { send(&other, WRITE, "k", r#"{"wait":true}"#).await });
@@ -62,7 +62,7 @@ async fn a_repeat_while_the_first_runs_is_a_conflict_and_a_lost_client_finds_its
 }
 
 #[tokio::test]
-async fn an_error_after_which_nobody_knows_what_was_done_is_kept_and_others_are_not() {
+async fn uncertain_errors_keep_the_key() {
     let fixture = Fixture::plain().await;
     for (code, runs) in [("handler_failed", 1), ("conflict", 1), ("rate_limited", 2), ("overloaded", 2)] {
         let before = fixture.probe.runs();
@@ -75,7 +75,7 @@ async fn an_error_after_which_nobody_knows_what_was_done_is_kept_and_others_are_
 }
 
 #[tokio::test]
-async fn keys_end_after_a_day_and_packs_that_only_read_ignore_them() {
+async fn keys_expire_after_a_day_and_readers_ignore_them() {
     let fixture = Fixture::plain().await;
     send(&fixture, WRITE, "k", "{}").await;
     fixture.clock.advance(KEPT_FOR);
@@ -139,20 +139,20 @@ async fn restarted(memory: bool) -> (Sent, Sent, u32) {
 }
 
 #[tokio::test]
-async fn with_a_memory_key_an_answer_outlives_the_process_sealed() {
+async fn sealed_answers_survive_restart() {
     let (first, second, runs) = restarted(true).await;
     assert_eq!((second.body, second.headers.get("idempotency-replayed").is_some(), runs), (first.body, true, 1));
 }
 
 #[tokio::test]
-async fn without_a_memory_key_a_used_key_outlives_the_process_and_its_answer_does_not() {
+async fn without_memory_key_only_used_keys_survive_restart() {
     let (first, second, runs) = restarted(false).await;
     assert_eq!((first.status.as_u16(), second.status.as_u16(), runs), (200, 409, 1));
     assert!(second.body.contains("no longer kept"), "{second:?}");
 }
 
 #[tokio::test]
-async fn a_call_that_did_nothing_leaves_its_key_free_for_another_process_too() {
+async fn call_without_effect_frees_its_key_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("helmdeck.db");
     let body = r#"{"fail":"rate_limited"}"#;
@@ -164,7 +164,7 @@ async fn a_call_that_did_nothing_leaves_its_key_free_for_another_process_too() {
 }
 
 #[tokio::test]
-async fn an_error_is_replayed_as_it_was_after_a_restart() {
+async fn errors_are_replayed_after_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("helmdeck.db");
     let mut answers = Vec::new();
@@ -180,7 +180,7 @@ async fn an_error_is_replayed_as_it_was_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_cannot_be_asked_stops_the_call_before_it_is_made() {
+async fn unreadable_ledger_stops_the_call() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("helmdeck.db");
     std::fs::write(&path, "not a database, but a file of somebody's").unwrap();

@@ -1,4 +1,4 @@
-//! What an operator can set about the MCP transport.
+//! Settings of the MCP transport.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid_and_what_serves_nobody_is_refused() {
+    fn defaults_are_valid_and_zero_limits_are_refused() {
         McpConfig::default().validate().unwrap();
         let text = serde_json::to_string(&McpConfig::default()).unwrap();
         assert_eq!(serde_json::from_str::<McpConfig>(&text).unwrap(), McpConfig::default());

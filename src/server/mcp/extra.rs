@@ -1,4 +1,4 @@
-//! What an embedder can add to the MCP transport: tools, prompts, resources and whatever else packs have no words for.
+//! Extension of the MCP transport by an embedding program: tools, prompts, resources and more.
 
 use futures_util::future::BoxFuture;
 use rmcp::model::{
@@ -7,13 +7,13 @@ use rmcp::model::{
 use rmcp::service::{DynService, NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 
-/// A handler for what the packs do not answer. Every [`ServerHandler`] is one.
+/// Handler for requests that packs do not answer. Every [`ServerHandler`] is one.
 ///
-/// The transport asks it for tools that are no packs, resources that are not ours, prompts, completion, log levels and subscriptions; its
-/// lists are added to ours and its capabilities are announced beside ours. Tasks are packs alone. It is offered to every caller: what it may do for whom
-/// is its own concern. Its requests come from the same transports, through the same checks, as those of packs.
+/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists and capabilities are added
+/// to ours. It has no tasks. Every caller can use it: what it does for whom is its own decision. Its requests pass the same
+/// checks as those of packs.
 pub trait Extra: Send + Sync + 'static {
-    /// Returns what it can do.
+    /// Returns its capabilities.
     fn info(&self) -> ServerConfig;
     /// Answers a request.
     fn request(
@@ -72,7 +72,7 @@ impl<H: ServerHandler> Extra for H {
     }
 }
 
-/// Returns the error for a method that nobody answers. It does not repeat the name, which then ends up in the log.
+/// Returns the error for an unknown method. It does not repeat the name.
 pub(crate) fn unknown_method() -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "Method not found", None)
 }

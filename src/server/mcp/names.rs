@@ -1,4 +1,4 @@
-//! Names of packs in text that a model reads: there a pack goes by the name of its tool.
+//! Replaces names of packs by names of tools, in text that a model reads.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use helmdeck_core::PackName;
 use serde_json::Value;
 
-/// The packs that are tools.
+/// Names of the packs that are tools.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashSet<Box<str>>);
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packs_are_named_as_tools_and_nothing_else_changes() {
+    fn only_pack_names_are_replaced() {
         let packs = ["github.search", "repo.map"].map(|name| PackName::new(name).unwrap());
         let names = Names::new(packs.iter());
         for (text, expected) in [

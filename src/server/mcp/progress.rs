@@ -1,4 +1,4 @@
-//! Progress of a running call on its way to the client: ever growing, not too often, and never after the result.
+//! Progress notifications of a running call: increasing, rate limited, and never after the result.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use helmdeck_core::context::ProgressSink;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The shortest time between two reports; of those in between the last one is sent.
+/// Shortest time between two reports. Of those in between, the last one is sent.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the result waits for a report that is on its way.
+/// How long the result waits for the last report to be sent.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// How much a report adds that says something new and no higher percentage.
+/// Increment for a report with a new message and no higher percentage.
 const NUDGE: f64 = 0.001;
 
-/// One report as the client gets it.
+/// A report as the client gets it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
-    /// Greater than that of every report before.
+    /// Greater than in every report before.
     pub(crate) progress: f64,
     /// 100 if `progress` is a percentage.
     pub(crate) total: Option<f64>,
     pub(crate) message: String,
 }
 
-/// Takes the reports of one call.
+/// Receiver of the reports of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     state: Mutex<State>,
@@ -89,7 +89,7 @@ impl Reports {
     }
 }
 
-/// Waits for an answer, and sends what is reported meanwhile. When it returns, nothing is sent any more.
+/// Waits for an answer and sends reports meanwhile. Nothing is sent after it returns.
 pub(crate) async fn reporting<T, S: Future<Output = ()>>(
     reports: &Reports,
     send: impl Fn(Report) -> S,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reports_are_thinned_out_and_the_last_one_comes_before_the_answer() {
+    async fn reports_are_rate_limited_and_end_before_the_answer() {
         let reports = Reports::default();
         let sent = Mutex::new(Vec::new());
         let work = async {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_holds_the_answer_up_for_a_moment_only() {
+    async fn slow_client_delays_the_answer_briefly() {
         let reports = Reports::default();
         reports.report(None, "a");
         let started = Instant::now();

@@ -1,5 +1,4 @@
-//! The calls that one client has under way, by the ids that it gave them, so that it can cancel them: also one whose cancel
-//! overtook it.
+//! Running calls of a client by their request ids, so that it can cancel them, even if the cancel arrives first.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -13,13 +12,14 @@ use rmcp::model::RequestId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a cancel waits for its call. Requests may overtake each other on the way, but not by much; a client that wrongly uses
-/// an id again must not find its call cancelled.
+/// How long a cancel waits for its call.
+///
+/// Requests may overtake each other, but not by much. A client that wrongly reuses an id must not find its call cancelled.
 const EARLY: Duration = Duration::from_secs(2);
-/// The most cancels that wait for their calls.
+/// Maximum number of cancels that wait for their calls.
 const MAX_EARLY: usize = 32;
 
-/// The calls of one client.
+/// Running calls of a client.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Running(Arc<Mutex<State>>);
 
@@ -32,13 +32,13 @@ struct State {
 /// Why a call may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unstarted {
-    /// Its cancel came before it.
+    /// Its cancel arrived first.
     Cancelled,
-    /// Another call under way has its id.
+    /// A running call has its id.
     Taken,
 }
 
-/// One call under way; dropping it takes it off the list.
+/// A running call. Dropping it removes it from the list.
 #[derive(Debug)]
 pub(crate) struct Started {
     running: Running,
@@ -48,8 +48,9 @@ pub(crate) struct Started {
 }
 
 impl Running {
-    /// Notes a call down, or says why it may not begin. Ids are used once (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could
-    /// mean either of two calls.
+    /// Records a call, or says why it may not begin.
+    ///
+    /// Ids must be unique (JSON-RPC 2.0, section 4; MCP, "Requests"): a cancel could mean either of two calls.
     pub(crate) fn start(&self, id: &RequestId) -> std::result::Result<Started, Unstarted> {
         let mut state = self.state();
         let now = Instant::now();
@@ -67,7 +68,7 @@ impl Running {
         Ok(Started { running: self.clone(), id: id.clone(), cancel })
     }
 
-    /// Cancels a call, or remembers for a moment that it is to be.
+    /// Cancels a call, or remembers the cancel for a moment.
     pub(crate) fn cancel(&self, id: &RequestId) {
         let mut state = self.state();
         match state.calls.get(id) {
@@ -88,7 +89,7 @@ impl Running {
         }
     }
 
-    /// Says whether nothing is under way.
+    /// Says whether no call is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.state().calls.is_empty()
     }
@@ -98,8 +99,9 @@ impl Running {
     }
 }
 
-/// Runs a call as a job and waits for what comes of it; the call's progress and cancel are those of the job. When this future is
-/// dropped the job is cancelled: its client is gone, and cannot ask for it.
+/// Runs a call as a job and waits for its outcome. Progress and cancel of the call are those of the job.
+///
+/// When this future is dropped, the job is cancelled: its client is gone and does not know the job.
 ///
 /// # Errors
 /// As `Engine::submit` and `Engine::job_outcome`.
@@ -108,7 +110,7 @@ pub(crate) async fn as_job(engine: &Engine, mut call: Call) -> Result<Outcome> {
     let (engine, identity) = (engine.clone(), Arc::clone(&call.identity));
     let gone = CancellationToken::new();
     let _waits = gone.clone().drop_guard();
-    // A task of its own: whoever goes away while the job is queued leaves none behind.
+    // Its own task, so that a client that goes away while the job is queued leaves no job behind.
     let work = tokio::spawn(async move {
         let id = engine.submit(call).await?.id;
         let mut events = Box::pin(engine.follow_job(Some(&identity), &id, None).await?);
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancel_reaches_its_call_in_either_order_and_no_later_one() {
+    async fn cancel_reaches_its_call_in_either_order() {
         let running = Running::default();
         let (one, two) = (RequestId::Number(1), RequestId::String("1".into()));
         let call = running.start(&one).unwrap();
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_in_use_is_refused_and_its_call_stays_cancellable() {
+    async fn used_id_is_refused_and_its_call_stays_cancellable() {
         let (running, id) = (Running::default(), RequestId::Number(1));
         let first = running.start(&id).unwrap();
         assert_eq!(running.start(&id).unwrap_err(), Unstarted::Taken);

@@ -1,4 +1,4 @@
-//! The tools that the packs make up: made once per set of packs and shared by all callers, each of whom sees a part of it.
+//! Table of the tools, made once per set of packs. Each caller sees the part that it may use.
 
 use helmdeck_core::suggest;
 use parking_lot::RwLock;
@@ -20,7 +20,7 @@ pub(crate) struct ToolEntry {
     pub(crate) pack: PackName,
     /// Whether parts of the input have to be repeated in headers (`x-mcp-header`).
     pub(crate) has_headers: bool,
-    /// Whether it takes so long that nobody need wait for it.
+    /// Whether the pack is `async`.
     pub(crate) is_long: bool,
     /// The schema of its input, if that has paths of this machine.
     pub(crate) paths: Option<Value>,
@@ -37,14 +37,14 @@ pub(crate) struct Table {
 
 impl Table {
     fn new(engine: &Engine) -> Self {
-        // Asked for first: packs that come in between only make this table be replaced once more.
+        // Read first: if packs change in between, the table is only made once more.
         let revision = engine.revision();
         let packs = engine.packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
         let mut entries: Vec<Arc<ToolEntry>> =
             packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
-        // Two packs of one tool name: whichever were called, somebody would have meant the other.
+        // Two packs with one tool name: a call could mean either.
         let mut alike: Vec<String> = entries
             .windows(2)
             .filter(|pair| pair[0].tool.name == pair[1].tool.name)
@@ -131,9 +131,9 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
     PackName::new(&tool.replace("__", ".")).ok()
 }
 
-/// A pack whose input is no object cannot be called: the arguments of a tool are one.
+/// Makes the tool of a pack, `None` if its input is not an object, as arguments of tools are.
 fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
-    // What an MCP server says of its tools is not about ours.
+    // Texts of MCP servers do not name our packs.
     let own = Names::default();
     let names = if info.source == Source::Mcp { &own } else { names };
     let mut schema = info.input.clone();
@@ -151,7 +151,7 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     let mut tool = Tool::new(tool_name(&info.name), described, input)
         .with_title(info.title.clone().unwrap_or_else(|| title(&info.name)))
         .with_annotations(annotations);
-    // Up to revision 2025-11-25 an output schema has to be of an object; what is said of other outputs is left out.
+    // Up to revision 2025-11-25 an output schema must describe an object; other schemas are left out.
     if let Value::Object(output) = &info.output
         && output.get("type").is_some_and(|kind| kind == "object")
     {
@@ -167,7 +167,7 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     Some(ToolEntry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
 }
 
-/// Returns the schema with `"type": "object"` at its root, which MCP asks for: of the same inputs, as long as they are objects.
+/// Returns the schema with `"type": "object"` at its root, as MCP requires, `None` if it accepts no objects.
 fn object_schema(schema: &Value) -> Option<JsonObject> {
     let mut object = match schema {
         Value::Bool(true) => JsonObject::new(),
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_of_an_input_schema_is_made_an_object() {
+    fn input_schema_root_becomes_an_object() {
         let made = |schema: Value| object_schema(&schema).map(Value::Object);
         assert_eq!(made(json!(true)), Some(json!({"type": "object"})));
         assert_eq!(made(json!({"required": ["a"]})), Some(json!({"type": "object", "required": ["a"]})));

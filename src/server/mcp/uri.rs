@@ -15,7 +15,7 @@ pub(crate) const JOBS: &str = "helmdeck://jobs";
 pub(crate) const PLANS: &str = "helmdeck://seam/plans";
 pub(crate) const RECALL: &str = "helmdeck://seam/recall";
 
-/// What an address names.
+/// A parsed address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResourceUri<'a> {
     /// All packs.
@@ -55,7 +55,7 @@ pub(crate) fn job(id: &JobId) -> String {
     format!("{JOBS}/{id}")
 }
 
-/// Returns what an address names, `None` if it is none of ours.
+/// Parses an address, `None` if it is not ours.
 pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
     let path = uri.strip_prefix(SCHEME)?;
     Some(match path.split_once('/') {

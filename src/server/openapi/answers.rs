@@ -1,11 +1,11 @@
-//! What holds for every operation: the server's address, who may call, and the answers to a request that is wrong.
+//! Parts of the document that are the same for every operation: server, security, error responses.
 
 use serde_json::{Map, Value, json};
 
-/// What is open to everybody.
+/// Paths that are open to everybody.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Adds it to the document.
+/// Adds them to the document.
 pub(super) fn complete(document: &mut Value, authenticates: bool) {
     document["servers"] = json!([{ "url": "/", "description": "This server" }]);
     document["security"] = if authenticates { json!([{ "bearer": [] }]) } else { json!([]) };

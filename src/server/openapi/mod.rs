@@ -1,4 +1,4 @@
-//! The `OpenAPI` 3.1 document: the routes as the code declares them, and every version of a pack as one path with its schemas.
+//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every version of a pack.
 //!
 //! It is made at each request, from the packs that are registered at that moment.
 
@@ -157,7 +157,7 @@ impl Packs {
         );
     }
 
-    /// Makes an id that is an identifier in every language, and of this operation alone.
+    /// Makes a unique id that is an identifier in every language.
     fn id(&mut self, wanted: &str) -> String {
         let plain: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let mut id = plain.clone();

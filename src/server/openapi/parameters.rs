@@ -1,8 +1,8 @@
-//! What is enforced about parameters, which their types alone do not say.
+//! Limits of parameters that their types do not express.
 
 use serde_json::{Map, Value, json};
 
-/// Adds it to every operation of these paths.
+/// Adds them to every operation of these paths.
 pub(super) fn complete(paths: &mut Value) {
     for (path, item) in paths.as_object_mut().into_iter().flatten() {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -40,8 +40,7 @@ fn enforced(path: &str, name: &str) -> Value {
     }
 }
 
-/// A parameter that may be absent is declared by an `Option`, which would also let it be `null`; in a URL or a header there
-/// is no such thing.
+/// Removes `null` from the type of an optional parameter: URLs and headers have no `null`.
 fn not_null(schema: &mut Value) {
     if let Some([kind, Value::String(null)]) = schema["type"].as_array().map(Vec::as_slice)
         && null == "null"

@@ -1,4 +1,4 @@
-//! A pack's schema as a component of the `OpenAPI` document: its references to itself are made to point to where it stands.
+//! Embeds a pack's schema as a component of the `OpenAPI` document, and adjusts its internal references.
 
 use serde_json::{Map, Value, json};
 
@@ -26,11 +26,11 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// Keywords whose value maps names to schemas.
 const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"];
 
-/// Adds the schema to the components of the document as `<component>`. Each definition of its own (`$defs`, `definitions`) is a component
-/// `<component>.<definition>`, because most generators follow no reference into a component.
+/// Adds the schema to the components of the document as `<component>`.
 ///
-/// Only places where JSON Schema has a schema are looked at: a `$ref` in a `const`, an `example` or as the name of a
-/// property is data.
+/// Each of its definitions (`$defs`, `definitions`) becomes a component `<component>.<definition>`, because most generators
+/// follow no reference into a component. Only places where JSON Schema expects a schema are visited: a `$ref` in a `const`, an
+/// `example` or as the name of a property is data.
 pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
     let mut schema = match schema {
         // As a component, `true` and `false` are more than most generators understand.
@@ -95,7 +95,7 @@ fn moved(target: &str, root: &str) -> Option<String> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
 }
 
-/// The name of a definition as part of a component's name (`OpenAPI` 3.1, section 4.8.7: letters, digits, `.`, `-` and `_`).
+/// Returns a definition's name with the characters that a component's may have (`OpenAPI` 3.1, section 4.8.7).
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
 }

@@ -227,7 +227,7 @@ async fn answers_have_the_documented_shapes() {
 }
 
 #[tokio::test]
-async fn the_docs_page_is_self_contained_and_escapes_what_manifests_say() {
+async fn docs_page_is_self_contained_and_escaped() {
     let fixture = Fixture::plain().await;
     let page = fixture.get("/docs").await;
     let policy = page.header("content-security-policy");

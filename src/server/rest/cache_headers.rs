@@ -1,5 +1,6 @@
-//! What the cache did, as `Cache-Status` (RFC 9211) and `Age`. Called only for an answer that says what the cache did: an
-//! answer without that has neither header.
+//! `Cache-Status` (RFC 9211) and `Age` of an answer.
+//!
+//! Answers that the cache had nothing to do with have neither header.
 
 use std::io::Write;
 
@@ -10,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// Adds both headers. `directive` is what the caller had asked for.
+/// Adds both headers. `directive` is that of the request.
 pub(super) fn add(cache: &CacheInfo, directive: Directive, headers: &mut HeaderMap) {
     if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(status(cache, directive))) {
         headers.insert(CACHE_STATUS, value);
@@ -44,7 +45,7 @@ fn status(cache: &CacheInfo, directive: Directive) -> Vec<u8> {
     text
 }
 
-/// Returns for how many whole seconds the answer is fresh yet; below zero = for how many it has not been.
+/// Returns how many seconds the answer stays fresh; negative = for how long it has been stale.
 fn time_left(cache: &CacheInfo) -> i64 {
     let signed = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     match cache.ttl.checked_sub(cache.age) {

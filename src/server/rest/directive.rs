@@ -8,13 +8,13 @@ use helmdeck_core::{Call, Directive};
 use http::HeaderMap;
 use http::header::CACHE_CONTROL;
 
-/// The longest time a directive can name: RFC 9111, section 1.2.2, has greater numbers read as this one.
+/// Maximum of a delta-seconds value; larger ones are read as this (RFC 9111, section 1.2.2).
 const LONGEST: Duration = Duration::from_secs(1 << 31);
 
-/// Puts what the caller wants of the cache into the call.
+/// Applies the `Cache-Control` of a request to its call.
 ///
-/// Of two directives that exclude each other the one that does less wins: `only-if-cached` never runs the handler,
-/// `no-store` never writes. Of two ages the smaller one counts (RFC 9111, section 4.2.1: rather the most restrictive directive).
+/// Of two conflicting directives the more restrictive one wins (RFC 9111, section 4.2.1): `only-if-cached` never runs the
+/// handler, `no-store` never writes. Of two ages the smaller one counts.
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
     let mut wanted = Wanted::default();
     for value in headers.get_all(CACHE_CONTROL) {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_never_staler_than_asked_and_never_overflows() {
+    fn malformed_ages_count_as_zero() {
         assert_eq!(read(&["max-age=soon"]).1, Some(0));
         assert_eq!(read(&["max-age"]).1, Some(0));
         assert_eq!(read(&["max-stale=-5"]).2, Some(0));

@@ -41,7 +41,7 @@ async fn ended(fixture: &Fixture, started: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn a_job_is_started_looked_at_and_answers_as_the_call_would_have() {
+async fn job_result_equals_the_answer_of_the_call() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     for (path, preference) in [
         ("/api/v1/packs/test.plain/jobs", "handling=lenient"),
@@ -66,7 +66,7 @@ async fn a_job_is_started_looked_at_and_answers_as_the_call_would_have() {
 }
 
 #[tokio::test]
-async fn a_caller_who_waits_gets_the_outcome_or_the_job_if_it_takes_too_long() {
+async fn waiting_caller_gets_outcome_or_slow_job() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     for (path, preference) in [
         ("test.long", "wait"),
@@ -108,7 +108,7 @@ async fn what_is_wrong_with_a_request_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_job_is_that_of_the_call_with_status_and_headers() {
+async fn job_error_equals_the_error_of_the_call() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let body = r#"{"fail":"rate_limited"}"#;
     let called = fixture.post("/api/v1/packs/test.plain", body).await;
@@ -136,7 +136,7 @@ async fn a_job_is_cancelled_and_stays_so() {
 }
 
 #[tokio::test]
-async fn a_repeat_with_the_same_key_gets_the_same_job_and_another_request_is_refused() {
+async fn repeated_key_gets_same_job() {
     let fixture = Fixture::with_memory().await;
     let start = async |path: &str, body: &str| {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k"), ("prefer", "respond-async")];
@@ -171,7 +171,7 @@ fn events(text: &str) -> Vec<(u64, String, Value)> {
 }
 
 #[tokio::test]
-async fn events_come_with_numbers_go_on_after_one_and_end_with_the_job() {
+async fn events_are_numbered_and_resume_until_the_end() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let started = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"wait":true,"steps":3}"#).await;
     fixture.probe.someone_waits().await;
@@ -207,7 +207,7 @@ async fn events_come_with_numbers_go_on_after_one_and_end_with_the_job() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_streams_and_an_ended_one_makes_room() {
+async fn event_streams_are_limited_and_released() {
     let config = ServerConfig { max_event_streams: 1, ..ServerConfig::default() };
     let fixture = Fixture::build(config, false).await;
     let started = fixture.post("/api/v1/packs/test.plain/jobs", r#"{"wait":true}"#).await;
@@ -256,7 +256,7 @@ async fn one_caller_cannot_take_all_streams() {
 }
 
 #[tokio::test]
-async fn nobody_without_a_token_owns_a_job_and_everybody_sees_only_their_own() {
+async fn jobs_need_a_token_and_are_private() {
     let config = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
     let egress = helmdeck_egress::Egress::new(helmdeck_egress::Config::default());
     let auth = Auth::new(&config, Some(Secret::new(SECRET.to_owned())), None, &egress).unwrap();
@@ -299,7 +299,7 @@ async fn nobody_without_a_token_owns_a_job_and_everybody_sees_only_their_own() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_ends_its_streams_and_does_not_wait_for_what_waits() {
+async fn drain_ends_streams_and_queued_jobs_do_not_delay_it() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let config = ServerConfig { drain_timeout: SOON, ..ServerConfig::default() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -6,20 +6,22 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// What an answer says was followed.
+/// Header that names the preferences that were followed.
 pub(super) const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// What a caller prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Prefer {
-    /// `respond-async`: the call is to run as a job.
+    /// `respond-async`: run the call as a job.
     pub(super) respond_async: bool,
-    /// `wait=<seconds>`: how long the caller waits. Without a number (which is ours, not the RFC's): as long as a request may take.
+    /// `wait=<seconds>`: how long the caller waits.
+    ///
+    /// Without a number, which is our extension: as long as a request may take.
     pub(super) wait: Option<Duration>,
 }
 
 impl Prefer {
-    /// Reads the preferences of a request. Those that are not ours, or make no sense, are not there (RFC 7240, section 2).
+    /// Reads the preferences of a request. Unknown and malformed ones are ignored (RFC 7240, section 2).
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut prefer = Self::default();
         let texts = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
@@ -38,7 +40,7 @@ impl Prefer {
         prefer
     }
 
-    /// Returns what the answer says of a preference for a job.
+    /// Returns the value of `Preference-Applied`.
     pub(super) fn applied(self) -> Option<HeaderValue> {
         let wait = match self.wait {
             Some(Duration::MAX) => Some("wait".to_owned()),
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_followed_is_told_in_the_same_words() {
+    fn applied_preferences_are_reported() {
         let applied = |line: &str| of(&[line]).applied().map(|text| text.to_str().unwrap().to_owned());
         assert_eq!(applied("wait=3,respond-async").as_deref(), Some("respond-async, wait=3"));
         assert_eq!(applied("wait").as_deref(), Some("wait"));

@@ -14,7 +14,7 @@ use crate::config::ServerConfig;
 use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn a_pack_runs_on_the_body_and_an_empty_body_stands_for_an_empty_object() {
+async fn pack_runs_on_body_and_empty_body_is_empty_object() {
     let fixture = Fixture::plain().await;
     let answer = fixture.post("/api/v1/packs/test.plain", r#"{"text":"a"}"#).await;
     assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, "application/json"));
@@ -27,7 +27,7 @@ async fn a_pack_runs_on_the_body_and_an_empty_body_stands_for_an_empty_object() 
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_is_told_as_problem_details() {
+async fn errors_are_problem_details() {
     let fixture = Fixture::plain().await;
     for (path, body, status, code) in [
         ("/api/v1/packs/test.plan", "{}", 404, "not_found"),
@@ -106,7 +106,7 @@ async fn listed_origin_may_ask_and_read() {
 }
 
 #[tokio::test]
-async fn a_second_call_is_a_hit_and_both_headers_say_so() {
+async fn second_call_is_a_hit_in_both_headers() {
     let fixture = Fixture::with_memory().await;
     let path = "/api/v1/packs/test.cached";
     let first = fixture.post(path, r#"{"text":"a"}"#).await;
@@ -142,7 +142,7 @@ async fn cache_control_is_obeyed() {
 }
 
 #[tokio::test]
-async fn with_a_gate_shut_no_header_and_no_field_tells_of_a_cache() {
+async fn shut_gate_leaves_no_trace_in_headers() {
     let (with, without) = (Fixture::with_memory().await, Fixture::plain().await);
     let ask = [("cache-control", "no-cache, max-age=5")];
     for (fixture, pack) in [(&with, "test.plain"), (&without, "test.cached"), (&without, "test.plain")] {
@@ -175,7 +175,7 @@ async fn packs_are_listed_and_shown_by_version() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_run_is_downloaded_but_never_rendered() {
+async fn artifacts_are_downloaded_but_never_rendered() {
     let fixture = Fixture::plain().await;
     let outcome = fixture.post("/api/v1/packs/test.plain", r#"{"file":"<b>hi</b>"}"#).await.json();
     let path = format!("/api/v1/artifacts/{}", outcome["artifacts"][0]["key"].as_str().unwrap());
@@ -192,7 +192,7 @@ async fn a_file_of_a_run_is_downloaded_but_never_rendered() {
 }
 
 #[tokio::test]
-async fn stored_answers_are_listed_without_values_and_purged() {
+async fn stored_answers_are_listed_and_purged() {
     let fixture = Fixture::with_memory().await;
     let call = async || fixture.post("/api/v1/packs/test.cached", r#"{"text":"canary"}"#).await.json();
     call().await;
@@ -216,7 +216,7 @@ async fn stored_answers_are_listed_without_values_and_purged() {
 }
 
 #[tokio::test]
-async fn memory_routes_refuse_nonsense_and_say_when_memory_is_off() {
+async fn memory_routes_refuse_invalid_input_and_report_memory_off() {
     let fixture = Fixture::with_memory().await;
     for query in
         ["limit=0", "limit=1001", "limit=x", "kind=sauce", "colour=red", "pack=a.b&kind=cache", "pack=a.b&prefix=x"]
@@ -247,7 +247,7 @@ async fn operations_routes_answer_tools() {
 }
 
 #[tokio::test]
-async fn too_many_requests_at_once_are_refused_and_health_still_answers() {
+async fn request_limit_does_not_block_health() {
     let config = ServerConfig { max_requests: 1, ..ServerConfig::default() };
     let fixture = std::sync::Arc::new(Fixture::build(config, false).await);
     let other = std::sync::Arc::clone(&fixture);
@@ -263,7 +263,7 @@ async fn too_many_requests_at_once_are_refused_and_health_still_answers() {
 }
 
 #[tokio::test]
-async fn a_caller_over_its_rate_is_told_when_to_come_back() {
+async fn rate_limited_callers_get_retry_after() {
     let config = ServerConfig { rate_per_second: 2, ..ServerConfig::default() };
     let fixture = Fixture::build(config, false).await;
     for _ in 0..2 {
@@ -285,7 +285,7 @@ async fn a_call_past_the_deadline_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_caller_learns_of_no_pack_that_it_may_not_run() {
+async fn refusals_do_not_reveal_forbidden_packs() {
     let fixture = Fixture::plain().await;
     let app = App::new(
         fixture.engine.clone(),

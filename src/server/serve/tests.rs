@@ -61,7 +61,7 @@ fn post(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_call_over_a_socket_is_answered_and_the_connection_is_kept() {
+async fn socket_call_is_answered_and_connection_kept() {
     let running = Running::start(ServerConfig::default()).await;
     let mut stream = running.connect().await;
     for run in 1..=2 {
@@ -76,7 +76,7 @@ async fn a_call_over_a_socket_is_answered_and_the_connection_is_kept() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_ends_its_request_head_is_dropped() {
+async fn unfinished_request_head_is_dropped() {
     let config = ServerConfig { header_timeout: Duration::from_millis(50), ..ServerConfig::default() };
     let running = Running::start(config).await;
     let answer = running.exchange("GET /healthz HTTP/1.1\r\nHost: local").await;
@@ -94,7 +94,7 @@ async fn a_body_that_dribbles_in_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_large_is_refused_before_it_is_sent() {
+async fn declared_large_body_is_refused_before_it_is_sent() {
     let running = Running::start(ServerConfig::default()).await;
     let head = post("").replace("Content-Length: 0", "Content-Length: 1048577\r\nExpect: 100-continue");
     let answer = running.exchange(&head).await;
@@ -119,7 +119,7 @@ async fn a_request_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_finishes_what_is_at_work_and_closes_the_rest() {
+async fn drain_finishes_running_requests_and_closes_the_rest() {
     let running = Running::start(ServerConfig::default()).await;
     let idle = running.connect().await;
     let mut busy = running.connect().await;
@@ -148,7 +148,7 @@ async fn a_drain_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_closes_the_conversations_after_the_last_request() {
+async fn drain_closes_conversations_after_last_request() {
     let fixture = Fixture::with_memory().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -171,7 +171,7 @@ async fn a_stopping_server_closes_the_conversations_after_the_last_request() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_waits_for_a_write_whose_client_went_away() {
+async fn drain_waits_for_writes_of_lost_clients() {
     let running = Running::start(ServerConfig::default()).await;
     let mut client = running.connect().await;
     let request = post(r#"{"wait":true}"#).replace("test.plain", "test.write");
@@ -250,7 +250,7 @@ fn endless(token: &str) -> String {
 }
 
 #[tokio::test]
-async fn endless_bodies_of_one_caller_leave_others_working() {
+async fn endless_bodies_do_not_block_other_callers() {
     let fixture = Fixture::plain().await;
     let folder = tempfile::tempdir().unwrap();
     let system = helmdeck_system::System::at(folder.path().join("helmdeck.db"));

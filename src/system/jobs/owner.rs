@@ -1,4 +1,4 @@
-//! The lock that says that a process lives. The system frees it when the process ends, however it ends (`flock`).
+//! Lock that shows that a process is alive. The kernel frees it when the process ends, in any way (`flock`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -54,7 +54,7 @@ impl Drop for Ownership {
     }
 }
 
-/// An owner that is gone; its lock is held meanwhile, so that nobody else ends its jobs too.
+/// An owner that is gone. Its lock is held meanwhile, so that no other process ends its jobs too.
 pub(crate) struct Gone(Option<(File, PathBuf)>);
 
 impl Gone {
@@ -66,7 +66,7 @@ impl Gone {
     }
 }
 
-/// Looks whether an owner is gone; `None` if it lives, if somebody else is looking just now, or if nobody can tell.
+/// Returns an owner that is gone; `None` if it is alive, another process checks it now, or its lock cannot be read.
 pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // No process of ours has such a name, and it must not lead out of the folder.
@@ -84,7 +84,7 @@ pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     }
 }
 
-/// One lock that cannot be looked at hides no other. It is looked at every few seconds, and told once.
+/// Logs once that a lock cannot be read: it is checked every few seconds, and hides no other.
 fn unreadable(path: &Path, error: &io::Error) -> Option<Gone> {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
@@ -94,7 +94,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Option<Gone> {
     None
 }
 
-/// Removes locks that nobody holds. The jobs of their owners are ended by whoever looks: an absent lock says the same.
+/// Removes locks without a holder. A missing lock also means that the owner is gone.
 fn clear(folder: &Path) {
     let Ok(files) = fs::read_dir(folder) else { return };
     for path in files.filter_map(|file| Some(file.ok()?.path())) {

@@ -1,4 +1,4 @@
-//! The rows of jobs: who may change them, what makes room, and what becomes of those whose owner is gone.
+//! Rows of jobs: which owner may change them, what makes room, and the end of jobs without an owner.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn ended(row: &JobRow) -> JobRow {
 }
 
 #[tokio::test]
-async fn reading_makes_nothing_and_the_first_owner_makes_only_its_lock() {
+async fn reads_create_no_files() {
     let place = Fixture::new();
     assert!(place.find(&row("o", "a", 1)).await.is_none());
     assert!(place.system.jobs(JobFilter::default(), 10, NOW).await.unwrap().is_empty());
@@ -88,7 +88,7 @@ async fn reading_makes_nothing_and_the_first_owner_makes_only_its_lock() {
 }
 
 #[tokio::test]
-async fn a_row_reads_back_as_it_was_written_and_an_older_write_never_wins() {
+async fn rows_round_trip_and_stale_saves_lose() {
     let place = Fixture::new();
     let first = place.add("o", "a", 1).await;
     assert_eq!(place.find(&first).await, Some(first.clone()));
@@ -108,7 +108,7 @@ async fn a_row_reads_back_as_it_was_written_and_an_older_write_never_wins() {
 }
 
 #[tokio::test]
-async fn ended_jobs_of_the_same_caller_make_room_and_live_ones_do_not() {
+async fn only_ended_jobs_make_room() {
     let place = Fixture::new();
     let rows = [place.add("o", "a", 1).await, place.add("o", "a", 2).await, place.add("o", "b", 3).await];
     assert!(!place.system.add_job(row("o", "a", 4), 2).await.unwrap());
@@ -121,7 +121,7 @@ async fn ended_jobs_of_the_same_caller_make_room_and_live_ones_do_not() {
 }
 
 #[tokio::test]
-async fn jobs_are_listed_by_caller_and_state_from_any_place_on() {
+async fn job_list_filters_and_pages() {
     let place = Fixture::new();
     for number in 1..=4 {
         place.add("o", if number % 2 == 0 { "even" } else { "odd" }, number).await;
@@ -170,13 +170,13 @@ async fn jobs_end_with_their_owner_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_lock_that_a_killed_process_left_behind_is_no_life_and_goes() {
+async fn lock_of_a_killed_process_is_removed() {
     let place = Fixture::new();
     let owner = place.system.own_jobs().await.unwrap();
     for (number, name) in [(1, "00ff"), (2, "00aa"), (3, "../helmdeck"), (4, "")] {
         place.add(name, "a", number).await;
     }
-    // A file that nobody holds, as after kill -9; the others have none.
+    // A lock file without a holder, as after kill -9; the others have none.
     std::fs::write(place.folder.path().join("jobs/00ff.lock"), "").unwrap();
     assert_eq!(place.end_lost().await, 4);
     assert_eq!(place.locks(), 1);
@@ -188,7 +188,7 @@ async fn a_lock_that_a_killed_process_left_behind_is_no_life_and_goes() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_swept_after_its_time_and_forgotten_with_its_caller() {
+async fn ended_jobs_are_swept_and_forgotten() {
     let place = Fixture::new();
     let rows = [place.add("o", "a", 1).await, place.add("o", "a", 2).await, place.add("o", "b", 3).await];
     place
@@ -213,7 +213,7 @@ async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
     let place = Fixture::new();
     let _owner = place.system.own_jobs().await.unwrap();
     let (odd, lost) = (place.add("00aa", "a", 1).await, place.add("00ff", "a", 2).await);
-    // A link to itself cannot be opened, whoever tries.
+    // A link to itself cannot be opened by any user.
     std::os::unix::fs::symlink("00aa.lock", place.folder.path().join("jobs/00aa.lock")).unwrap();
     assert_eq!(place.end_lost().await, 1);
     assert_eq!(place.find(&lost).await.unwrap().state, "failed");
@@ -221,7 +221,7 @@ async fn a_lock_that_cannot_be_looked_at_hides_no_other() {
 }
 
 #[tokio::test]
-async fn rows_that_are_gone_are_told_from_those_that_are_there() {
+async fn gone_jobs_returns_missing_ids_only() {
     let place = Fixture::new();
     let ids = |numbers: &[u32]| -> Vec<String> { numbers.iter().map(|number| format!("{number:032x}")).collect() };
     assert_eq!(place.system.gone_jobs(ids(&[1])).await.unwrap(), ids(&[1]), "there is no database");

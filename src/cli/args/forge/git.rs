@@ -1,4 +1,4 @@
-//! The command line of `helmdeck forge commit`, `checkpoint`, `recover` and `hook`.
+//! Command line of `helmdeck forge commit`, `checkpoint`, `recover` and `hook`.
 
 use std::path::PathBuf;
 
@@ -7,36 +7,36 @@ use clap::{Args, Subcommand, ValueEnum};
 /// `helmdeck forge commit`.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
-    /// The files and folders to be committed; what is staged already is too
+    /// Files and folders to commit, besides what is staged
     pub(crate) paths: Vec<String>,
-    /// The key of the issue
+    /// Key of the issue
     #[arg(long, value_name = "KEY", required_unless_present = "session_commit")]
     pub(crate) key: Option<String>,
-    /// It is what the session leaves behind, and belongs to no issue
+    /// Commit the rest of a session's work, without an issue
     #[arg(long, conflicts_with = "key")]
     pub(crate) session_commit: bool,
-    /// The subject, without the key
+    /// Subject, without the key
     #[arg(short = 'm', long, value_name = "TEXT")]
     pub(crate) subject: String,
-    /// What was changed; may be given several times
+    /// Change; repeatable
     #[arg(long, value_name = "TEXT", required = true)]
     pub(crate) what: Vec<String>,
-    /// Why
+    /// Reason
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: String,
-    /// What was learned; may be given several times
+    /// Learning; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) learned: Vec<String>,
-    /// What must hold from now on; may be given several times
+    /// New invariant; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) invariant: Vec<String>,
-    /// The kind of change, for the conventional style: feat, fix, docs
+    /// Type of change in the conventional style: feat, fix, docs
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<String>,
-    /// The state it goes on from; the last good checkpoint or the first parent if absent
+    /// State that the change builds on [default: the last good checkpoint, else the first parent]
     #[arg(long, value_name = "COMMIT")]
     pub(crate) parent: Option<String>,
-    /// Commit the memory too
+    /// Commit .forge/ too
     #[arg(long)]
     pub(crate) forge: bool,
 }
@@ -44,30 +44,30 @@ pub(crate) struct CommitArgs {
 /// `helmdeck forge hook`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HookCommand {
-    /// Install a hook; one that is there runs first
+    /// Install a hook; an existing hook runs first
     Install {
-        /// Which
+        /// Hook
         #[arg(value_enum)]
         hook: HookKind,
     },
-    /// Take a hook out again; one that was there before is back
+    /// Remove a hook and restore the one before it
     Uninstall {
-        /// Which
+        /// Hook
         #[arg(value_enum)]
         hook: HookKind,
     },
-    /// Check a message, as the hook commit-msg does
+    /// Check a commit message, as the hook commit-msg does
     CommitMsg {
-        /// The file with the message
+        /// File with the message
         file: PathBuf,
     },
-    /// Write where a commit comes from into its message, as the hook prepare-commit-msg does
+    /// Add the origin of a commit to its message, as the hook prepare-commit-msg does
     PrepareCommitMsg {
-        /// The file with the message
+        /// File with the message
         file: PathBuf,
-        /// Where git has it from
+        /// Source of the message, as git names it
         source: Option<String>,
-        /// The commit, if it is an old one
+        /// Commit, when an old one is amended or reused
         commit: Option<String>,
     },
 }
@@ -75,54 +75,54 @@ pub(crate) enum HookCommand {
 /// A hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HookKind {
-    /// Checks a message before it is committed
+    /// Check a message before the commit
     CommitMsg,
-    /// Writes what is known into a message before it is edited
+    /// Prepare a message before it is edited
     PrepareCommitMsg,
 }
 
 /// `helmdeck forge checkpoint`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// Run the checks, and mark the commit if all succeed
+    /// Run the checks, and create a checkpoint if all pass
     Create {
-        /// The key of the issue
+        /// Key of the issue
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
-        /// What works
+        /// Title
         #[arg(short = 'm', long, value_name = "TEXT")]
         message: Option<String>,
-        /// A command that must succeed, in place of the configured ones; may be given several times
+        /// Command that must succeed, instead of the configured ones; repeatable
         #[arg(long, value_name = "COMMAND")]
         verify: Vec<String>,
-        /// An issue that is done with it; may be given several times
+        /// Issue that it completes; repeatable
         #[arg(long, value_name = "KEY")]
         closes: Vec<String>,
-        /// Push the tag, and nothing else
+        /// Push the tag only
         #[arg(long)]
         push: bool,
-        /// Where to
+        /// Remote to push to
         #[arg(long, value_name = "NAME", requires = "push")]
         remote: Option<String>,
     },
     /// List the checkpoints, newest first
     List,
-    /// Show one
+    /// Show a checkpoint
     Show {
-        /// Its name: SX9-123-v1
+        /// Name, like SX9-123-v1
         name: String,
     },
-    /// Check the tags and what they speak of, and write missing manifests anew
+    /// Verify tags and their commits, and rewrite missing manifests
     Verify {
-        /// Its name; all if absent
+        /// Name [default: all]
         name: Option<String>,
     },
-    /// Drop all but the newest of each key
+    /// Delete all but the newest checkpoints of each key
     Prune {
-        /// How many of each key are kept
+        /// Number to keep for each key
         #[arg(long, value_name = "NUMBER")]
         keep: Option<usize>,
-        /// Do it; only say what would be dropped otherwise
+        /// Delete them; without it they are only listed
         #[arg(long)]
         yes: bool,
     },
@@ -131,48 +131,48 @@ pub(crate) enum CheckpointCommand {
 /// `helmdeck forge recover`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecoverCommand {
-    /// Measure how far the work is from the last checkpoint, and propose what to do
+    /// Assess the distance from the last checkpoint, and propose a step
     Assess {
-        /// Do not run the verify command: what is known from before counts
+        /// Use the last result instead of running the verify command
         #[arg(long)]
         no_verify: bool,
     },
-    /// Roll back, if that is what the table says; nothing is lost by it
+    /// Roll back, if the assessment proposes it; no work is lost
     Apply {
-        /// How; as configured if absent
+        /// Mode [default: as configured]
         #[arg(long, value_enum)]
         mode: Option<RollbackMode>,
-        /// The checkpoint; the newest usable one if absent
+        /// Checkpoint [default: the newest usable one]
         #[arg(long, value_name = "NAME")]
         checkpoint: Option<String>,
-        /// Why; needed to roll back though the table does not say so
+        /// Reason; required to roll back against the assessment
         #[arg(long, value_name = "TEXT")]
         why: Option<String>,
-        /// Where a new work tree goes, if one is needed
+        /// Folder for a new work tree, if one is needed
         #[arg(long, value_name = "FOLDER")]
         worktree: Option<PathBuf>,
-        /// Give up a rollback that was cut short and cannot go on; what it made stays
+        /// Abandon an interrupted rollback that cannot resume; what it created stays
         #[arg(long, conflicts_with_all = ["mode", "checkpoint", "why", "worktree"])]
         give_up: bool,
     },
-    /// Remove the work trees of rollbacks whose work is committed and merged; only list them without --yes
+    /// Remove the work trees of rollbacks whose work is merged; without --yes they are only listed
     Clean {
-        /// Do it
+        /// Remove them
         #[arg(long)]
         yes: bool,
     },
-    /// Say why work may go on after a pause
+    /// Acknowledge a pause, so that work can resume
     Ack {
-        /// Why
+        /// Reason
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// The token that was shown; a terminal is asked without it
+        /// Token that was shown [default: ask on the terminal]
         #[arg(long, value_name = "TOKEN")]
         token: Option<String>,
     },
-    /// Note that a try to mend it succeeded or failed
+    /// Record whether an attempt to repair the work succeeded
     Tried {
-        /// Whether it succeeded
+        /// Result
         #[arg(long)]
         passed: bool,
         /// What was tried
@@ -180,11 +180,11 @@ pub(crate) enum RecoverCommand {
     },
 }
 
-/// How work is rolled back.
+/// Rollback mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RollbackMode {
     /// A new branch at the checkpoint
     Branch,
-    /// A commit on the same branch that restores
+    /// A restoring commit on the same branch
     Restore,
 }

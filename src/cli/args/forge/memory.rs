@@ -1,4 +1,4 @@
-//! The command line of `helmdeck forge knowledge`, `features`, `focus`, `artifact` and `skill`.
+//! Command line of `helmdeck forge knowledge`, `features`, `focus`, `artifact` and `skill`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,54 +9,53 @@ use helmdeck_core::duration::parse_duration;
 /// `helmdeck forge knowledge`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KnowledgeCommand {
-    /// Keep something: with --approach what works, with --issue what does not, with --decision what was decided, with --invariant what
-    /// must always hold
+    /// Add an entry: --approach for what works, --issue for what does not, --decision or --invariant
     Add(LearnArgs),
-    /// Say that an entry still holds
+    /// Confirm that an entry still holds
     Confirm {
-        /// Its id; the first 6 characters are enough
+        /// Id, or its first 6 characters
         id: String,
     },
-    /// Put something in the place of an entry, which stays and says so
+    /// Replace an entry; the old one is kept as superseded
     Supersede {
-        /// Its id; the first 6 characters are enough
+        /// Id, or its first 6 characters
         id: String,
         #[command(flatten)]
         by: LearnArgs,
     },
-    /// Find entries by words
+    /// Search entries
     Search {
-        /// The words, or an id, or its first 6 characters; the newest entries without any
+        /// Words, or an id or its first 6 characters [default: the newest entries]
         words: Vec<String>,
-        /// How many
+        /// Maximum number
         #[arg(long, default_value_t = 10)]
         limit: usize,
-        /// Also those in whose place others are
+        /// Include superseded entries
         #[arg(long)]
         superseded: bool,
     },
-    /// Print all of it
+    /// Print all entries
     Export {
-        /// How
+        /// Format
         #[arg(long, value_enum, default_value = "markdown")]
         format: ExportFormat,
     },
-    /// List the entries whose files have changed since
+    /// List entries whose files changed since
     Drift,
-    /// Propose to merge entries that say nearly the same; with an etag and --yes do it
+    /// Propose merges of similar entries; an etag and --yes apply them
     Compact {
-        /// The etag of the proposal
+        /// Etag of the proposal
         #[arg(long, value_name = "ETAG", requires = "yes")]
         etag: Option<String>,
-        /// Only the merges into these entries; all if absent
+        /// Only merges into these entries [default: all]
         into: Vec<String>,
-        /// Do it
+        /// Apply the change
         #[arg(long, requires = "etag")]
         yes: bool,
     },
 }
 
-/// Something that was learned.
+/// A learning.
 #[derive(Debug, Args)]
 pub(crate) struct LearnArgs {
     /// When it applies
@@ -65,114 +64,114 @@ pub(crate) struct LearnArgs {
     /// What works
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["issue", "decision", "invariant"])]
     pub(crate) approach: Option<String>,
-    /// What went wrong
+    /// Problem
     #[arg(long, value_name = "TEXT", requires = "resolution", conflicts_with_all = ["decision", "invariant"])]
     pub(crate) issue: Option<String>,
-    /// What helped
+    /// What solved it
     #[arg(long, value_name = "TEXT", requires = "issue")]
     pub(crate) resolution: Option<String>,
-    /// What was decided
+    /// Decision
     #[arg(long, value_name = "TEXT", requires = "rationale", conflicts_with = "invariant")]
     pub(crate) decision: Option<String>,
-    /// Why
+    /// Reason
     #[arg(long, value_name = "TEXT", requires = "decision")]
     pub(crate) rationale: Option<String>,
-    /// What must always hold
+    /// Invariant
     #[arg(long, value_name = "TEXT", conflicts_with = "context")]
     pub(crate) invariant: Option<String>,
-    /// A command that ends with 0 if it holds
+    /// Command that ends with 0 if it holds
     #[arg(long, value_name = "COMMAND", requires = "invariant")]
     pub(crate) check: Option<String>,
-    /// A file or folder it is about; may be given several times
+    /// Related file or folder; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<String>,
-    /// The issue on which it was learned
+    /// Related issue
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// The etag the file must have
+    /// Expected etag of the file
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
 }
 
-/// How knowledge is printed.
+/// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// A heading for each kind
+    /// Markdown, with a heading for each kind
     Markdown,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
-    /// The file
+    /// The stored file
     Json,
 }
 
 /// `helmdeck forge features`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FeaturesCommand {
-    /// List the features, and how they really stand
+    /// List features with their verified status
     List,
     /// Add a feature
     Add {
-        /// What it is
+        /// Name
         name: String,
-        /// Its id; the next number if absent
+        /// Id [default: the next number]
         #[arg(long)]
         id: Option<String>,
-        /// A test that shows that it works; may be given several times
+        /// Test command; repeatable
         #[arg(long, value_name = "TEST")]
         test: Vec<String>,
-        /// A step of it; may be given several times
+        /// Step; repeatable
         #[arg(long, value_name = "TEXT")]
         step: Vec<String>,
-        /// What kind it is
+        /// Category
         #[arg(long)]
         category: Option<String>,
-        /// A person says whether it works
+        /// A person verifies it, instead of a test
         #[arg(long)]
         manual: bool,
     },
-    /// Change a feature; that it works is shown by `verify`, never set
+    /// Change a feature. Only `verify` can mark it as working
     Set(FeatureEdit),
-    /// Run the tests of features, and keep what they said; exit 1 if one does not work
+    /// Run the tests of features and store the results; exit 1 if one fails
     Verify {
-        /// Their ids; the feature of the focus if absent
+        /// Ids [default: the feature of the focus]
         ids: Vec<String>,
-        /// Every feature whose tests can be run
+        /// All features that have tests
         #[arg(long, conflicts_with_all = ["ids", "stale"])]
         all: bool,
-        /// Those that worked and nothing shows to work on the code as it is
+        /// Features that passed before and are untested on the current code
         #[arg(long, conflicts_with = "ids")]
         stale: bool,
     },
-    /// Say that a person has seen it work
+    /// Record that a person saw the feature work
     Manual {
-        /// Its id
+        /// Id
         id: String,
-        /// The artifact that shows it
+        /// Artifact with the evidence
         #[arg(long, value_name = "TRIV")]
         evidence: String,
-        /// Who has seen it
+        /// Name of the person
         #[arg(long, value_name = "NAME")]
         by: String,
     },
     /// Print the feature to work on next
     Next,
-    /// Test some features again that worked
+    /// Re-test some features that passed before
     Probe {
-        /// How many
+        /// Maximum number
         #[arg(long)]
         count: Option<usize>,
     },
-    /// List what was changed of the contract, and tests that were weakened
+    /// List changes of the contract and weakened tests
     Audit {
-        /// Since this checkpoint; the newest if absent
+        /// Since this checkpoint [default: the newest]
         #[arg(long, value_name = "NAME")]
         since: Option<String>,
     },
     /// Remove a feature from the list
     Remove {
-        /// Its id
+        /// Id
         id: String,
-        /// Why the contract is changed
+        /// Reason for the change of the contract
         #[arg(long, value_name = "WHY")]
         amend_contract: Option<String>,
     },
@@ -181,30 +180,30 @@ pub(crate) enum FeaturesCommand {
 /// `helmdeck forge features set`.
 #[derive(Debug, Args)]
 pub(crate) struct FeatureEdit {
-    /// Its id
+    /// Id
     pub(crate) id: String,
-    /// Its status: `not_implemented`, `in_progress`, `failing`, `blocked` or `deferred`
+    /// Status: `not_implemented`, `in_progress`, `failing`, `blocked` or `deferred`
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// Why
+    /// Reason
     #[arg(long)]
     pub(crate) reason: Option<String>,
-    /// Another name
+    /// New name
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Its tests, in place of those it has
+    /// New tests, replacing the old ones
     #[arg(long, value_name = "TEST")]
     pub(crate) test: Vec<String>,
-    /// Its steps, in place of those it has
+    /// New steps, replacing the old ones
     #[arg(long, value_name = "TEXT")]
     pub(crate) step: Vec<String>,
-    /// What it waits for: ids, or a text
+    /// What blocks it: ids, or a text
     #[arg(long, value_name = "ID")]
     pub(crate) blocked_by: Vec<String>,
-    /// Why the contract is changed
+    /// Reason for the change of the contract
     #[arg(long, value_name = "WHY")]
     pub(crate) amend_contract: Option<String>,
-    /// The etag the file must have
+    /// Expected etag of the file
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
 }
@@ -212,13 +211,13 @@ pub(crate) struct FeatureEdit {
 /// `helmdeck forge focus`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FocusCommand {
-    /// Say what is being done
+    /// Show the focus
     Show,
-    /// Say what is being done from now on
+    /// Set the focus
     Set(FocusArgs),
-    /// Say that nothing is being done
+    /// Clear the focus
     Clear {
-        /// Why
+        /// Reason
         #[arg(long)]
         reason: Option<String>,
     },
@@ -227,38 +226,38 @@ pub(crate) enum FocusCommand {
 /// `helmdeck forge focus set`.
 #[derive(Debug, Args)]
 pub(crate) struct FocusArgs {
-    /// What is to be done
+    /// Task
     pub(crate) task: Option<String>,
-    /// The issue it belongs to
+    /// Issue
     #[arg(long, value_name = "KEY")]
     pub(crate) issue: Option<String>,
-    /// The feature it is about
+    /// Feature
     #[arg(long, value_name = "ID")]
     pub(crate) feature: Option<String>,
-    /// A file it is about; may be given several times
+    /// Related file; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<String>,
-    /// How far it is: PLAN, BUILD, VERIFY, REVIEW, BLOCKED, DONE
+    /// Phase: PLAN, BUILD, VERIFY, REVIEW, BLOCKED, DONE
     #[arg(long)]
     pub(crate) phase: Option<String>,
-    /// What it waits for; may be given several times
+    /// Blocker; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) blocker: Vec<String>,
-    /// The skill that is followed
+    /// Skill in use
     #[arg(long, value_name = "NAME")]
     pub(crate) skill: Option<String>,
-    /// Why
+    /// Reason
     #[arg(long)]
     pub(crate) reason: Option<String>,
-    /// The etag it must have
+    /// Expected etag of the focus
     #[arg(long, value_name = "ETAG")]
     pub(crate) if_match: Option<String>,
 }
 
-/// A kind of artifact.
+/// Kind of artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ArtifactKind {
-    /// Code that was generated
+    /// Generated code
     Code,
     /// Documentation
     Docs,
@@ -269,114 +268,114 @@ pub(crate) enum ArtifactKind {
 /// `helmdeck forge artifact`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ForgeArtifactCommand {
-    /// Keep a file
+    /// Store a file
     Put {
-        /// The file
+        /// File
         file: PathBuf,
-        /// What it is
+        /// Name
         #[arg(long, value_enum)]
         kind: ArtifactKind,
-        /// Its name: slug.ext; that of the file if absent
+        /// Name, as slug.ext [default: the name of the file]
         #[arg(long)]
         name: Option<String>,
-        /// An artifact it was made from; may be given several times
+        /// Source artifact; repeatable
         #[arg(long, value_name = "TRIV")]
         from: Vec<String>,
     },
-    /// Say what is known of one
+    /// Show an artifact
     Get {
-        /// Its triv, the beginning of it, or its name
+        /// Triv, the start of it, or name
         name: String,
     },
-    /// List them
+    /// List artifacts
     List {
-        /// Only of this kind
+        /// Only this kind
         #[arg(long, value_enum)]
         kind: Option<ArtifactKind>,
-        /// At most so many
+        /// Maximum number
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Check that they are what they were; exit 1 if one is not
+    /// Verify that artifacts are unchanged; exit 1 if one is not
     Verify {
-        /// Which; all if absent
+        /// Artifact [default: all]
         name: Option<String>,
     },
-    /// Say which nobody needs any more; with --yes remove them
+    /// List unused artifacts; --yes removes them
     Gc {
-        /// Only those older than this
+        /// Only artifacts older than this
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         older: Option<Duration>,
-        /// Do it
+        /// Apply the change
         #[arg(long)]
         yes: bool,
     },
-    /// Write the index anew from the files
+    /// Rebuild the index from the files
     Rebuild,
-    /// Keep what is known right now as a report
+    /// Store a report of the current state
     Snapshot,
 }
 
 /// `helmdeck forge skill`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillCommand {
-    /// List the skills: name and description
+    /// List skills with their descriptions
     List,
-    /// Print the instructions of one
+    /// Print the instructions of a skill
     Show {
-        /// Its name
+        /// Name of the skill
         name: String,
     },
-    /// Print one of its files
+    /// Print a file of a skill
     Resource {
-        /// Its name
+        /// Name of the skill
         name: String,
-        /// The file
+        /// File
         path: String,
     },
-    /// Say which skills fit a task, and why
+    /// Show which skills fit a task, and why
     Match(SkillQuery),
-    /// Say in which order skills that are chained run
+    /// Show the order of chained skills
     Plan {
-        /// Their names
+        /// Names of the skills
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Note that a skill is followed
+    /// Record that a skill is in use
     Activate {
-        /// Its name
+        /// Name of the skill
         name: String,
     },
-    /// Say how often skills fired, and how often they were followed
+    /// Show how often skills matched, and how often they were used
     Stats,
     /// Import an Agent Skill: a folder with SKILL.md, scripts and references, or a SKILL.md alone
     Import {
-        /// The folder or the file
+        /// Folder or file
         file: PathBuf,
     },
     /// Print a skill as SKILL.md
     Export {
-        /// Its name
+        /// Name of the skill
         name: String,
     },
-    /// Take over the triggers of a SKILL.md
+    /// Import the triggers of a SKILL.md
     SyncTriggers {
         /// The skill
         name: String,
-        /// The file
+        /// File
         file: PathBuf,
     },
 }
 
-/// What skills are to fit.
+/// Task to match skills against.
 #[derive(Debug, Args)]
 pub(crate) struct SkillQuery {
-    /// The task
+    /// Task
     pub(crate) text: Vec<String>,
-    /// A file it is about; may be given several times
+    /// Related file; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<String>,
-    /// A label of its issue; may be given several times
+    /// Label of the issue; repeatable
     #[arg(long, value_name = "LABEL")]
     pub(crate) label: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `helmdeck conversation add`: one turn of the command line, or many of a file.
+//! `helmdeck conversation add`: adds one turn from the command line, or many from a file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use helmdeck_conversation::{Added, Identity, NewTurn, Strategy};
 
-use super::{CommandContext, LOCAL, identity, read_all, shown};
+use super::context::{CommandContext, LOCAL, identity, read_all, shown};
 use crate::args::AddArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::count;
@@ -27,7 +27,7 @@ pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<
             let added = add(on, &identity, of_arguments(arguments)?).await?;
             on.print(&added, || match (added.id, added.repeated) {
                 (Some(id), false) => format!("added {id} ({} tokens)", added.tokens),
-                (Some(id), true) => format!("{id} is there already"),
+                (Some(id), true) => format!("{id} exists already"),
                 (None, _) => String::new(),
             })?;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmdeck_conversation::SummaryStatus;
 use serde_json::json;
 
-use super::{CommandContext, identity, shown};
+use super::context::{CommandContext, identity, shown};
 use crate::args::ConversationIdArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::count;

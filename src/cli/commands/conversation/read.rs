@@ -1,4 +1,4 @@
-//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They change nothing and make no store.
+//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They are read-only and create no store.
 
 use helmdeck_conversation::{
     ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
@@ -6,7 +6,7 @@ use helmdeck_conversation::{
 };
 use serde_json::json;
 
-use super::{CommandContext, identity, seconds, shown};
+use super::context::{CommandContext, identity, seconds, shown};
 use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
@@ -130,7 +130,9 @@ async fn turns(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Res
     let identity = identity(&ConversationIdArgs { session, whose });
     let mut after = match &arguments.after {
         None => None,
-        Some(text) => Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is no turn's key")))?),
+        Some(text) => {
+            Some(TurnId::parse(text).ok_or_else(|| Failure::usage(format!("{text:?} is not the key of a turn")))?)
+        }
     };
     let mut all = TurnPage::default();
     loop {
@@ -192,7 +194,7 @@ async fn conversations(on: &CommandContext<'_>, arguments: &ConversationListArgs
             limit: Some(PAGE.min(arguments.limit - all.sessions.len())),
             after: all.next.take(),
         };
-        let page = on.memory.sessions(&filter).await?;
+        let page = on.memory.list_conversations(&filter).await?;
         let sessions = std::mem::take(&mut all.sessions);
         all = page;
         all.sessions.splice(0..0, sessions);

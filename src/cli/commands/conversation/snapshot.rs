@@ -1,4 +1,4 @@
-//! `helmdeck conversation snapshot` and `restore`: a conversation as a file, whose bytes nobody changes on the way.
+//! `helmdeck conversation snapshot` and `restore`: copies a conversation to a file and back, byte for byte.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use helmdeck_conversation::{Record, Snapshot, Strategy, wire};
 use serde_json::json;
 
-use super::{CommandContext, identity, read_all, shown};
+use super::context::{CommandContext, identity, read_all, shown};
 use crate::args::{ConversationIdArgs, SnapshotArgs};
 use crate::commands::archive::{Draft, taken};
 use crate::exit::{Exit, Failure, Result};
@@ -70,5 +70,5 @@ pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs,
     on.memory.restore(&identity, &Snapshot { strategy: None, bytes: bytes.into() }).await?;
     let trace = on.memory.trace(&identity).await?;
     let value = json!({"restored": true, "kept_turns": trace.kept_turns, "summary": !trace.summary.is_empty()});
-    on.print(&value, || format!("restored {}: {}", shown(&identity), super::parts(&trace)))
+    on.print(&value, || format!("restored {}: {}", shown(&identity), super::context::parts(&trace)))
 }

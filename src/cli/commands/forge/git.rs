@@ -9,7 +9,7 @@ use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project};
 
-use super::{Answer, CommandContext};
+use super::context::{Answer, CommandContext};
 use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
 use crate::exit::Exit;
 
@@ -104,7 +104,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
 fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
     use std::io::Read as _;
 
-    let io = |error| super::unreadable(file, &error);
+    let io = |error| super::context::unreadable(file, &error);
     let mut text = Vec::new();
     std::fs::File::open(file).map_err(io)?.take(MAX_MESSAGE + 1).read_to_end(&mut text).map_err(io)?;
     Ok(text)

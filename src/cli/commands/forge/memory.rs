@@ -12,7 +12,7 @@ use helmdeck_forge::skills::{Query, Skills};
 use helmdeck_forge::triv::Reference;
 use serde_json::Value;
 
-use super::{Answer, CommandContext};
+use super::context::{Answer, CommandContext};
 use crate::args::forge::{
     ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
@@ -164,7 +164,7 @@ fn set(on: &CommandContext, arguments: &FeatureEdit) -> Answer {
     let status: Option<Status> = match &arguments.status {
         Some(word) => Some(
             serde_json::from_value(Value::from(word.as_str()))
-                .map_err(|_| Error::usage(format!("{word:?} is no status of a feature")))?,
+                .map_err(|_| Error::usage(format!("{word:?} is not a status of a feature")))?,
         ),
         None => None,
     };
@@ -336,7 +336,7 @@ fn asked(query: &SkillQuery) -> Query {
 fn read(file: &Path) -> helmdeck_forge::Result<String> {
     use std::io::Read as _;
 
-    let io = |error| super::unreadable(file, &error);
+    let io = |error| super::context::unreadable(file, &error);
     let mut text = String::new();
     std::fs::File::open(file).map_err(io)?.take(MAX_TEXT).read_to_string(&mut text).map_err(io)?;
     Ok(text)

@@ -1,14 +1,13 @@
-//! `helmdeck forge`: the memory of a project on the command line. Commands only translate: what they do is done by the crate of the
-//! project, and what they print is what it answered.
+//! `helmdeck forge`: project memory on the command line.
+//!
+//! The commands translate arguments and print results; `helmdeck_forge` does the work.
 
+mod context;
 mod git;
-#[cfg(feature = "nats")]
-mod link;
 mod memory;
 mod session;
 mod text;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use helmdeck_forge::events::{Events, Replay};
@@ -16,46 +15,30 @@ use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
 use helmdeck_forge::repair::{Mend, Source};
 use helmdeck_forge::scratch::Scratch;
-use helmdeck_forge::secrets::rules;
 use helmdeck_forge::sessions::Sessions;
-use helmdeck_forge::{Error, Project, ProjectEnvironment, Time, Trust};
-use serde::Serialize;
+use helmdeck_forge::{Error, Project, Time, Trust};
 use serde_json::{Value, json};
 
+use self::context::{Answer, CommandContext, NO_MEMORY, Stop};
 use self::text::{health_text, plain, trust_text};
-use crate::app::internal;
-use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeCommon, ForgeSessionCommand};
-use crate::env::Environment;
+use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeSessionCommand};
+use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::signals::end_after;
 
-/// The variable that names the session a command belongs to.
-const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
-/// The variable that names who works.
-const AGENT: &str = "HELMDECK_FORGE_AGENT";
 /// How long is tried to send what waits for the server.
 const SEND: Duration = Duration::from_secs(10);
 /// How often is looked by who watches.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often colours that stay are kept at most: as long as they must stand before others are told.
 const KEEP: Duration = Duration::from_secs(30);
-/// What is said where there is no memory.
-const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
-
-/// Makes the error of a file that the command line names and that cannot be read.
-fn unreadable(file: &std::path::Path, error: &std::io::Error) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => Error::not_found(format!("cannot read {}: {error}", file.display())),
-        _ => Error::io("cannot read", file, error),
-    }
-}
 
 /// Runs one of the commands. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
-pub(crate) fn run(arguments: &ForgeArgs, env: &Environment, output: Output) -> Result<()> {
+pub(crate) fn run(arguments: &ForgeArgs, env: &ProcessEnvironment, output: Output) -> Result<()> {
     let answer = CommandContext::of(&arguments.common, env, output).and_then(|on| {
         if runs_checks(&arguments.command) {
             // They have process groups of their own, and would outlive this process.
@@ -108,166 +91,7 @@ pub(crate) fn refusal(failure: &Failure) -> Value {
     json!({"ok": false, "error": error})
 }
 
-/// Returns the world of this process, for commands and packs alike. Its session and who works are what was given, or what the environment says.
-///
-/// # Errors
-/// A configuration failure for a variable that is no text.
-pub(crate) fn environment(env: &Environment, session: Option<&str>, agent: Option<&str>) -> Result<ProjectEnvironment> {
-    let text = |given: Option<&str>, name: &str| -> Result<Option<String>> {
-        let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
-        Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
-    };
-    let mut environment = ProjectEnvironment { zone: jiff::tz::TimeZone::system(), ..ProjectEnvironment::default() };
-    #[cfg(feature = "nats")]
-    {
-        environment.links = Some(std::sync::Arc::new(link::Servers::default()));
-    }
-    let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
-    if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {
-        environment.trust = Trust::Kept(data.join("forge-trust"));
-    }
-    environment.session = text(session, SESSION)?;
-    if let Some(agent) = text(agent, AGENT)? {
-        environment.agent = agent;
-    }
-    Ok(environment)
-}
-
-/// Why a command ends early.
-pub(super) enum Stop {
-    /// The project says so.
-    Project(Box<Error>),
-    /// Something here does.
-    Cli(Failure),
-    /// There is nothing to read, and that is no error.
-    NoMemory,
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Project(Box::new(error))
-    }
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Self::Cli(failure)
-    }
-}
-
-/// What a command answers.
-pub(super) type Answer = Result<(), Stop>;
-
-/// What a command works on.
-pub(super) struct CommandContext {
-    folder: PathBuf,
-    environment: ProjectEnvironment,
-    allowed: Vec<String>,
-    output: Output,
-}
-
 impl CommandContext {
-    fn of(common: &ForgeCommon, env: &Environment, output: Output) -> Result<Self, Stop> {
-        let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| std::path::Path::new(".")))?;
-        let environment = environment(env, common.session.as_deref(), common.agent.as_deref())?;
-        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
-            let known: Vec<_> = rules().map(|(known, _)| known).collect();
-            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
-            return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
-        }
-        Ok(Self { folder, environment, allowed: common.allow_secret.clone(), output })
-    }
-
-    /// Opens the project.
-    pub(super) fn open(&self) -> Result<Project, Stop> {
-        Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
-    }
-
-    /// Opens the project to read it. Without a memory there is nothing to read, which ends the command and is no error.
-    pub(super) fn look(&self) -> Result<Project, Stop> {
-        self.find()?.ok_or(Stop::NoMemory)
-    }
-
-    /// Opens the project if it has a memory, and says that its session lives: hooks and reads go on without.
-    pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
-        let project = self.find_quietly()?;
-        if let Some(project) = &project {
-            Sessions::new(&project).lives();
-        }
-        Ok(project)
-    }
-
-    /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
-    fn examine(&self) -> Result<Project, Stop> {
-        Project::open_anyway(&self.folder, self.environment.clone())?.ok_or(Stop::NoMemory)
-    }
-
-    /// As [`Self::find`], and changes nothing at all.
-    fn find_quietly(&self) -> Result<Option<Project>, Stop> {
-        let project = Project::open(&self.folder, self.environment.clone())?;
-        Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
-    }
-
-    /// Opens the project to change it, and tells that its session lives before and after that is done.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
-        let project = self.open()?;
-        Sessions::new(&project).check_not_over()?;
-        let done = change(&project)?;
-        // What was asked for is done. A lease that is not renewed only ends sooner.
-        if let Err(error) = Sessions::new(&project).touch() {
-            tracing::debug!(%error, "the lease of the session was not renewed");
-        }
-        Ok(done)
-    }
-
-    /// Prints an answer: as JSON, or as the text that `text` makes.
-    pub(super) fn print<T: Serialize>(&self, data: &T, text: impl FnOnce() -> String) -> Answer {
-        if self.output.json {
-            // Straight into bytes: numbers stay as they were written.
-            let data = serde_json::to_vec(data).map_err(internal)?;
-            let bytes = [b"{\"ok\":true,\"data\":".as_slice(), &data, b"}"].concat();
-            self.output.result(&bytes)?;
-        } else {
-            self.output.text(&text())?;
-        }
-        Ok(())
-    }
-
-    /// Prints an answer, as lines of names and values if not as JSON.
-    pub(super) fn show<T: Serialize>(&self, data: &T) -> Answer {
-        self.print(data, || serde_json::to_value(data).map(|value| plain(&value)).unwrap_or_default())
-    }
-
-    /// Ends with a code though everything was said.
-    pub(super) fn exit(exit: Exit) -> Answer {
-        if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
-    }
-
-    /// Returns who works.
-    pub(super) fn agent(&self) -> &str {
-        &self.environment.agent
-    }
-
-    /// Says whether a program reads what is printed.
-    pub(super) const fn is_json(&self) -> bool {
-        self.output.json
-    }
-
-    /// Ends a command that has nothing to say.
-    pub(super) fn done(&self) -> Answer {
-        self.print(&Value::Null, String::new)
-    }
-
-    /// Asks the person who sits there. Says what is so if they do not say yes.
-    pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
-        self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
-    }
-
-    /// Says whether a person sits there.
-    pub(super) const fn is_interactive(&self) -> bool {
-        self.output.interactive
-    }
-
     fn run(&self, command: &ForgeCommand) -> Answer {
         use ForgeCommand as C;
         match command {
@@ -350,7 +174,7 @@ impl CommandContext {
         if !show && !state.trusted {
             if !yes {
                 if !self.is_interactive() {
-                    let message = "the commands of this clone are not trusted, and nobody is here to be asked";
+                    let message = "the commands of this clone are not trusted, and there is no terminal to ask on";
                     let error = Error::new(helmdeck_forge::Category::Refused, "E_UNTRUSTED", message);
                     return Err(error
                         .hint("look at them with `helmdeck forge trust --show`, then say --yes")
@@ -387,9 +211,10 @@ impl CommandContext {
             Some("salvage") => Some(Source::Salvage),
             Some("skeleton") => Some(Source::Skeleton),
             Some(word) => {
-                return Err(
-                    Error::usage(format!("{word:?} is none of tag, merge, last_good, git, salvage, skeleton")).into()
-                );
+                return Err(Error::usage(format!(
+                    "{word:?} is not one of tag, merge, last_good, git, salvage, skeleton"
+                ))
+                .into());
             }
         };
         let repair = helmdeck_forge::repair::repair(&project, path, Mend { yes, from })?;

@@ -9,10 +9,10 @@ use helmdeck_forge::knowledge::{Learning, What};
 use helmdeck_forge::sessions::{End, How, Log, Sessions, Start};
 use serde_json::json;
 
-use super::{Answer, CommandContext};
-use crate::app::{block_on, internal};
+use super::context::{Answer, CommandContext};
 use crate::args::forge::{EndArgs, ForgeSessionCommand, StartArgs};
 use crate::exit::{Exit, Failure};
+use crate::runtime::block_on;
 use crate::signals::Stop;
 
 pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer {
@@ -91,7 +91,7 @@ fn in_session(on: &CommandContext, command: &[String]) -> Answer {
                 work.await
             }
         };
-        outcome.map_err(internal)
+        outcome.map_err(Failure::internal)
     })??;
     on.print(&outcome, String::new)?;
     if outcome.stopped {

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::load;
 
 fn loaded(pairs: &[(&str, &str)]) -> crate::config::Loaded {
-    load(None, Vec::new(), &Environment::of(pairs)).unwrap()
+    load(None, Vec::new(), &ProcessEnvironment::of(pairs)).unwrap()
 }
 
 fn problems(pairs: &[(&str, &str)]) -> Vec<String> {
@@ -156,7 +156,7 @@ fn a_file_is_read_and_its_folders_are_relative_to_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("h.toml");
     std::fs::write(&path, "data_dir = \"d\"\n[server]\ndrain_timeout = \"1s\"\n").unwrap();
-    let loaded = load(Some(&path), Vec::new(), &Environment::of(&[])).unwrap();
+    let loaded = load(Some(&path), Vec::new(), &ProcessEnvironment::of(&[])).unwrap();
     assert!(loaded.file_exists);
     let settings = loaded.settings().unwrap();
     assert_eq!(settings.data_dir().unwrap(), &dir.path().join("d"));
@@ -167,7 +167,7 @@ fn a_file_is_read_and_its_folders_are_relative_to_it() {
 #[test]
 fn the_example_is_understood() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/example.toml");
-    let loaded = load(Some(&path), Vec::new(), &Environment::of(&[])).unwrap();
+    let loaded = load(Some(&path), Vec::new(), &ProcessEnvironment::of(&[])).unwrap();
     assert_eq!(loaded.problems, []);
     assert_eq!(loaded.settings().unwrap().credentials["github-token"], "GITHUB_TOKEN");
 }

@@ -55,7 +55,7 @@ async fn without_summaries_a_conversation_is_healthy_whatever_was_before() {
     let trace = memory.trace(&alice()).await.unwrap();
     assert_eq!((trace.health, trace.failures, trace.last_failure), (Health::Healthy, 0, None));
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-    let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap().sessions;
+    let sessions = memory.list_conversations(&ConversationFilter::default()).await.unwrap().sessions;
     assert_eq!(sessions[0].health, Health::Healthy);
 }
 
@@ -72,7 +72,7 @@ async fn a_page_of_many_conversations_reads_no_more_than_it_shows() {
     let mut names = Vec::new();
     loop {
         let before = store.scans();
-        let page = memory.sessions(&filter).await.unwrap();
+        let page = memory.list_conversations(&filter).await.unwrap();
         assert_eq!(page.total, 520);
         assert!(store.scans() - before <= page.sessions.len() + 32, "{}", store.scans() - before);
         names.extend(page.sessions.into_iter().map(|session| session.session));
@@ -135,7 +135,7 @@ async fn nothing_that_is_printed_holds_a_word() {
     let snapshot = memory.snapshot(&alice()).await.unwrap();
     let record = crate::wire::read_record(&snapshot.bytes, 1 << 20, 10).unwrap();
     let trace = memory.trace(&alice()).await.unwrap();
-    let sessions = memory.sessions(&ConversationFilter::default()).await.unwrap();
+    let sessions = memory.list_conversations(&ConversationFilter::default()).await.unwrap();
     let request = crate::SummarizeRequest {
         previous_summary: CANARY.to_owned(),
         turns: vec![Arc::clone(&item.turn)],

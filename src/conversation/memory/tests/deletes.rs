@@ -89,7 +89,7 @@ async fn a_conversation_that_does_not_open_can_be_flushed_restored_and_forgotten
             let read = memory.context(&alice()).await;
             assert!(matches!(read, Err(ConversationError::Corrupt(_))), "{row}: {read:?}");
             assert!(matches!(memory.add_turn(&alice(), turn(9)).await, Err(ConversationError::Corrupt(_))));
-            assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 1);
+            assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 1);
             match way {
                 0 => memory.flush(&alice()).await.unwrap(),
                 1 => memory.restore(&alice(), &snapshot).await.unwrap(),
@@ -130,7 +130,7 @@ async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
     for memory in [&memory, &place.open(settings.clone())] {
         assert!(memory.context(&alice()).await.unwrap().is_empty());
         assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
-        assert_eq!(memory.sessions(&ConversationFilter::default()).await.unwrap().total, 0);
+        assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 0);
         assert!(matches!(memory.get_turn(&alice(), &old[0]).await, Err(ConversationError::NotFound)));
         assert_eq!(memory.trace(&alice()).await.unwrap().kept_turns, 0);
     }
@@ -212,14 +212,14 @@ async fn conversations_are_listed_in_pages() {
         place.clock.advance(Duration::from_secs(1200));
     }
     let mut filter = ConversationFilter { limit: Some(2), ..ConversationFilter::default() };
-    let first = memory.sessions(&filter).await.unwrap();
+    let first = memory.list_conversations(&filter).await.unwrap();
     assert_eq!((first.total, first.sessions.len(), first.expiring_in_1h), (4, 2, 2));
     filter.after = first.next;
-    let second = memory.sessions(&filter).await.unwrap();
+    let second = memory.list_conversations(&filter).await.unwrap();
     assert_eq!((second.total, second.sessions.len(), second.next), (4, 2, None));
     let names: Vec<_> = first.sessions.iter().chain(&second.sessions).map(|s| (&*s.tenant, &*s.user)).collect();
     assert_eq!(names, [("t", "a"), ("t", "a"), ("t", "b"), ("u", "a")]);
     let narrowed =
         ConversationFilter { tenant: Some("t".into()), user: Some("b".into()), ..ConversationFilter::default() };
-    assert_eq!(memory.sessions(&narrowed).await.unwrap().total, 1);
+    assert_eq!(memory.list_conversations(&narrowed).await.unwrap().total, 1);
 }

@@ -1,4 +1,4 @@
-//! `[handler.http]` from TOML: every refusal names its line.
+//! Parser of `[handler.http]`. Errors name the line.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -18,7 +18,7 @@ fn the_last_commits_are_kept_newest_last() {
     let second = repository.commit(MESSAGE);
     Commits::new(&project).refresh().unwrap();
     let git = project.git().unwrap();
-    let time = |oid: &Oid| git.commit(oid.as_str()).unwrap().unwrap().time;
+    let time = |oid: &Oid| Time::from(git.commit(oid.as_str()).unwrap().unwrap().time);
     let tree = |oid: &Oid| git.code_tree(oid).unwrap()[..12].to_owned();
     assert_eq!(
         text(&repository, layout::COMMITS),

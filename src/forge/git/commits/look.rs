@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{COMMIT_TIME, Commits};
 use crate::error::{Error, Result};
 use crate::git::Git;
-use crate::git::run::Run;
+use crate::git::Run;
 use crate::secrets::Pieces;
 
 /// Changes of more bytes than this are looked through file by file. Less in tests, which then need no large files.
@@ -36,7 +36,7 @@ impl Commits<'_> {
         match git.succeed(&[DIFF, &["--text", against]].concat(), &bounded) {
             Ok(output) => return self.look_at(&output.stdout),
             Err(error) if error.code == "E_TOO_LARGE" => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         // What is large is no text, most likely: the rest at once, and each of the others by itself.
         let alone = match git.succeed(&[DIFF, &[against]].concat(), &bounded) {
@@ -45,14 +45,14 @@ impl Commits<'_> {
                 changed(git, against, run, |added| added == b"-")?
             }
             Err(error) if error.code == "E_TOO_LARGE" => changed(git, against, run, |_| true)?,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         for path in alone {
             let one = ["--text", against, "--", path.as_str()];
             match git.succeed(&[&["--literal-pathspecs"], DIFF, &one].concat(), &bounded) {
                 Ok(output) => drop(self.look_at(&output.stdout)?),
                 Err(error) if error.code == "E_TOO_LARGE" => self.look_through(git, &path, run, folder)?,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(true)

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style, Trailers};
-use crate::git::log::trailer;
 pub use crate::issues::is_key;
+use helmdeck_git::trailer;
 
 /// What `merge --squash` writes before the messages.
 pub(super) const LIST: &str = "Squashed commit of the following:";

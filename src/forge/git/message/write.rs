@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::parse::{LIST, subject};
 use super::{Message, Note, Scope, Style};
-use crate::git::log::trailer;
 use helmdeck_core::text;
+use helmdeck_git::trailer;
 
 /// What a key is called where there is none.
 pub(crate) const NONE: &str = "none";

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::EXACT;
 use crate::error::{Category, Error, Result};
-use crate::git::trees::blob_name;
 use crate::git::{Git, Run};
+use helmdeck_git::blob_name;
 
 /// Where such files go in the tree of the rescue.
 const RAW: &str = ".forge-raw";

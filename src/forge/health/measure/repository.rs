@@ -48,7 +48,7 @@ pub(super) fn ask(project: &Project, known: Option<&Known>, committed: bool) -> 
 fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: bool) -> Result<RepositoryFacts> {
     let named = project.config().git.base.as_deref();
     let (status, refs, committed) = std::thread::scope(|scope| {
-        let status = scope.spawn(|| git.status());
+        let status = scope.spawn(|| git.status().map_err(Error::from));
         let committed = committed.then(|| scope.spawn(|| commit_time(project, git)));
         let refs = refs(git, named);
         let ended = |_| Error::new(crate::Category::Failed, "E_GIT", "asking git came to a sudden end");
@@ -121,7 +121,7 @@ fn refs(git: &Repository, named: Option<&str>) -> Result<Vec<Ref>> {
             args.into_iter().chain(named.iter().filter(|name| !name.starts_with('-')).cloned()).collect();
         let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
         args.push(&tags);
-        git.run(&args, &Run::default())
+        git.run(&args, &Run::default()).map_err(Error::from)
     };
     let mut output = list("%(ahead-behind:HEAD)")?;
     if !output.ok() {
@@ -213,7 +213,7 @@ fn compare(git: &Repository, base: &Ref, head: &Oid, known: Option<&Known>, foun
         found.git.merges_cleanly = match (Oid::parse(&base.commit), Some(head)) {
             (Some(base), Some(head)) => match git.merges(head, &base)? {
                 Merged::Cleanly => Some(true),
-                Merged::WithConflicts => Some(false),
+                Merged::WithConflicts(_) => Some(false),
                 Merged::Unknown => None,
             },
             _ => None,

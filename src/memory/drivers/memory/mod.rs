@@ -1,4 +1,4 @@
-//! Rows in a map behind a mutex: for tests, and for `memory:`. Nothing survives the process; nothing here waits.
+//! Rows in a map behind a mutex: for tests, and for `memory:`. Nothing survives the process, and no call waits.
 
 mod space;
 mod state;
@@ -43,7 +43,7 @@ impl Memory {
 }
 
 impl State {
-    /// Returns copies of the rows after a mark, at most so many, and the mark after them if there may be more.
+    /// Returns copies of the rows after a mark, up to a limit, and the next mark if there may be more.
     fn part(&self, after: Option<&Mark>, limit: usize) -> Result<(Vec<RawRow>, Option<Mark>)> {
         let system_namespace = StoreError::Invalid("the mark was not made by this store");
         let name: Option<Name> =

@@ -1,4 +1,4 @@
-//! What operations do to the rows in the map, each so that it can be taken back.
+//! Operations on the rows in the map; each can be undone.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) spaces: BTreeMap<(Namespace, Kind), Space>,
     pub(super) canary: Option<Canary>,
     pub(super) generation: u64,
-    /// Who has a lock, and until when.
+    /// Owner and end of each lock.
     pub(super) locks: HashMap<String, (String, Timestamp)>,
     pub(super) closed: bool,
 }
@@ -150,8 +150,8 @@ impl Ord for Share<'_> {
     }
 }
 
-/// Refuses a row that does not fit, after dropping what may go for it: what has ended, then, if its kind makes room, the
-/// oldest.
+/// Refuses a row that does not fit, after dropping what may go for it: what has ended, then, if its kind makes room,
+/// the oldest.
 fn make_room(space: &mut Space, meta: &EntryMeta, batch: &Batch, undo: &mut Undo) -> Result<()> {
     let quota = batch.quotas.of(meta.kind);
     // Nothing goes for a row that would not fit into an empty space.

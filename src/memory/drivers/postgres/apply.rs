@@ -1,4 +1,5 @@
-//! Transactions that write: a group of batches that name their rows, in two round trips; or one batch of any kind, step by step.
+//! Transactions that write: a group of batches that name their rows, in two round trips; or one batch of any kind,
+//! step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::ops::{Delete, Written};
 use crate::requests::{Batch, PendingOp};
 use crate::sealed::SealedValue;
 
-/// What became of a group: the answers to its first batches, or to all of them.
+/// Result of a group: the answers to its first batches, or to all of them.
 #[derive(Debug)]
 pub(super) struct Done {
     /// The answers, in order.
     pub(super) answers: Vec<Result<Vec<Written>>>,
-    /// The first batch without an answer needs a transaction of its own, in which room can be made for it.
+    /// The first batch without an answer needs its own transaction, which can make room for it.
     pub(super) next_alone: bool,
 }
 
@@ -52,7 +53,7 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
     (names, rows.into_iter().collect())
 }
 
-/// Does batches that name their rows, all in one transaction. A batch that fails changes nothing and harms no neighbour.
+/// Does batches that name their rows, all in one transaction. A batch that fails changes nothing and affects no other.
 pub(super) async fn group(db: &Object, batches: &[Arc<Batch>], origin: &Origin) -> Outcome<Done> {
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
     let mut work = locked::begin(db, &names, &rows, false).await?;
@@ -120,7 +121,7 @@ async fn seal(batch: &Arc<Batch>, index: usize, settled: &Settled) -> Result<Sea
     rows::open(size, work).await.map_err(|failure| failure.error)?
 }
 
-/// Does one batch of any operations in a transaction of its own.
+/// Applies one batch of any operations in its own transaction.
 pub(super) async fn alone(db: &Object, batch: &Arc<Batch>, origin: &Origin) -> Outcome<Result<Vec<Written>>> {
     // A delete of everything takes its time.
     db.batch_execute("BEGIN; SET LOCAL statement_timeout = '10min'").await?;
@@ -195,7 +196,7 @@ async fn step(
     }))
 }
 
-/// Drops what has ended, then, if the kind allows it, the oldest, until a put fits or nothing is left to drop.
+/// Drops expired rows, then the oldest if the kind allows it, until a put fits or nothing is left to drop.
 async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
     write_rows(db, work).await?;
     let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));

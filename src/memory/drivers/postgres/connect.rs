@@ -1,4 +1,4 @@
-//! Connections: made alike, pooled, never waited for without end.
+//! Connections: the same settings for all, a pool, and a deadline for every wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,13 +21,14 @@ use crate::error::{Result, StoreError};
 /// How long a statement may take on the server.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long anything with a connection may take, seen from here: longer than the server lets it, so that only silence ends it.
+/// How long anything with a connection may take, seen from here: longer than the server lets it, so that only silence
+/// ends it.
 const PATIENCE: Duration = Duration::from_secs(35);
 
 /// The same for deletes of any number of rows.
 const LONG_PATIENCE: Duration = Duration::from_mins(11);
 
-/// How long a server may not answer at all before the connection counts as lost.
+/// How long a silent server keeps a connection before it counts as lost.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// How often a read is tried again over another connection.
@@ -44,7 +45,7 @@ pub(super) type PgConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsC
 pub(super) struct Dialer {
     config: Config,
     tls: MakeRustlsConnect,
-    /// What every session is told first.
+    /// The first statements of every session.
     greeting: String,
     timeout: Duration,
 }
@@ -95,7 +96,7 @@ impl Dialer {
     pub(super) async fn session(&self) -> Outcome<ClientWrapper> {
         let (client, line) = self.dial().await?;
         let task = tokio::spawn(async move {
-            // Who uses the client learns of it.
+            // The user of the client gets the error.
             let _ = line.await;
         });
         let session = ClientWrapper::new(client, task);
@@ -103,12 +104,12 @@ impl Dialer {
         Ok(session)
     }
 
-    /// Returns what every session is told first.
+    /// Returns the first statements of every session.
     pub(super) fn greeting(&self) -> &str {
         &self.greeting
     }
 
-    /// Makes a pool of so many connections, which are made when they are needed.
+    /// Creates a pool with this limit; connections open when needed.
     ///
     /// # Errors
     /// `Unavailable` if there is no runtime.
@@ -160,8 +161,8 @@ pub(super) async fn take(pool: &Pool) -> Outcome<Object> {
     })
 }
 
-/// Reads over a connection of the pool; over another one if that is lost. Dropping the future harms nothing: what the server
-/// still answers to it is thrown away.
+/// Reads over a connection of the pool; over another one if that is lost. Dropping the future harms nothing: what the
+/// server still answers to it is thrown away.
 pub(super) async fn read<T>(pool: &Pool, ask: impl for<'c> Fn(&'c mut Object) -> Asking<'c, T>) -> Result<T> {
     for _ in 1..READS {
         match read_once(pool, &ask).await {
@@ -194,7 +195,7 @@ pub(super) async fn within_long<T>(asking: impl Future<Output = Outcome<T>>) -> 
     }
 }
 
-/// Waits for a server's answer, but not without end.
+/// Waits for a server's answer until a deadline.
 pub(super) async fn within<T, E>(asking: impl Future<Output = Result<T, E>>) -> Outcome<T>
 where
     Failure: From<E>,

@@ -1,5 +1,5 @@
-//! What PostgreSQL's errors mean to a caller, and whether the same transaction may be tried again. Messages are the server's first
-//! line and its code: details, which can hold values, are left out.
+//! What PostgreSQL's errors mean to a caller, and whether the same transaction may be tried again. Messages are the
+//! server's first line and its code: details, which can hold values, are left out.
 
 use std::error::Error as _;
 
@@ -11,24 +11,24 @@ use crate::error::StoreError;
 /// A failure inside the driver.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// What the caller is told.
+    /// The error for the caller.
     pub(super) error: StoreError,
-    /// What may be done about it.
+    /// The possible reaction.
     pub(super) remedy: Remedy,
 }
 
-/// What may be done about a failure.
+/// Reaction to a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// Nothing.
     None,
-    /// Roll back and do the same again: others were in the way.
+    /// Roll back and retry: another transaction was in the way.
     Again,
-    /// Do the same again over a new connection: this one is lost or of no use.
+    /// Retry over a new connection: this one is lost or unusable.
     Reconnect,
-    /// Nothing, and the connection is of no use any more.
+    /// Nothing, and the connection is unusable.
     Discard,
-    /// Nothing, until somebody changes the URL or the rights of its user.
+    /// Nothing, until an operator changes the URL or the rights of its user.
     Operator,
 }
 
@@ -72,7 +72,8 @@ impl Failure {
         }
         let remedy = match code.code().get(..2).unwrap_or_default() {
             _ if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => Remedy::Again,
-            // Shut down or starting; a server that became read-only after a failover; a statement prepared before a change.
+            // Shut down or starting; a server that became read-only after a failover; a statement prepared before a
+            // change.
             "08" => Remedy::Reconnect,
             "57" if *code != SqlState::QUERY_CANCELED => Remedy::Reconnect,
             _ if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::FEATURE_NOT_SUPPORTED].contains(code) => {
@@ -98,11 +99,11 @@ pub(super) const fn unavailable(message: String) -> StoreError {
     StoreError::Unavailable { message, source: None }
 }
 
-/// What the operator is told if a connection pooler is in the way.
+/// Message for the operator if a connection pooler is in the way.
 const POOLER: &str = ": this looks like a connection pooler in transaction mode (PgBouncer), which loses prepared statements and the \
      state of a session; point memory.url at PostgreSQL itself, or at a pool with pool_mode = session";
 
-/// Says whether a statement was prepared already, or is gone: only somebody who hands one connection to several clients makes that.
+/// Says whether a prepared statement is duplicate or missing: only a pooler that shares a connection causes that.
 fn is_of_pooler(code: &SqlState) -> bool {
     [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code)
 }
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pooler_in_transaction_mode_is_told_as_that_and_not_as_damage() {
+    fn transaction_pooler_is_reported_as_such() {
         for (code, message) in [
             ("42P05", "prepared statement \"s0\" already exists"),
             ("26000", "prepared statement \"s3\" does not exist"),

@@ -1,4 +1,4 @@
-//! Writes what a transaction worked out: a few statements for any number of rows, sent together, answered together.
+//! Writes the result of a transaction: a few statements for any number of rows, sent and answered together.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ const COUNT_KEYS: &str = "
 INSERT INTO memory_keys AS k (space_id, key_id, rows)
 SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[])
 ON CONFLICT (space_id, key_id) DO UPDATE SET rows = k.rows + excluded.rows";
-/// A space without rows goes, and what is said of it.
+/// Deletes a space without rows, and its counters.
 const TIDY_SPACES: &str = "
 WITH gone AS (
     DELETE FROM memory_spaces s
@@ -70,7 +70,7 @@ const TELL: &str = "SELECT pg_notify($1, $2)";
 /// What comes with the commit besides the rows.
 #[derive(Debug)]
 pub(super) struct Notice {
-    /// Who has to be told.
+    /// The sender of the notifications.
     pub(super) channel: String,
     /// What.
     pub(super) payload: String,
@@ -106,7 +106,7 @@ impl<'p> Script<'p> {
             done.into_iter().try_for_each(|done| done.map(drop)).and(committed)
         });
         done.await.map_err(|failure: Failure| match failure.is_of_connection() {
-            // Nobody can say whether it was committed: trying again could do it twice.
+            // It may have been committed: a retry could write twice.
             true => Failure {
                 error: unavailable(format!("whether the write was done is not known: {}", failure.error)),
                 remedy: Remedy::Discard,
@@ -199,7 +199,7 @@ impl<'w> Changes<'w> {
         for ((space, key_id), rows) in &work.gone {
             *changes.keys.entry((*space, key_id)).or_default() -= rows;
         }
-        // In one order everywhere, so that transactions that meet wait for each other and not in a circle.
+        // In one order everywhere, so that concurrent transactions cannot deadlock.
         let mut places: Vec<_> = work.slots.iter().collect();
         places.sort_unstable_by_key(|(place, _)| *place);
         for ((space, key), slot) in places {

@@ -1,5 +1,7 @@
-//! News between replicas: who deletes says so within the same transaction, and everybody else hears it after the commit, over a
-//! connection that only listens. What may have been missed is said too.
+//! Notifications between replicas: a delete sends one in its transaction, and other replicas receive it after the
+//! commit.
+//!
+//! Each replica listens on a separate connection. After a loss it reports that notifications may be missing.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,25 +22,25 @@ use crate::ops::{Change, Delete};
 /// The longest payload; PostgreSQL allows 7999 bytes.
 const PAYLOAD_BYTES: usize = 7900;
 
-/// News that may wait for a slow reader; it is told when it missed some.
+/// Notifications that are kept for a slow subscriber. It learns when it missed some.
 pub(super) const NEWS: usize = 1024;
 
 /// How long until the next try to listen, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often the listening connection is asked whether it still hears.
+/// How often the listening connection is checked.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 
-/// Who tells, and where.
+/// Sender and channel of notifications.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     /// The channel that all replicas on the same tables share.
     pub(super) channel: String,
-    /// A random number: nobody needs to be told what he did himself, and it names the advisory lock of this process.
+    /// Random id of this process: it skips its own notifications, and names its advisory lock.
     pub(super) id: i64,
 }
 
-/// What is sent: who, and what was deleted; nothing = it was too much to say.
+/// Payload: the sender, and the deletes; none = too many to list.
 #[derive(Debug, Serialize, Deserialize)]
 struct Message {
     o: i64,
@@ -73,7 +75,7 @@ impl Origin {
         Ok(Self { channel, id: i64::from_le_bytes(id) })
     }
 
-    /// Says what was deleted.
+    /// Writes the payload for deletes.
     pub(super) fn notice(&self, deletes: &[Delete]) -> Notice {
         let write = |d| serde_json::to_string(&Message { o: self.id, d }).unwrap_or_default();
         // A delete takes more than 16 bytes; many need not be tried.
@@ -84,14 +86,14 @@ impl Origin {
         Notice { channel: self.channel.clone(), payload }
     }
 
-    /// Reads what others say.
+    /// Reads the payload of another process.
     fn changes(&self, payload: &str) -> Vec<Change> {
         match serde_json::from_str::<Message>(payload) {
             Ok(message) if message.o == self.id => Vec::new(),
             Ok(message) if !message.d.is_empty() => {
                 message.d.into_iter().map(|deleted| Change::Deleted(deleted.into_delete())).collect()
             }
-            // Too much to say, or said by another version.
+            // Too many to list, or sent by another version.
             _ => vec![Change::Anything],
         }
     }
@@ -152,7 +154,7 @@ pub(super) async fn connect(dialer: &Dialer, origin: &Origin) -> Outcome<Ear> {
 }
 
 impl Ear {
-    /// Runs SQL over the connection, and hands on what is heard meanwhile.
+    /// Runs SQL over the connection, and forwards notifications that arrive meanwhile.
     async fn ask(&mut self, sql: &str, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
         let (client, line) = (&self.client, &mut self.line);
         super::connect::within(async {
@@ -167,7 +169,7 @@ impl Ear {
         .await
     }
 
-    /// Hands on what is heard until the connection is lost.
+    /// Forwards notifications until the connection is lost.
     async fn listen(&mut self, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
         loop {
             match tokio::time::timeout(ASK_EVERY, next(&mut self.line)).await {
@@ -190,17 +192,17 @@ async fn next(line: &mut PgConnection) -> Outcome<String> {
     }
 }
 
-/// Listens for ever: after a loss it connects again and says that something may have been missed.
+/// Listens for ever. After a loss it reconnects, and reports that notifications may be missing.
 pub(super) async fn run(mut ear: Ear, dialer: Dialer, origin: Arc<Origin>, news: broadcast::Sender<Change>) {
     let mut hear = |payload: String| {
         for change in origin.changes(&payload) {
-            // Nobody may be interested just now.
+            // There may be no subscriber.
             let _ = news.send(change);
         }
     };
     loop {
         let _ = ear.listen(&mut hear).await;
-        // At once, so that nobody trusts what is not heard any more; and again when it is heard again.
+        // At once, so that no subscriber trusts its copy; and again after the reconnect.
         hear(String::new());
         let mut pause = AGAIN.0;
         ear = loop {
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn others_hear_exactly_what_was_deleted_and_oneself_nothing() {
+    fn payload_names_deletes_and_skips_the_sender() {
         let alice = Namespace::new("t", "al\0ice", Some(""));
         let deletes = [
             Delete::Key { namespace: alice.clone(), kind: Kind::Note, key: "k\"\0😀".into() },

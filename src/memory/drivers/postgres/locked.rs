@@ -1,5 +1,5 @@
-//! Locks the spaces that a transaction will write into, and looks at the rows that it will replace: first of all, and in one
-//! order for everybody, so that replicas wait for each other and not in a circle.
+//! Locks the spaces that a transaction will write into, and looks at the rows that it will replace: first of all, and
+//! in one order for everyone, so that replicas cannot deadlock.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const NAMED: &str = concat!(
     named!()
 );
 const LOCK: &str = "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE";
-/// A sweep leaves to others what they are writing into.
+/// A sweep skips spaces that other transactions write into.
 const LOCK_FREE: &str =
     "SELECT id, rows, bytes FROM memory_spaces WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
 const MAKE: &str = "
@@ -54,7 +54,7 @@ INSERT INTO memory_spaces (tenant, subject, kind, session)
 SELECT n.tenant, n.subject, n.kind, CASE WHEN n.session = '\\x' THEN NULL ELSE substring(n.session FROM 2) END
   FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
  ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
-/// `OFFSET 0` makes each row a look-up of its own by its whole key, and not a filter over the rows of its space.
+/// `OFFSET 0` makes each row a separate look-up by its whole key, not a filter over the rows of its space.
 const LOOK_NAMED: &str = concat!(
     "SELECT ",
     row_columns!(),
@@ -105,8 +105,8 @@ impl<'n> Columns<'n> {
     }
 }
 
-/// Begins a transaction if there is none, locks spaces by name (they are made if they are not there) and looks at rows: mostly
-/// one round trip.
+/// Begins a transaction if there is none, locks spaces by name (they are made if they are not there) and looks at
+/// rows: mostly one round trip.
 pub(super) async fn begin(
     db: &Object,
     names: &BTreeMap<Name, bool>,

@@ -1,5 +1,5 @@
-//! Locks that all processes on one database see: rows with an end. A lock is free before its end when its holder's process is
-//! gone, which the server knows by the advisory lock that the process holds while it lives.
+//! Locks that all processes on one database see: rows with an end. A lock is free before its end when its holder's
+//! process is gone, which the server knows by the advisory lock that the process holds while it lives.
 
 use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
@@ -14,12 +14,12 @@ ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until,
  WHERE l.owner = excluded.owner OR l.until <= $5 OR pg_try_advisory_xact_lock_shared(l.session)";
 const FREE: &str = "DELETE FROM memory_locks WHERE name = $1 AND owner = $2";
 
-/// Who wants a lock, and until when.
+/// Request for a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim<'c> {
     /// The lock.
     pub(super) name: &'c str,
-    /// Who.
+    /// The owner.
     pub(super) owner: &'c str,
     /// The time.
     pub(super) now: Timestamp,
@@ -27,7 +27,7 @@ pub(super) struct Claim<'c> {
     pub(super) until: Timestamp,
 }
 
-/// Takes a lock, or holds on to it; `false` if somebody else has it.
+/// Takes or extends a lock; `false` if another owner has it.
 pub(super) async fn take(db: &Object, claim: Claim<'_>, session: i64) -> Outcome<bool> {
     let name = digest(claim.name);
     let statement = db.prepare_cached(TAKE).await?;

@@ -1,7 +1,7 @@
 //! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
 //!
-//! Several replicas may do it at once: one does, the others wait. A newer database is refused, never touched, and so are tables
-//! of somebody else.
+//! Several replicas may do it at once: one does, the others wait. A newer database is refused, never touched, and so
+//! are tables of another program.
 
 use tokio_postgres::{Client, GenericClient};
 
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 /// Name and SQL, in order; the first has number 1.
 const STEPS: &[(&str, &str)] = &[("entries", include_str!("../../migrations/postgres/0001_entries.sql"))];
 
-/// The advisory lock of those who migrate: the first eight bytes of "helmdeck".
+/// Advisory lock of a migration: the first eight bytes of "helmdeck".
 const LOCK: i64 = i64::from_be_bytes(*b"helmdeck");
 
 /// The tables of the schema, but for the ledger.
@@ -25,10 +25,11 @@ const TABLES: &[&str] = &[
     "memory_tags",
 ];
 
-/// Does what is not done yet, and returns a name that all replicas on these tables share and nobody else has.
+/// Applies the missing steps, and returns a name that only the replicas on these tables share.
 ///
 /// # Errors
-/// `Corrupt` for tables of a newer program or of another one; `BadUrl` for a database that cannot be used; `Unavailable`.
+/// `Corrupt` for tables of a newer program or of another one; `BadUrl` for a database that cannot be used;
+/// `Unavailable`.
 pub(super) async fn apply(client: &mut Client) -> Outcome<String> {
     check_database(client).await?;
     if done(client).await? < STEPS.len() {

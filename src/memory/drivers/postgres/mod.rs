@@ -1,7 +1,7 @@
 //! Rows in a PostgreSQL database that several replicas share.
 //!
-//! A task writes in groups, a pool of connections reads, one connection listens. Losing the server is a temporary error; nothing
-//! has to be restarted.
+//! A task writes in groups, a pool of connections reads, one connection listens. Losing the server is a temporary
+//! error; nothing has to be restarted.
 
 mod apply;
 mod connect;
@@ -80,8 +80,8 @@ impl Postgres {
     /// Must be called within a tokio runtime that has time and network, which the driver then uses.
     ///
     /// # Errors
-    /// `BadUrl` if the URL is not understood, or the server refuses the user or the database; `Corrupt` if the tables are those of a
-    /// newer version or another program; `Unavailable`.
+    /// `BadUrl` if the URL is not understood, or the server refuses the user or the database; `Corrupt` if the tables
+    /// are those of a newer version or another program; `Unavailable`.
     pub async fn open(url: &str, config: &Config) -> Result<Self> {
         if config.limits.key_bytes > MAX_KEY_BYTES {
             return Err(StoreError::BadUrl(format!(
@@ -138,7 +138,7 @@ impl Postgres {
     }
 }
 
-/// At the start somebody looks: what only he can change is said to be his.
+/// Turns an error at the start that only the operator can mend into `BadUrl`.
 fn at_open(failure: Failure) -> StoreError {
     match (failure.remedy, failure.error) {
         (Remedy::Operator, StoreError::Unavailable { message, .. }) => {
@@ -150,7 +150,7 @@ fn at_open(failure: Failure) -> StoreError {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The writer ends when nobody can ask any more.
+        // The writer ends when every sender is dropped.
         self.listener.abort();
     }
 }

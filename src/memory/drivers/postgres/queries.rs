@@ -1,4 +1,4 @@
-//! What readers ask. Every query but the walk leaves out what has ended; none decrypts, except by calling the seal it was given.
+//! Queries of readers. All but the walk leave out expired rows; none decrypts, except by the seal it was given.
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ pub(super) async fn scan(
 pub(super) async fn walk(db: &Object, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Walk> {
     let ahead = Ahead::look(db, after, limit).await?;
     let found = by_id(db, &ahead.ids).await?;
-    // A row without a space, or of a kind of nobody, was planted, and cannot be named.
+    // A row without a space, or of an unknown kind, was planted, and cannot be named.
     let raw: Vec<RawRow> = found
         .iter()
         .filter_map(|row| rows::space(row, rows::RAW).map(|(namespace, kind)| rows::raw(row, &namespace, kind)))

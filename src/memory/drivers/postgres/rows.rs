@@ -1,5 +1,5 @@
-//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry that does
-//! not open, and harms no neighbour.
+//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry
+//! that does not open, and harms no neighbour.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ pub(super) fn raw(row: &Row, namespace: &Namespace, kind: Kind) -> RawRow {
     RawRow { meta: meta(row, namespace, kind), sealed }
 }
 
-/// Reads whose and of which kind a space is, of five columns: tenant, subject, session, kind. `None` for a kind of nobody.
+/// Reads namespace and kind of a space from its columns; `None` for an unknown kind.
 pub(super) fn space(row: &Row, first: usize) -> Option<(Namespace, Kind)> {
     let session = get::<Option<&[u8]>>(row, first + 2).flatten().map(|session| String::from_utf8_lossy(session));
     let namespace = Namespace::new(&text(row, first), &text(row, first + 1), session.as_deref());
@@ -131,5 +131,5 @@ pub(super) async fn open<T: Send + 'static>(bytes: usize, work: impl FnOnce() ->
     Ok(tokio::task::spawn_blocking(work).await.map_err(crate::StoreError::unavailable)?)
 }
 
-/// So many bytes are sealed or opened on the spot, in about 0.1 ms.
+/// Limit for sealing or opening on the caller's thread, which takes about 0.1 ms.
 const INLINE_BYTES: usize = 64 << 10;

@@ -1,5 +1,6 @@
-//! Understands a store's URL: where the server is, as whom, and whether the way there must be encrypted. Nothing that it says
-//! holds the password.
+//! URL of a PostgreSQL store: server, user, and whether the connection must be encrypted.
+//!
+//! No message and no `Debug` output holds the password.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::error::{Result, StoreError};
 
-/// What of a URL the driver understands itself; the rest is tokio-postgres's.
+/// Parameters that the driver reads itself; tokio-postgres reads the rest.
 const SSL_MODE: &str = "sslmode";
 const ROOT_CERTIFICATE: &str = "sslrootcert";
 
@@ -40,10 +41,10 @@ const PARAMETERS: &[&str] = &[
     "user",
 ];
 
-/// How the way to the server is protected.
+/// Protection of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// Not at all.
+    /// None: plain TCP or a unix socket.
     None,
     /// By TLS, with a certificate that the system's authorities vouch for.
     System,
@@ -51,11 +52,11 @@ pub(super) enum Protection {
     File(PathBuf),
 }
 
-/// A URL, understood.
+/// A parsed URL.
 pub(super) struct Target {
-    /// Where and as whom to connect.
+    /// Server, user and database.
     pub(super) config: Config,
-    /// How the way is protected.
+    /// Protection of the connection.
     pub(super) protection: Protection,
 }
 
@@ -117,7 +118,7 @@ struct Ours {
     root_certificate: Option<String>,
 }
 
-/// Takes out of a URL what only this driver understands.
+/// Splits off the parameters that only this driver reads.
 fn split(url: &str) -> Result<(String, Ours)> {
     let (_, rest) = url.split_once(':').unwrap_or_default();
     let rest = rest.strip_prefix("//").ok_or_else(|| bad("\"//\" must follow the scheme"))?;
@@ -153,7 +154,7 @@ fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
             Err(bad("sslmode=disable and sslrootcert contradict each other"))
         }
         Some("disable") => Ok(Protection::None),
-        // Encrypting without knowing to whom protects from nobody who can reach the way.
+        // Encryption without a verified peer does not protect from an attacker on the path.
         Some("require" | "verify-ca" | "verify-full") => Ok(verified()),
         Some(_) => Err(bad(
             "sslmode is one of disable, require, verify-ca, verify-full; the last three all check the server's certificate and name",
@@ -163,7 +164,7 @@ fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
     }
 }
 
-/// Says whether the way to every host stays on this machine.
+/// Says whether every host is on this machine.
 fn is_local(config: &Config) -> bool {
     // An address, where given, is what is connected to; the host is then only a name.
     let addresses = config.get_hostaddrs();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stays_on_this_machine_may_go_in_the_clear_unasked() {
+    fn only_local_connections_default_to_plain() {
         for local in [
             "postgres://u:p@localhost/d",
             "postgresql://127.0.0.1:5433,[::1]:5434/d",
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_and_nothing_secret_is_repeated() {
+    fn bad_urls_are_refused_without_secrets() {
         for url in [
             "postgres:canary",
             "postgres://u:canary@h:port/d",

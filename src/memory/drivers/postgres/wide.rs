@@ -1,5 +1,5 @@
-//! Operations on more rows than can be named beforehand: deletes by prefix and tag, the sweep, the eviction, and room for what
-//! would not fit. They work on raw rows: nothing is decrypted.
+//! Operations on more rows than can be named beforehand: deletes by prefix and tag, the sweep, the eviction, and room
+//! for what would not fit. They work on raw rows: nothing is decrypted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ const SWEEP_LOCKS: &str = "DELETE FROM memory_locks WHERE until <= $1";
 
 const LARGEST: &str = "
 SELECT id, bytes, sum(bytes) OVER ()::bigint FROM memory_spaces WHERE kind = $1 ORDER BY bytes DESC, id LIMIT $2";
-/// The oldest rows of a space, until those that go count so much, or are so many.
+/// The oldest rows of a space, up to a total cost or a number of rows.
 const DELETE_OLDEST: &str = delete!(
     "WHERE e.id = ANY(ARRAY(
          SELECT id FROM (SELECT id, cost, row_number() OVER oldest AS at, sum(least(greatest(cost, 0), 4294967296)) OVER oldest AS upto
@@ -113,7 +113,7 @@ pub(super) async fn delete(db: &Object, work: &mut Work, delete: &Delete) -> Out
     }
 }
 
-/// Deletes what has ended, but not where others are writing just now. Locks that have ended go too.
+/// Deletes expired rows, except where other transactions write, and expired locks.
 pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: usize) -> Outcome<u64> {
     let (now, limit) = (now.micros(), rows::limit(limit));
     db.execute(&db.prepare_cached(SWEEP_LOCKS).await?, &[&now]).await?;
@@ -122,7 +122,7 @@ pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: u
         found.iter().filter_map(|row| Some((get(row, 0)?, get(row, 1)?, get(row, 2)?))).collect();
     let spaces: BTreeSet<i64> = ended.iter().filter(|(_, _, is_there)| *is_there).map(|(_, space, _)| *space).collect();
     let free = locked::lock(db, work, &spaces.into_iter().collect::<Vec<_>>(), true).await?;
-    // Rows without a space were planted; they go too.
+    // Rows without a space were planted; they are deleted too.
     let doomed = ended.iter().filter(|(_, space, is_there)| !is_there || free.contains(space));
     let doomed: Vec<i64> = doomed.map(|(id, _, _)| *id).collect();
     run(db, work, SWEEP, &[&doomed, &now]).await
@@ -139,7 +139,7 @@ pub(super) struct Excess {
     pub(super) limit: usize,
 }
 
-/// Returns the spaces that will have to give something up, as things are.
+/// Returns the spaces from which rows must be evicted.
 pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outcome<(Vec<i64>, i64, i64)> {
     let params: [&(dyn ToSql + Sync); 2] = [&excess.kind.as_str(), &rows::limit(excess.limit)];
     let found = db.query(&db.prepare_cached(LARGEST).await?, &params).await?;
@@ -164,9 +164,10 @@ pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outco
     Ok((large, level, over))
 }
 
-/// Deletes the oldest rows of the namespaces that take most, until all take no more than they may.
+/// Deletes the oldest rows of the largest namespaces, until the total is within the limit.
 ///
-/// Taking each time from the largest ends where all that were larger are about equally large: that level is worked out first.
+/// Taking each time from the largest ends where all that were larger are about equally large: that level is worked
+/// out first.
 pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outcome<u64> {
     let (large, level, mut over) = too_large(db, work, excess).await?;
     locked::lock(db, work, &large, false).await?;
@@ -192,7 +193,7 @@ pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outco
     Ok(gone)
 }
 
-/// Returns the size to which the largest have to come down so that so many bytes go. `sizes` are the largest first.
+/// Returns the size to which the largest must shrink to free this many bytes. `sizes` is sorted, largest first.
 fn level(sizes: &[i64], over: i64) -> i64 {
     let mut above = 0;
     for (index, size) in sizes.iter().enumerate() {
@@ -206,12 +207,12 @@ fn level(sizes: &[i64], over: i64) -> i64 {
     0
 }
 
-/// Makes room in a locked space, sparing one key: first what has ended goes.
+/// Makes room in a locked space, sparing one key: deletes expired rows.
 pub(super) async fn drop_ended(db: &Object, work: &mut Work, space: i64, key: &str, now: Timestamp) -> Outcome<u64> {
     run(db, work, DELETE_ENDED, &[&space, &now.micros(), &key.as_bytes()]).await
 }
 
-/// Makes room in a locked space, sparing one key: the oldest go, as many as are needed, in steps.
+/// Makes room in a locked space, sparing one key: deletes the oldest rows, in steps.
 pub(super) async fn drop_oldest(db: &Object, work: &mut Work, space: i64, key: &str, need: (i64, i64)) -> Outcome<u64> {
     let (rows, bytes) = need;
     run(db, work, DELETE_OLDEST, &[&space, &key.as_bytes(), &bytes, &rows, &STEP]).await

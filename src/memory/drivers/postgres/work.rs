@@ -1,5 +1,6 @@
-//! What a transaction is about to do, worked out in memory: the spaces and rows that it holds locked, as they are and as they
-//! will be. Talks to nobody; what it works out is written by `flush`.
+//! Plan of a transaction, in memory: its locked spaces and rows, before and after.
+//!
+//! It does no I/O; `flush` writes the result.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -105,9 +106,9 @@ pub(super) struct Work {
     pub(super) spaces: BTreeMap<i64, Space>,
     /// The rows that were looked at.
     pub(super) slots: HashMap<RowKey, Slot>,
-    /// Rows that went in the database already, for each space and key id.
+    /// Rows already deleted in the database, for each space and key id.
     pub(super) gone: HashMap<(i64, String), i64>,
-    /// What others have to be told.
+    /// Deletes to notify other replicas of.
     pub(super) deletes: Vec<Delete>,
     undo: Vec<Undo>,
     deletes_before: usize,
@@ -199,7 +200,7 @@ impl Work {
         self.undo.push(Undo { place, next, space: before });
     }
 
-    /// Forgets the rows: they were written, and the database knows better.
+    /// Drops the rows: they were written, and the database is the source of truth.
     pub(super) fn written(&mut self) {
         for ((space, _), slot) in self.slots.drain() {
             let Slot { stored, next } = slot;
@@ -216,7 +217,7 @@ impl Work {
         self.undo.clear();
     }
 
-    /// Counts rows that went in the database already.
+    /// Counts rows already deleted in the database.
     pub(super) fn went(&mut self, space: i64, key_id: String, rows: i64, bytes: i64) {
         // A row whose space is gone was planted; it can still be deleted.
         if let Some(space) = self.spaces.get_mut(&space) {

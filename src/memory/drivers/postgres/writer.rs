@@ -1,7 +1,7 @@
 //! The one task that writes: it takes what waits, does it in one transaction, commits, and only then answers.
 //!
-//! A batch that fails changes nothing and harms no neighbour; a commit that fails, fails every batch of its group. What was not
-//! committed for sure is not acknowledged, and what may have been committed is not done again.
+//! A batch that fails changes nothing and affects no other; a failed commit fails every batch of its group. Only a
+//! certain commit is acknowledged, and a possible commit is not retried.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +40,7 @@ pub(super) enum Command {
 pub(super) struct Waiting {
     /// What to do.
     pub(super) batch: Arc<Batch>,
-    /// Who waits.
+    /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
     /// Its share of what may wait at once.
     pub(super) _permit: OwnedSemaphorePermit,
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     fn answer(self, answer: Result<Vec<Written>>) {
-        // Who no longer listens does not need the answer.
+        // A caller that no longer waits does not need the answer.
         let _ = self.reply.send(answer);
     }
 }
@@ -57,12 +57,12 @@ impl Waiting {
 pub(super) struct Writer {
     /// The connection that it writes over, made when it is needed.
     pub(super) pool: Pool,
-    /// Who tells others what is deleted.
+    /// Sender of notifications about deletes.
     pub(super) origin: Arc<Origin>,
 }
 
 impl Writer {
-    /// Works until it is told to close or nobody can ask any more.
+    /// Runs until it is closed or every sender is dropped.
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let mut waiting = VecDeque::new();
         let mut closing: Option<oneshot::Sender<()>> = None;
@@ -78,7 +78,7 @@ impl Writer {
                     Some(command) => accept(command, &mut waiting, &mut closing),
                     None => break,
                 }
-                // Who asks at the same moment comes along.
+                // Batches that arrive at the same moment join.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -106,7 +106,7 @@ impl Writer {
                     self.alone(waiting).await;
                 }
             }
-            // One batch met something that its neighbours may not meet: each gets a transaction of its own.
+            // The failure may concern one batch only: each gets its own transaction.
             Err(error) if count > 1 && !error.is_temporary() => {
                 for _ in 0..count {
                     self.alone(waiting).await;
@@ -177,7 +177,7 @@ pub(super) async fn again(failure: Failure, tries: &mut u32) -> Result<()> {
     if *tries >= TRIES || !matches!(failure.remedy, Remedy::Again | Remedy::Reconnect) {
         return Err(failure.error);
     }
-    // Random, so that those who met do not meet again.
+    // Jitter, so that the same transactions do not collide again.
     let random = RandomState::new().hash_one(*tries) % 1024;
     tokio::time::sleep(Duration::from_micros((random + 64) << *tries)).await;
     Ok(())
@@ -191,7 +191,7 @@ fn accept(command: Command, waiting: &mut VecDeque<Waiting>, closing: &mut Optio
     }
 }
 
-/// Returns how many of those that wait can share one transaction, 0 if the first needs one of its own.
+/// Returns how many waiting batches can share a transaction; 0 if the first needs its own.
 fn group_length(waiting: &VecDeque<Waiting>) -> usize {
     let (mut ops, mut bytes) = (0, 0);
     let fits = |waiting: &&Waiting| {

@@ -1,7 +1,7 @@
-//! What one operation does to the database, inside the writer's transaction.
+//! Applies operations to the database, inside the writer's transaction.
 //!
-//! A single put checks everything before it changes anything but its space, so that a refusal leaves nothing behind: a space
-//! without rows goes before the commit.
+//! A single put checks everything before it changes anything but its space, so that a refusal leaves nothing behind:
+//! a space without rows is deleted before the commit.
 
 use helmdeck_core::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
@@ -24,14 +24,14 @@ pub(super) struct Work<'c> {
     free_row_ids: &'c mut FreeRowIds,
 }
 
-/// What a transaction did that calls for tidying up.
+/// What a transaction leaves to tidy up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Finished {
-    /// Somebody asked for something to be forgotten.
+    /// A caller deleted entries.
     pub(super) forgot: bool,
-    /// Rows went, for whatever reason.
+    /// Rows were deleted, for any reason.
     pub(super) rows_went: bool,
-    /// Ids of rows that went, to be used again.
+    /// Ids of deleted rows, for reuse.
     pub(super) gone: Vec<i64>,
 }
 
@@ -71,7 +71,7 @@ impl<'c> Work<'c> {
         done
     }
 
-    /// Writes what was gathered; the last thing before the commit.
+    /// Writes the collected changes; the last step before the commit.
     pub(super) fn finish(self) -> Result<Finished> {
         self.usage.write(self.db)?;
         if self.done.forgot {
@@ -274,7 +274,8 @@ impl<'c> Work<'c> {
 
     /// Deletes entries with their tags and counts them out. Works on raw rows: nothing is decrypted.
     ///
-    /// A `+` before a column keeps SQLite from choosing that column's index where the other condition is the narrow one.
+    /// A `+` before a column keeps SQLite from choosing that column's index where the other condition is the narrow
+    /// one.
     pub(super) fn delete_where(&mut self, condition: &str, params: impl Params) -> Result<u64> {
         let mut statement = self.db.prepare_cached(&format!(
             "DELETE FROM memory_entries WHERE {condition} RETURNING id, space_id, cost, key_id, tags"

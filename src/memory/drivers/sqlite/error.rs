@@ -1,4 +1,5 @@
-//! What SQLite's errors mean to a caller: damaged, or not available just now. Messages come from SQLite and hold no values.
+//! What SQLite's errors mean to a caller: damaged, or not available just now. Messages come from SQLite and hold no
+//! values.
 
 use rusqlite::ErrorCode;
 

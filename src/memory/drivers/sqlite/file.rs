@@ -1,7 +1,7 @@
-//! The database as a file: made with tight permissions, opened, told apart from a file that took its place.
+//! Database file: creation with private permissions, opening, and detection of a replaced file.
 //!
-//! Making and opening happen under a lock on the folder, so that of several processes that find no file one makes it. A
-//! `-wal` or `-shm` that belonged to a file that is gone is removed first: SQLite would read it into the new file.
+//! Creation and opening hold a lock on the folder, so only one of several processes creates a missing file. A `-wal` or
+//! `-shm` of a deleted file is removed first, because SQLite would read it into the new file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
@@ -15,16 +15,17 @@ use rusqlite::{Connection, OpenFlags};
 use super::migrate::Migrations;
 use crate::error::{Result, StoreError};
 
-/// The bytes of a page: what SQLite takes if nobody says otherwise.
+/// Page size in bytes: SQLite's default.
 const PAGE_BYTES: u64 = 4096;
 
 /// `PRAGMA auto_vacuum` of a file that gives pages back step by step.
 const INCREMENTAL: i64 = 2;
-/// How long a lock of another process is waited for where nothing is lost without it: at the start, and for writes of answers and
-/// audit rows. A commit holds the lock for a few milliseconds.
+/// How long to wait for another process's lock where nothing is lost: at the start, for answers and audit rows.
+///
+/// A commit holds the lock for a few milliseconds.
 pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(80);
 
-/// What makes a file itself: device and inode.
+/// Identity of a file: device and inode.
 type Id = (u64, u64);
 
 /// The files of an open database.
@@ -45,13 +46,13 @@ pub struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Names a file; touches nothing. Its log is moved into the database whenever it has about `log_bytes`.
+    /// Returns a file by its path, without touching it. A log of about `log_bytes` is moved into the database.
     #[must_use]
     pub fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
         Self { path, busy_timeout, log_bytes, migrations }
     }
 
-    /// Returns how long a lock of another process is waited for.
+    /// Returns how long to wait for another process's lock.
     pub(crate) const fn busy_timeout(&self) -> Duration {
         self.busy_timeout
     }
@@ -62,9 +63,10 @@ impl DatabaseFile {
         &self.path
     }
 
-    /// Opens the file for writing; makes it and its folder if they are not there, and brings its schema up to date.
+    /// Opens the file for writing. Creates it and its folder if missing, and migrates its schema.
     ///
-    /// `gone` is the file that was open at this path before, if any. None of its connections may be open in this process.
+    /// `gone` is the file that was open at this path before, if any. None of its connections may be open in this
+    /// process.
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not ours; `Unavailable`.
@@ -88,7 +90,7 @@ impl DatabaseFile {
         self.set_up(&mut connection).map_err(|error| self.name(error))?;
         connection.busy_timeout(self.busy_timeout)?;
         let identity = self.identity()?.ok_or_else(|| self.about(ErrorKind::NotFound.into()))?;
-        // Else what is at the path now would be taken for what was opened, and nobody else would ever see what is written.
+        // Otherwise this process would write to an unlinked file that no other process sees.
         if before != Some(identity.main) {
             return Err(self.swapped());
         }
@@ -151,8 +153,9 @@ impl DatabaseFile {
     }
 
     fn set_up(&self, connection: &mut Connection) -> Result<()> {
-        // Must come before anything is in the file; an older file stays as it is. To set it takes the lock for writing, so that is
-        // done only where it is needed: a file that another process writes to can still be opened and read.
+        // Must come before anything is in the file; an older file stays as it is. To set it takes the lock for
+        // writing, so that is done only where it is needed: a file that another process writes to can still be opened
+        // and read.
         let vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
         let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         if vacuum != INCREMENTAL && pages == 0 {
@@ -162,8 +165,8 @@ impl DatabaseFile {
         if mode != "wal" {
             return Err(StoreError::Corrupt(format!("its journal mode stays \"{mode}\", it must be \"wal\"")));
         }
-        // Deleted values are overwritten, not only unlinked. The log is moved into the database every so many pages, so that
-        // a page that many commits change is moved once, and shrinks back after a burst.
+        // Deleted values are overwritten, not only unlinked. The log is moved into the database at a size limit, so
+        // that a page that many commits change is moved once, and the log shrinks back after a burst.
         connection.execute_batch(&format!(
             "PRAGMA secure_delete = ON; PRAGMA wal_autocheckpoint = {}; PRAGMA journal_size_limit = {};",
             self.log_bytes / PAGE_BYTES,

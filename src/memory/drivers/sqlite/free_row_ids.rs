@@ -1,16 +1,16 @@
-//! Row ids of rows that went from among others that stayed. SQLite puts a new row behind all others, and joins pages only when
-//! they are two thirds empty: without this, whoever writes on and on while others rest would leave the file full of unused row ids.
+//! Free row ids: ids of deleted rows between rows that still exist.
 //!
-//! Rows that went side by side leave whole pages, which are used again anyway: those ids are not kept, because filling such
-//! pages in order from within leaves them half empty.
+//! SQLite appends a new row after all others, and merges pages only when they are two thirds empty. Without reuse of
+//! ids, a store with steady writes would fill with half-empty pages. Adjacent deleted rows free whole pages, which
+//! SQLite reuses: their ids are not kept, because filling such pages in order leaves them half empty.
 
-/// The most ids that are remembered (4 MiB); more are forgotten, and their pages stay as they are.
+/// Most ids that are kept (4 MiB). More are dropped, and their pages stay as they are.
 const MOST: usize = 512 << 10;
 
-/// So many rows side by side have pages of their own.
+/// Number of adjacent rows that fill pages by themselves.
 const RUN: usize = 16;
 
-/// Row ids to use again.
+/// Row ids to reuse.
 #[derive(Debug, Default)]
 pub(super) struct FreeRowIds {
     ids: Vec<i64>,
@@ -27,20 +27,21 @@ impl FreeRowIds {
         self.ids.push(id);
     }
 
-    /// Forgets all, because another process uses them too.
+    /// Drops all ids, because another process uses them too.
     pub(super) fn forget(&mut self) {
         self.ids = Vec::new();
     }
 
-    /// Adds ids of rows that went.
+    /// Adds ids of deleted rows.
     pub(super) fn add(&mut self, ids: &[i64]) {
         let room = MOST - self.ids.len().min(MOST);
         self.ids.extend(&ids[..ids.len().min(room)]);
     }
 }
 
-/// Returns those ids of rows that went together that stood alone or in short runs, largest first: [`FreeRowIds::take`] then gives the
-/// smallest first, so that rows stand about in the order of their age.
+/// Returns the deleted ids that stand alone or in short runs, largest first.
+///
+/// [`FreeRowIds::take`] then returns the smallest first, so that rows stay roughly in order of age.
 pub(super) fn scattered(mut ids: Vec<i64>) -> Vec<i64> {
     ids.sort_unstable_by(|a, b| b.cmp(a));
     let runs = ids.chunk_by(|a, b| a.checked_sub(1) == Some(*b));
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn free_ids_are_bounded() {
         let mut free_row_ids = FreeRowIds::default();
         for _ in 0..3 {
             free_row_ids.add(&vec![7; MOST / 2 + 1]);

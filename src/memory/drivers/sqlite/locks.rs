@@ -22,7 +22,7 @@ pub(super) fn free(db: &Connection, name: &str, owner: &str) -> Result<()> {
     Ok(())
 }
 
-/// Deletes locks whose time has passed: their owners are gone.
+/// Deletes expired locks: their owners are gone.
 pub(super) fn sweep(db: &Connection, now: Timestamp) -> Result<()> {
     db.prepare_cached("DELETE FROM memory_locks WHERE held_until <= ?1")?.execute([now.micros()])?;
     Ok(())

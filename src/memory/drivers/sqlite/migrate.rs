@@ -1,6 +1,7 @@
 //! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
 //!
-//! Two processes may do it at once: the work is inside one immediate transaction. A newer database is refused, never touched.
+//! Two processes may do it at once: the work is inside one immediate transaction. A newer database is refused, never
+//! touched.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 

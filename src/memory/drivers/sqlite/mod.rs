@@ -51,11 +51,11 @@ static MIGRATIONS: Migrations = Migrations {
     ],
 };
 
-/// How long a caller waits on the spot for a point read that a thread is awake for: a few times what one takes.
+/// How long a caller waits on its own thread for a point read, if a reader is awake: a few times its duration.
 const SPIN: Duration = Duration::from_micros(50);
-/// Reads that may wait at once; more of them wait for their turn.
+/// Most reads in the queue; more of them wait outside.
 const WAITING_READS: usize = 1024;
-/// KiB of writes that may wait at once; more of them wait for their turn.
+/// Most KiB of writes in the queue; more of them wait outside.
 const WAITING_WRITE_KIB: usize = 64 << 10;
 
 /// The driver.
@@ -81,7 +81,7 @@ enum Read {
 }
 
 impl Sqlite {
-    /// Opens a file, made with mode 0600 (its folder with 0700) if it is not there. Blocks on the disk.
+    /// Opens a file; creates it with mode 0600 (its folder with 0700) if missing. Blocks on the disk.
     ///
     /// # Errors
     /// `Corrupt` if it is not a database, or not one of this program or version; `Unavailable`.
@@ -111,7 +111,7 @@ impl Sqlite {
         })
     }
 
-    /// Says whether another process held the lock for writing when this was opened. What is stored can be read all the same.
+    /// Says whether another process held the write lock at the time of opening. Reads work regardless.
     #[must_use]
     pub const fn was_locked(&self) -> bool {
         self.locked
@@ -133,7 +133,8 @@ impl Sqlite {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the spot.
+    /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the
+    /// spot.
     async fn read_point<T: Send + 'static>(
         &self,
         query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
@@ -330,7 +331,7 @@ impl Driver for Sqlite {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // The readers first: the log can be emptied only when nobody reads from it.
+        // The readers first: the log can be emptied only without readers.
         for _ in 0..self.readers {
             let (reply, answer) = oneshot::channel();
             if self.reads.send(Read::Stop(reply)).is_ok() {

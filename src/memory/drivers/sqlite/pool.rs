@@ -1,8 +1,8 @@
-//! The connections: one connection for each thread that uses the database, each with its own connection, opened when needed.
+//! Connection pool: one connection for each thread that uses the database, opened when needed.
 //!
-//! When the file at the path is no longer the one that was opened (deleted, replaced), all connections are closed before
-//! anything is opened again. SQLite keeps its locks per process and file: a connection to the new file beside one to the old
-//! would pull the shared memory from under it.
+//! When the file at the path is no longer the one that was opened (deleted, replaced), all connections are closed
+//! before anything is opened again. SQLite keeps its locks per process and file: a connection to the new file beside
+//! one to the old would pull the shared memory from under it.
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl ConnectionPool {
         &self.file
     }
 
-    /// Runs work on a connection's connection. With `look` the file is looked at in any case, not only now and then.
+    /// Runs work on a connection. With `look` the file is checked every time, not only now and then.
     pub(super) fn with<T>(
         &self,
         index: usize,
@@ -125,7 +125,7 @@ impl ConnectionPool {
     pub(super) fn set_canary(&self, fresh: Canary) -> Result<Canary> {
         let stored = self.with(WRITER, true, |pooled| plant(&pooled.connection, &fresh))?;
         if stored.key_id == fresh.key_id {
-            // A file that takes this one's place shall prove the same key.
+            // A file that replaces this one must prove the same key.
             *lock(&self.canary) = Some(stored.clone());
         }
         Ok(stored)
@@ -235,7 +235,7 @@ impl ConnectionPool {
         if let Some(canary) = lock(&self.canary).clone() {
             let stored = plant(&connection, &canary)?;
             if stored.key_id != canary.key_id {
-                // Its rows would not open, and ours among them would not open for whoever wrote it.
+                // Its rows would not open here, and ours would not open for the process that wrote it.
                 return Err(StoreError::WrongKey { store: stored.key_id, given: canary.key_id });
             }
         }

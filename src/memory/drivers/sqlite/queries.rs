@@ -1,4 +1,6 @@
-//! What readers ask, lists and scans apart. Every query leaves out what has ended; none decrypts, except by calling the seal it was given.
+//! Queries of readers, except lists and scans.
+//!
+//! Every query leaves out expired rows; none decrypts, except by calling the seal it was given.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Lists and scans: the live rows of a key space whose keys have a prefix, in one of three orders.
 //!
-//! Newest first there are two ways: by key, then sorted, or from the newest on, leaving out other keys. Both give the same;
-//! how many keys there are says which is faster.
+//! Newest first there are two ways: by key, then sorted, or from the newest on, leaving out other keys. Both give the
+//! same; how many keys there are says which is faster.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::ops::{ListPage, Order, Scan};
 use crate::requests::{Position, Range, page_of};
 use crate::sealed::Seal;
 
-/// A prefix of so few keys is always narrow.
+/// A prefix with at most this many keys is always narrow.
 const NARROW: i64 = 1000;
 
-/// One key space by one index. Its id is looked up as a single value, so that the order of the index is that of the rows.
+/// One key space by one index. Its id is looked up as a single value, so that the order of the index is that of the
+/// rows.
 macro_rules! range {
     ($columns:expr, $index:expr) => {
         concat!(
@@ -138,10 +139,10 @@ fn newest<'s>(
     ))?)
 }
 
-/// Says whether so many keys have the prefix that the newest are found sooner by going from the newest on.
+/// Says whether the prefix matches enough keys that a scan by age finds the newest sooner.
 ///
-/// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age at about N * limit / n: they
-/// are equal at n = sqrt(N * limit).
+/// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age at about N * limit
+/// / n: they are equal at n = sqrt(N * limit).
 fn is_broad(db: &Connection, range: &Range, limit: i64) -> Result<bool> {
     if range.prefix.is_empty() {
         return Ok(true);

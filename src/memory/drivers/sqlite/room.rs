@@ -1,4 +1,4 @@
-//! Makes room: what has ended goes first, then the oldest, of whoever takes most.
+//! Eviction: expired rows go first, then the oldest rows of the largest space.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -45,8 +45,10 @@ impl Oldest {
 }
 
 impl Work<'_> {
-    /// Refuses a row that does not fit into its space, after dropping what may go for it: what has ended, then, if its kind
-    /// makes room, the oldest. `old` is the row that it replaces, with what that takes.
+    /// Refuses a row that does not fit into its space. First drops expired rows, then the oldest if the kind makes
+    /// room.
+    ///
+    /// `old` is the row that it replaces, with its cost.
     pub(super) fn make_room(
         &mut self,
         space: i64,
@@ -55,7 +57,7 @@ impl Work<'_> {
         batch: &Batch,
     ) -> Result<()> {
         let quota = batch.quotas.of(meta.kind);
-        // Nothing goes for a row that would not fit into an empty space.
+        // No row is dropped for one that would not fit into an empty space.
         quota.check(1, meta.cost())?;
         let (own, rows, bytes) = match old {
             Some((id, cost)) => (id, 0, signed(meta.cost()) - cost),

@@ -1,5 +1,5 @@
-//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry that does
-//! not open, and harms no neighbour.
+//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry
+//! that does not open, and harms no neighbour.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,8 @@ pub(super) const fn integer(value: ValueRef<'_>) -> i64 {
     }
 }
 
-/// Reads what a row takes. It is not bound by the seal, so it may say anything: what no row can take counts as that much.
+/// Reads what a row takes. It is not bound by the seal, so it may say anything: what no row can take counts as that
+/// much.
 pub(super) fn cost(value: ValueRef<'_>) -> i64 {
     integer(value).clamp(0, 1 << 32)
 }

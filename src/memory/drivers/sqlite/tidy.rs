@@ -1,5 +1,6 @@
-//! What the writing thread does while nobody asks for anything: it empties the log after something was forgotten, and gives
-//! pages back that hold nothing any more. Each in small steps, so that a writer who comes meanwhile waits for one at most.
+//! Work of the idle writer thread: it empties the log after a delete, and returns free pages to the file system.
+//!
+//! It works in small steps, so that a new write waits for one step at most.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use super::apply::Finished;
 use super::pool::{ConnectionPool, WRITER};
 use crate::error::Result;
 
-/// How long after a delete the log is emptied, so that what was forgotten is not in it any more.
+/// How long after a delete the log is emptied, so that it holds no deleted values.
 const EMPTY_LOG_AFTER: Duration = Duration::from_millis(100);
 /// How long until the next try if a reader still needed the log.
 const EMPTY_LOG_AGAIN: Duration = Duration::from_secs(1);
-/// How long after rows went the file is looked at: what comes instead of them takes their pages.
+/// How long after a delete the file is checked: new rows may reuse the pages.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
 /// The pause between two steps.
 const SHRINK_AGAIN: Duration = Duration::from_millis(5);

@@ -101,7 +101,7 @@ impl Usage {
         Ok(shares.collect::<Result<_, _>>()?)
     }
 
-    /// Counts rows and bytes that came or went.
+    /// Counts added or deleted rows and bytes.
     pub(super) fn count(&mut self, db: &Connection, id: i64, rows: i64, bytes: i64) -> Result<()> {
         let space = self.space(db, id)?;
         let changed =
@@ -110,7 +110,7 @@ impl Usage {
         Ok(())
     }
 
-    /// Counts rows that came or went under a key.
+    /// Counts added or deleted rows of a key.
     pub(super) fn count_key(&mut self, key_id: &str, rows: i64) {
         match self.keys.get_mut(key_id) {
             Some(count) => *count += rows,
@@ -120,7 +120,7 @@ impl Usage {
         }
     }
 
-    /// Writes the counters; a space without rows goes.
+    /// Writes the counters; a space without rows is deleted.
     pub(super) fn write(&self, db: &Connection) -> Result<()> {
         for space in self.spaces.values() {
             let is_empty = space.rows == 0

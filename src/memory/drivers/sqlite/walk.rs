@@ -1,6 +1,6 @@
-//! Goes over all rows of everybody by row id: to show them, and to seal them anew.
+//! Walks over all rows of all namespaces by row id: to show them, and to reseal them.
 //!
-//! The mark is the id of the last row that was looked at.
+//! The mark is the id of the last row visited.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::ops::{Mark, Resealed, Walk, Walked};
 use crate::requests::WALK_BYTES;
 use crate::sealed::{RawRow, Seal};
 
-/// The bytes of values after which a step of a rotation ends: a few milliseconds in which nobody else writes.
+/// Bytes of values after which a step of a rotation ends: other writers wait a few milliseconds.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Rows whose space is gone come too, so that somebody notices them.
+/// Includes rows whose space is missing, so that the doctor reports them.
 const ALL: &str = concat!(
     "SELECT ",
     meta_columns!(),
@@ -26,7 +26,7 @@ const ALL: &str = concat!(
        FROM memory_entries e LEFT JOIN memory_spaces s ON s.id = e.space_id WHERE e.id > ?1 ORDER BY e.id LIMIT ?2"
 );
 
-/// A row, and whether anybody has it.
+/// A row, and whether it belongs to no namespace.
 struct WalkedRow {
     id: i64,
     raw: RawRow,
@@ -79,7 +79,8 @@ pub(super) fn reseal(
     Ok(done)
 }
 
-/// Reads rows after a mark until `limit` of them were looked at or their values have `bytes`. Values of rows that name the key
+/// Reads rows after a mark until `limit` of them were looked at or their values have `bytes`. Values of rows that
+/// name the key
 /// `skip` are not read.
 fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip: Option<&str>) -> Result<Part> {
     let after = match after {
@@ -108,7 +109,7 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
     Ok(Part { rows, next })
 }
 
-/// Returns whose a row is; a row of nobody, or of a kind that there is not, is lost.
+/// Returns the namespace of a row. A row without a namespace, or of an unknown kind, is lost.
 fn place(row: &Row<'_>) -> Result<(Namespace, Kind, bool)> {
     let session = row.get_ref("session")?;
     let session = (session != ValueRef::Null).then(|| rows::text(session));

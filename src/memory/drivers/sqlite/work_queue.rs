@@ -1,8 +1,8 @@
-//! Hands jobs to the reading threads. Under steady traffic a thread watches for its next job for some microseconds before it
-//! sleeps, so that a job needs no wake-up: on a machine with idle cores, waking one costs several times what a point read does.
+//! Work queue of the reader threads.
 //!
-//! A thread watches only while jobs come one upon the other, and the less often that pays off, the less often it does: a lone
-//! job, or one every now and then, finds it asleep and costs nobody any spinning.
+//! Under steady traffic a thread spins for a few microseconds before it sleeps, so that the next job needs no
+//! wake-up: on a machine with idle cores, a wake-up costs several times a point read. A thread spins only while jobs
+//! arrive back to back, and backs off when that does not pay: a rare job finds it asleep, and no CPU time is wasted.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ impl<T> WorkQueue<T> {
         while mailbox.state.load(Ordering::Acquire) == WATCHING && self.queue.1.is_empty() && Instant::now() < end {
             std::hint::spin_loop();
         }
-        // Whoever claimed this thread in the last moment is about to put a job into its mailbox.
+        // A caller that claimed this thread in the last moment is about to put a job into its mailbox.
         match mailbox.state.swap(BUSY, Ordering::AcqRel) {
             CLAIMED => mailbox.job.1.recv().ok(),
             _ => None,

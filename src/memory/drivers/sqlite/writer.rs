@@ -1,7 +1,7 @@
 //! The one thread that writes: it takes what waits, does it in one transaction, commits, and only then answers.
 //!
-//! A batch that fails is undone alone; a commit that fails, fails every batch of its group. Nothing is acknowledged before
-//! its commit.
+//! A batch that fails is undone alone; a commit that fails, fails every batch of its group. Nothing is acknowledged
+//! before its commit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use crate::error::{Result, StoreError};
 use crate::ops::Written;
 use crate::requests::{Batch, PendingOp};
 
-/// The most batches of a group.
+/// Limit on the batches of a group.
 const GROUP_BATCHES: usize = 256;
 /// The most bytes of a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
-/// How long writes that can be lost wait at most for a lock that many processes share, and how long they do not wait again for a lock
-/// that one process kept.
+/// How long writes that can be lost wait at most for a lock that many processes share, and how long they do not wait
+/// again for a lock that one process kept.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// What the thread is asked to do.
@@ -41,7 +41,7 @@ pub(super) enum Command {
 pub(super) struct Waiting {
     /// What to do.
     pub(super) batch: Batch,
-    /// Who waits.
+    /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
     /// Its share of what may wait at once.
     pub(super) _permit: OwnedSemaphorePermit,
@@ -52,7 +52,7 @@ pub(super) struct Writer {
     pool: Arc<ConnectionPool>,
     commands: Receiver<Command>,
     tidy: Tidy,
-    /// Until when the lock is taken at once or not at all, by writes that can be lost: another process holds it.
+    /// Until when writes that can be lost don't wait for the lock, because another process holds it.
     impatient_until: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Writer {
         Self { pool, commands, tidy: Tidy::default(), impatient_until }
     }
 
-    /// Returns how long a group waits for the lock: what can be computed again, only for as long as a commit of somebody else may take.
+    /// Returns how long a group waits for the lock: recomputable data only as long as one commit of another process.
     fn patience(&self, group: &Group) -> Duration {
         let all = self.pool.file().busy_timeout();
         if group.waiting.iter().any(Waiting::must_not_be_lost) {
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to close or nobody can ask any more.
+    /// Runs until it is closed or every sender is dropped.
     pub(super) fn run(mut self) {
         let mut next = None;
         loop {
@@ -110,7 +110,7 @@ impl Writer {
         let mut group = Group::new(first);
         match self.commit(&mut group) {
             Ok(results) => group.answer(results),
-            // One batch met something that its neighbours may not meet: each gets a transaction of its own.
+            // The failure may concern one batch only: each gets its own transaction.
             Err(error) if group.waiting.len() > 1 && !is_environmental(&error) => {
                 for waiting in std::mem::take(&mut group.waiting) {
                     let mut alone = Group { full: true, ..Group::new(waiting) };
@@ -148,7 +148,7 @@ impl Writer {
                     }
                     results.push(result);
                 }
-                // Whoever asked meanwhile shares this commit instead of waiting for it and then for another.
+                // Batches that arrived meanwhile share this commit instead of waiting for another.
                 group.gather(&self.commands);
                 if group.waiting.len() == results.len() {
                     break;
@@ -173,8 +173,8 @@ impl Writer {
     }
 }
 
-/// Begins a write transaction. Waits for the lock as long as `patience`; longer, at most `longest`, while other connections commit: then
-/// many processes share the lock, and none keeps it.
+/// Begins a write transaction. Waits for the lock as long as `patience`; longer, at most `longest`, while other
+/// connections commit: then many processes share the lock, and none keeps it.
 fn begin(connection: &Connection, patience: Duration, longest: Duration) -> Result<Transaction<'_>> {
     let attempt = |wait: Duration| {
         connection.busy_timeout(wait)?;
@@ -244,7 +244,7 @@ impl Group {
 
     fn answer(&mut self, results: Vec<Result<Vec<Written>>>) {
         for (waiting, result) in std::mem::take(&mut self.waiting).into_iter().zip(results) {
-            // Who no longer listens does not need the answer.
+            // A caller that no longer waits does not need the answer.
             let _ = waiting.reply.send(result);
         }
     }

@@ -14,7 +14,7 @@ fn parse(key: &Value) -> Result<usize, String> {
 }
 
 #[test]
-fn keys_are_taken_for_the_one_algorithm_that_they_are_for() {
+fn keys_are_used_for_their_algorithm_only() {
     let (rsa, ec, ed) = (Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d"));
     let set = KeySet::parse(key_set(&[&rsa, &ec, &ed]).as_bytes()).unwrap();
     for (issuer, algorithm) in [(&rsa, Algorithm::RS256), (&ec, Algorithm::ES256), (&ed, Algorithm::EdDSA)] {
@@ -31,7 +31,7 @@ fn keys_are_taken_for_the_one_algorithm_that_they_are_for() {
 }
 
 #[test]
-fn keys_that_are_for_something_else_are_left_out_and_never_repeated() {
+fn unsuitable_keys_are_skipped_and_never_logged() {
     let (rsa, ec, ed) = (Issuer::rsa("r").jwk(), Issuer::ec("e").jwk(), Issuer::ed("d").jwk());
     let change = |key: &Value, name: &str, value: Value| {
         let mut key = key.clone();
@@ -115,7 +115,7 @@ async fn knows(jwks: &Jwks, issuer: &Issuer) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_known_is_asked_for_once_and_not_again_too_soon() {
+async fn unknown_key_refreshes_the_set_once() {
     let (old, new, never) = (Issuer::ec("old"), Issuer::ec("new"), Issuer::ec("never"));
     let host = Host::start(key_set(&[&old])).await;
     let clock = Arc::new(ManualClock::default());
@@ -141,7 +141,7 @@ async fn a_key_that_is_not_known_is_asked_for_once_and_not_again_too_soon() {
 }
 
 #[tokio::test]
-async fn keys_are_read_again_when_they_are_old_and_a_withdrawn_one_goes() {
+async fn old_keys_are_refreshed_and_withdrawn_ones_dropped() {
     let (one, two) = (Issuer::ec("one"), Issuer::ec("two"));
     let host = Host::start(key_set(&[&one])).await;
     let clock = Arc::new(ManualClock::default());
@@ -192,7 +192,7 @@ async fn without_any_keys_the_next_try_waits_too() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_up_to_a_limit_and_an_address_inside_is_not_reached_unless_it_is_the_one() {
+async fn key_file_is_limited_and_internal_urls_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jwks.json");
     let read = |source: Source| async { Jwks::new(source, Arc::new(ManualClock::default())).read().await };

@@ -5,7 +5,7 @@ use super::*;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 
 #[tokio::test]
-async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
+async fn revoked_token_ends_stream_and_session() {
     let client = Client::plain().await;
     let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
     let (_, other) = client.api_token("acme", "alice", "packs:run", None).await;
@@ -43,7 +43,7 @@ async fn a_stream_ends_and_its_session_is_gone_when_the_token_was_revoked() {
 }
 
 #[tokio::test]
-async fn a_session_outlives_a_time_in_which_nobody_can_tell_whether_its_token_holds() {
+async fn session_survives_while_its_token_cannot_be_checked() {
     let client = Client::plain().await;
     let (id, alice) = client.api_token("acme", "alice", "packs:run", None).await;
     let send = async |token: &str, session: &str, body: &str| {

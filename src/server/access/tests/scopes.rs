@@ -5,7 +5,7 @@ use helmdeck_core::Permission;
 use super::*;
 
 #[tokio::test]
-async fn each_route_asks_for_its_scope_and_names_the_one_that_is_missing() {
+async fn each_route_requires_its_scope() {
     let client = Client::plain().await;
     let every = ["packs:run", "metrics:read", "memory:read", "memory:write", "admin"];
     let fact = r#"{"key":"a","value":"b"}"#;
@@ -62,7 +62,7 @@ async fn a_glob_narrows_what_is_run_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn tenant_a_does_not_get_the_artifacts_of_tenant_b_and_neither_does_a_colleague() {
+async fn artifacts_are_private_to_their_owner() {
     let client = Client::plain().await;
     let token = async |tenant: &str, user: &str, scope: &str| client.api_token(tenant, user, scope, None).await.1;
     let owner = token("b", "alice", "packs:run").await;
@@ -81,7 +81,7 @@ async fn tenant_a_does_not_get_the_artifacts_of_tenant_b_and_neither_does_a_coll
 }
 
 #[tokio::test]
-async fn memory_of_others_is_not_listed_purged_or_inferred() {
+async fn memory_of_others_stays_hidden() {
     let client = Client::plain().await;
     let all = "packs:run memory:read memory:write";
     let token = async |tenant: &str, user: &str| client.api_token(tenant, user, all, None).await.1;
@@ -118,7 +118,7 @@ async fn memory_of_others_is_not_listed_purged_or_inferred() {
 }
 
 #[tokio::test]
-async fn callers_without_a_token_may_do_what_is_allowed_to_all_and_are_never_cached() {
+async fn anonymous_callers_run_packs_uncached() {
     let config = AuthConfig { anonymous_scope: "packs:run:test.*".to_owned(), ..AuthConfig::default() };
     let client = Client::open(config, &[]).await;
     for _ in 0..2 {
@@ -172,7 +172,7 @@ async fn idempotency_keys_of_two_callers_do_not_meet() {
 }
 
 #[test]
-fn every_scope_that_can_be_given_is_known_to_the_door() {
+fn every_scope_is_known_to_the_server() {
     for word in ["metrics:read", "packs:run", "packs:run:a.*", "memory:read", "memory:write", "admin"] {
         assert_eq!(word.parse::<Permission>().unwrap().to_string(), word);
     }

@@ -13,7 +13,7 @@ async fn open(fixture: &Fixture, method: Method, headers: &[(&str, &str)], body:
 }
 
 #[tokio::test]
-async fn a_call_with_progress_counts_until_its_stream_ends_and_a_listener_does_not() {
+async fn progress_streams_count_as_requests_and_listeners_do_not() {
     let fixture = Fixture::build(ServerConfig { max_requests: 1, ..ServerConfig::default() }, false).await;
     let session = begin(&fixture, "2025-11-25").await;
     let in_session = [("mcp-session-id", session.as_str())];

@@ -47,7 +47,7 @@ async fn a_cancelled_call_ends_without_an_answer() {
 }
 
 #[tokio::test]
-async fn a_cancel_that_overtook_its_call_is_not_lost() {
+async fn early_cancel_is_not_lost() {
     let fixture = Fixture::plain().await;
     let session = begin(&fixture, "2025-11-25").await;
     assert_eq!(post(&fixture, &[("mcp-session-id", &session)], &cancel(7)).await.status, 202);
@@ -79,7 +79,7 @@ async fn hanging_up_cancels() {
 }
 
 #[tokio::test]
-async fn a_call_whose_id_another_has_is_refused_and_the_first_can_still_be_cancelled() {
+async fn reused_request_id_is_refused_and_first_stays_cancellable() {
     let fixture = Fixture::plain().await;
     let mcp = mcp_of(&fixture, McpConfig::default());
     let local = Caller::local();

@@ -81,7 +81,7 @@ async fn same(mcp: &Mcp, caller: &Caller, method: &str, [real, unreal]: [&str; 2
 }
 
 #[tokio::test]
-async fn a_tool_that_one_may_not_use_is_like_one_that_there_is_not() {
+async fn forbidden_tools_look_like_unknown_ones() {
     let mcp = mcp();
     for scope in ["packs:run:a.*", "packs:run:b.x*", "memory:read"] {
         let caller = caller(scope);
@@ -99,7 +99,7 @@ async fn a_tool_that_one_may_not_use_is_like_one_that_there_is_not() {
 }
 
 #[tokio::test]
-async fn a_pack_that_one_may_not_run_cannot_be_read_nor_told_from_none() {
+async fn forbidden_packs_look_like_unknown_ones() {
     let mcp = mcp();
     let address = |pack: &str| format!("helmdeck://packs/{pack}");
     let read = async |scope: &str, pack: &str| ask_as(&mcp, &caller(scope), "resources/read", &address(pack)).await.1;

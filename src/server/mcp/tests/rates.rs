@@ -8,7 +8,7 @@ use super::*;
 use crate::config::ServerConfig;
 
 #[tokio::test]
-async fn a_caller_has_one_rate_in_all_its_sessions_and_without_one() {
+async fn rate_is_per_caller_over_all_sessions() {
     let config = ServerConfig { rate_per_second: 1, rate_burst: 7, ..ServerConfig::default() };
     let fixture = Fixture::build(config, false).await;
     // Two requests each.

@@ -9,7 +9,7 @@ async fn uris(fixture: &Fixture, session: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_can_be_read_is_listed_and_read() {
+async fn resources_are_listed_and_read() {
     let fixture = Fixture::with_memory().await;
     let session = begin(&fixture, "2025-11-25").await;
     let uris = uris(&fixture, &session).await;
@@ -57,7 +57,7 @@ async fn without_a_key_there_is_no_trace_of_memory() {
 }
 
 #[tokio::test]
-async fn a_file_is_linked_in_the_answer_and_only_its_owner_reads_it() {
+async fn artifacts_are_linked_and_readable_by_owner_only() {
     let fixture = Fixture::plain().await;
     let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("t", "u", "packs:run");
@@ -80,7 +80,7 @@ async fn a_file_is_linked_in_the_answer_and_only_its_owner_reads_it() {
 }
 
 #[tokio::test]
-async fn what_a_token_does_not_allow_is_neither_listed_nor_read() {
+async fn forbidden_resources_are_neither_listed_nor_read() {
     let fixture = Fixture::with_memory().await;
     let mcp = mcp_of(&fixture, McpConfig::default());
     let some = caller("t", "u", "packs:run:test.plain");

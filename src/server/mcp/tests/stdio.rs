@@ -82,7 +82,7 @@ async fn a_client_lists_calls_and_leaves() {
 }
 
 #[tokio::test]
-async fn lines_that_are_no_messages_are_answered_and_the_next_one_is_read() {
+async fn malformed_lines_are_answered_and_skipped() {
     let fixture = Fixture::plain().await;
     let config = ServerConfig { max_body_bytes: 4096, ..ServerConfig::default() };
     let mut client = Client::start(&fixture, &config);
@@ -121,7 +121,7 @@ async fn the_newest_revision_needs_no_greeting() {
 }
 
 #[tokio::test]
-async fn calls_run_beside_each_other_and_can_be_cancelled() {
+async fn calls_run_concurrently_and_can_be_cancelled() {
     let fixture = Fixture::plain().await;
     let mut client = Client::start(&fixture, &ServerConfig::default());
     client.begin().await;
@@ -142,7 +142,7 @@ async fn calls_run_beside_each_other_and_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_answered_after_the_client_closed_its_end() {
+async fn running_calls_are_answered_after_input_ends() {
     let fixture = Fixture::plain().await;
     let mut client = Client::start(&fixture, &ServerConfig::default());
     client.begin().await;
@@ -156,7 +156,7 @@ async fn what_is_under_way_is_answered_after_the_client_closed_its_end() {
 
 /// With the clock paused a timeout ends only when nothing else can happen.
 #[tokio::test]
-async fn who_does_not_read_is_not_listened_to() {
+async fn client_that_does_not_read_has_to_wait() {
     let fixture = Fixture::plain().await;
     let call = request("tools/call", &json!({"name": "test__plain", "arguments": {}}));
     for line in ["{", &call, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {

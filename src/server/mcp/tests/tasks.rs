@@ -76,7 +76,7 @@ async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_comes_of_a_task_is_what_a_plain_call_answers() {
+async fn task_result_equals_the_answer_of_a_call() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     for arguments in [
@@ -110,7 +110,7 @@ async fn what_comes_of_a_task_is_what_a_plain_call_answers() {
 }
 
 #[tokio::test]
-async fn a_mistake_is_answered_at_once_and_a_failure_of_the_server_is_no_answer_of_the_tool() {
+async fn invalid_input_answers_at_once_and_server_error_fails_the_task() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let refused = ask(&mcp, &local, "tools/call", call("test__long", json!({"text": 7}))).await;
@@ -128,7 +128,7 @@ async fn a_mistake_is_answered_at_once_and_a_failure_of_the_server_is_no_answer_
 }
 
 #[tokio::test]
-async fn a_task_runs_on_when_its_client_hangs_up_and_ends_when_it_is_cancelled() {
+async fn task_survives_hang_up_and_ends_by_cancel() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let id = task(&mcp, &local, json!({"wait": true})).await;
@@ -154,7 +154,7 @@ async fn a_task_runs_on_when_its_client_hangs_up_and_ends_when_it_is_cancelled()
 }
 
 #[tokio::test]
-async fn a_task_of_somebody_else_is_like_one_that_there_is_not() {
+async fn foreign_tasks_look_like_unknown_ones() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let mcp = mcp_of(&fixture, McpConfig::default());
     let owner = caller("acme", "alice", "packs:run");
@@ -194,7 +194,7 @@ async fn a_task_of_somebody_else_is_like_one_that_there_is_not() {
 }
 
 #[tokio::test]
-async fn who_declares_no_tasks_waits_for_the_answer_and_has_no_tasks() {
+async fn clients_without_tasks_wait_for_the_answer() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -223,7 +223,7 @@ async fn who_declares_no_tasks_waits_for_the_answer_and_has_no_tasks() {
 }
 
 #[tokio::test]
-async fn a_session_whose_client_declared_tasks_has_them_and_another_does_not() {
+async fn sessions_have_tasks_only_if_declared() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let begin = async |able: Value| {
@@ -258,7 +258,7 @@ async fn a_session_whose_client_declared_tasks_has_them_and_another_does_not() {
 }
 
 #[tokio::test]
-async fn the_extension_is_announced_and_headers_must_name_the_task() {
+async fn tasks_extension_is_announced_and_headers_checked() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let found = ask(&mcp, &local, "server/discover", json!({})).await;
@@ -275,7 +275,7 @@ async fn the_extension_is_announced_and_headers_must_name_the_task() {
 }
 
 #[tokio::test]
-async fn a_long_pack_has_its_own_limit_and_not_that_of_requests() {
+async fn long_packs_ignore_the_request_deadline() {
     let config = ServerConfig { request_deadline: Duration::from_millis(500), ..ServerConfig::default() };
     let fixture = Fixture::with_long(config.clone()).await;
     let mcp = Mcp::new(fixture.engine.clone(), &config, McpConfig::default(), Arc::clone(&fixture.clock) as _, None);
@@ -331,7 +331,7 @@ async fn what_came_of_a_job_can_be_read_as_a_resource() {
 }
 
 #[tokio::test]
-async fn a_client_without_tasks_waits_its_turn_among_the_jobs_and_takes_its_job_along_when_it_goes() {
+async fn client_without_tasks_waits_and_cancels_its_job_by_hanging_up() {
     let fixture = Fixture::with_long(ServerConfig::default()).await;
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let jobs = async || fixture.engine.jobs(None, &helmdeck_engine::JobQuery::default()).await.unwrap().jobs;

@@ -82,7 +82,7 @@ fn tool<'a>(answer: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn tools_have_titles_all_annotations_and_names_of_tools_in_their_texts() {
+async fn tools_have_titles_annotations_and_tool_names() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
     let answers = over_stdio(&engine, None, &[("tools/list", json!({}))]).await;
@@ -117,7 +117,7 @@ async fn dotted_names_are_accepted_and_near_ones_are_hinted_at() {
 }
 
 #[tokio::test]
-async fn relative_paths_are_those_of_the_client_and_it_is_told_so() {
+async fn relative_paths_start_at_the_client_folder() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
     let absolute = |schema: &Value, text: &str| {
@@ -134,7 +134,7 @@ async fn relative_paths_are_those_of_the_client_and_it_is_told_so() {
 }
 
 #[tokio::test]
-async fn an_operators_omission_is_not_told_as_the_callers() {
+async fn operator_errors_are_not_blamed_on_callers() {
     use helmdeck_core::{Code, Error};
     let error = Error::new(Code::InvalidInput, "no model is known").for_operator();
     let text = crate::mcp::answer::advice(&error);

@@ -121,7 +121,7 @@ async fn list(
 ) -> Result<Response, Problem> {
     let memory = memory(&state, &caller, &Permission::MemoryRead)?;
     let filter = filter.read()?.narrowed(&caller)?;
-    let page = state.limits.in_time(memory.sessions(&filter)).await??;
+    let page = state.limits.in_time(memory.list_conversations(&filter)).await??;
     if caller.permissions.allow(&Permission::Admin) {
         return json(&page);
     }

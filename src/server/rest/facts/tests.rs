@@ -44,7 +44,7 @@ async fn a_fact_is_kept_recalled_listed_and_forgotten() {
 }
 
 #[tokio::test]
-async fn a_request_that_says_anything_else_is_refused_and_not_repeated() {
+async fn unknown_members_are_refused_and_not_echoed() {
     let fixture = Fixture::with_memory().await;
     for (path, body) in [
         ("store", ""),
@@ -84,7 +84,7 @@ async fn a_request_that_says_anything_else_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn without_a_memory_key_every_route_says_the_same() {
+async fn without_memory_key_fact_routes_say_the_same() {
     let fixture = Fixture::plain().await;
     for (method, path) in PATHS {
         let method: Method = method.parse().unwrap();
@@ -95,7 +95,7 @@ async fn without_a_memory_key_every_route_says_the_same() {
 }
 
 #[tokio::test]
-async fn habits_show_the_last_call_at_once_and_no_history_is_not_the_same_as_no_memory() {
+async fn habits_include_last_call_and_distinguish_no_memory() {
     let fixture = Fixture::with_memory().await;
     let none = fixture.get("/api/v1/memory/defaults").await.json();
     assert_eq!((&none["note"], &none["packs"]), (&json!("there is no history of calls yet"), &json!([])));

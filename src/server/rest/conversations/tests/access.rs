@@ -30,7 +30,7 @@ async fn each_route_asks_for_its_scope() {
 }
 
 #[tokio::test]
-async fn two_callers_with_the_same_conversation_name_never_meet() {
+async fn equal_conversation_names_stay_separate() {
     let client = Client::plain().await;
     for who in [ALICE, BOB, OTHER] {
         client.say(who, "s", &format!("{}/{} said it", who.0, who.1)).await;
@@ -87,7 +87,7 @@ async fn only_an_administrator_names_another_owner_on_any_route() {
 }
 
 #[tokio::test]
-async fn an_administrator_reads_writes_and_lists_for_others_and_leaves_a_trace() {
+async fn administrators_act_for_others_and_are_logged() {
     let client = Client::plain().await;
     client.say(ALICE, "a%20b", "hers").await;
     client.say(BOB, "t", "his").await;
@@ -141,7 +141,7 @@ async fn nothing_is_kept_for_callers_without_a_token() {
 }
 
 #[tokio::test]
-async fn without_a_memory_key_every_route_says_that_memory_is_off() {
+async fn without_memory_key_every_route_says_memory_is_off() {
     let fixture = Fixture::plain().await;
     let paths = ROUTES.iter().map(|(method, route, body)| (method.clone(), format!("{ROOT}/s{route}"), *body));
     for (method, path, body) in paths.chain([(GET, ROOT.to_owned(), "")]) {

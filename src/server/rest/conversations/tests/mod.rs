@@ -198,7 +198,7 @@ async fn a_turn_is_added_shown_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_turn_is_added_once_under_a_key_and_the_body_goes_before_the_header() {
+async fn turn_is_added_once_per_key_and_body_key_wins() {
     let client = Client::plain().await;
     let path = format!("{ROOT}/s/turns");
     let send =
@@ -246,7 +246,7 @@ async fn a_context_is_json_or_a_prompt_or_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_route_does_not_know_is_refused_and_not_repeated() {
+async fn unknown_parameters_are_refused_and_not_echoed() {
     let client = Client::plain().await;
     for body in [
         "",
@@ -306,7 +306,7 @@ async fn what_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn under_the_strategy_none_nothing_is_kept_and_the_answer_says_so() {
+async fn strategy_none_stores_nothing_and_says_so() {
     let client = Client::open(Config { strategy: Strategy::None, ..Config::default() }).await;
     let added = client.post(ALICE, "/s/turns", r#"{"user_message":"a"}"#).await;
     assert_eq!((added.status.as_u16(), &added.json()["id"], added.header("location")), (200, &Value::Null, ""));
@@ -315,7 +315,7 @@ async fn under_the_strategy_none_nothing_is_kept_and_the_answer_says_so() {
 }
 
 #[tokio::test]
-async fn the_counters_are_shown_once_the_memory_is_open() {
+async fn counters_are_shown_once_memory_is_open() {
     let client = Client::plain().await;
     let metrics = async || client.ask(BOSS, GET, "/metrics", "").await.body;
     assert!(!metrics().await.contains("helmdeck_conversation"), "looking opens nothing");

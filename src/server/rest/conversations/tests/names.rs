@@ -48,7 +48,7 @@ async fn a_name_is_a_name_whatever_it_looks_like() {
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_is_refused_on_every_route() {
+async fn invalid_names_are_refused_on_every_route() {
     let client = Client::plain().await;
     let long = "x".repeat(257);
     for name in ["%00", "a%0Ab", "%FF", "%C3", &long] {
@@ -76,7 +76,7 @@ async fn a_name_that_cannot_be_is_refused_on_every_route() {
 }
 
 #[tokio::test]
-async fn an_owner_that_is_nobody_is_refused_and_told_once() {
+async fn invalid_owner_is_refused_and_logged_once() {
     let client = Client::plain().await;
     let answer = client.get(BOSS, "/s/context?tenant=acme&user=").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"));

@@ -60,7 +60,7 @@ async fn a_snapshot_that_is_none_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_snapshot_may_be_larger_than_other_bodies_and_not_larger_than_a_conversation() {
+async fn snapshots_may_be_as_large_as_a_conversation() {
     let config = Config { max_bytes: 100_000, max_turn_bytes: 100_000, budget_tokens: 0, ..Config::default() };
     let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
     let client = Client::over(server, ConversationSetup { config, summarizer: None }).await;
@@ -122,7 +122,7 @@ async fn few_large_snapshots_are_read_at_once() {
 }
 
 #[tokio::test]
-async fn large_snapshots_of_one_caller_leave_room_for_others() {
+async fn large_snapshots_are_limited_per_caller() {
     let client = Client::plain().await;
     let mut slow = [endless(&client, "bob"), endless(&client, "bob")];
     assert!(slow.iter_mut().all(|sending| sending.now_or_never().is_none()));
@@ -163,7 +163,7 @@ async fn a_conversation_is_emptied_and_forgotten() {
 }
 
 #[tokio::test]
-async fn turns_are_folded_when_asked_and_health_and_trace_tell_of_it() {
+async fn fold_summarises_and_shows_in_health_and_trace() {
     let client = Client::open(rolling()).await;
     for text in ["one", "two", "three"] {
         client.say(ALICE, "s", text).await;

@@ -1,46 +1,45 @@
-//! Annotated tags: written once, read back with their message.
+//! Annotated tags.
 
-use serde::Serialize;
-
-use super::oid::Oid;
-use super::repository::{Git, complaint};
-use super::run::Run;
 use crate::error::{Error, Result};
-use crate::time::Time;
+use crate::oid::Oid;
+use crate::refs::Updated;
+use crate::repository::{Git, complaint};
+use crate::run::Run;
+use helmdeck_core::Timestamp;
 
 /// A tag.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
     /// Its name, without `refs/tags/`.
     pub name: String,
-    /// The object of the tag itself; of what it marks, if it is no annotated tag.
+    /// The id of the tag object, or of the tagged object for a lightweight tag.
     pub oid: Oid,
-    /// The commit that it marks, which need not be here ([`Tag::here`]); `None` if it marks something else, or the tag cannot be read.
+    /// The tagged commit, which may be missing here ([`Tag::here`]); `None` if something else is tagged or the tag is unreadable.
     pub commit: Option<Oid>,
-    /// Whether that commit is here. It may not be in a shallow clone.
+    /// Whether that commit is here. In a shallow clone it may be missing.
     pub here: bool,
-    /// Whether it carries a message.
+    /// Whether it is annotated.
     pub annotated: bool,
-    /// The message, without what signs it; empty if it carries none.
+    /// The message without a signature; empty for a lightweight tag.
     pub message: String,
-    /// When it was made; `None` if it carries no message.
-    pub time: Option<Time>,
+    /// The time of the tagger; `None` for a lightweight tag.
+    pub time: Option<Timestamp>,
 }
 
-/// What came of making a tag.
+/// The result of creating a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// It is there now.
+    /// The tag was created.
     Created,
-    /// One of that name was there, and is untouched.
+    /// A tag of that name existed and was not changed.
     AlreadyExists,
 }
 
 impl Git {
-    /// Returns the tags whose name begins so (`checkpoint/`), in the order of their names. None of them need be whole.
+    /// Returns the tags with a prefix (`checkpoint/`), sorted by name. Damaged tags are included.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn tags(&self, prefix: &str) -> Result<Vec<Tag>> {
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut refs = self.references(format!("refs/tags/{folder}").trim_end_matches('/'))?;
@@ -72,18 +71,18 @@ impl Git {
         Ok(tags)
     }
 
-    /// Returns one tag; `None` if there is none of that name.
+    /// Returns one tag; `None` if it does not exist.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn tag(&self, name: &str) -> Result<Option<Tag>> {
         Ok(self.tags(name)?.into_iter().find(|tag| tag.name == name))
     }
 
-    /// Makes an annotated tag, signed if the user's settings say so. Of several at once, one makes it.
+    /// Creates an annotated tag, signed if the user's settings say so. Of several concurrent calls, one creates it.
     ///
     /// # Errors
-    /// `E_USAGE` if git does not take the name; `E_GIT` if it cannot be written.
+    /// `E_USAGE` if the name is invalid; `E_GIT` if it cannot be written.
     pub fn create_tag(&self, name: &str, at: &Oid, message: &str) -> Result<Created> {
         let full = format!("refs/tags/{name}");
         if !self.is_reference_name(&full)? {
@@ -99,26 +98,26 @@ impl Git {
         if self.reference(&full)?.is_some() { Ok(Created::AlreadyExists) } else { Err(complaint(&args, &output)) }
     }
 
-    /// Drops a tag, if it is still the one that was read.
+    /// Deletes a tag if it has not changed since it was read.
     ///
     /// # Errors
-    /// `E_REFUSED` if it is another one now; `E_GIT` if it cannot be written.
-    pub fn drop_tag(&self, tag: &Tag) -> Result<()> {
-        match self.update_ref(&format!("refs/tags/{}", tag.name), None, Some(&tag.oid), "forge: prune")? {
-            super::Updated::Done => Ok(()),
-            super::Updated::Differs => Err(Error::refused(format!("the tag {} is another one now", tag.name))),
+    /// `E_REFUSED` if it has changed; `E_GIT` if it cannot be written.
+    pub fn drop_tag(&self, tag: &Tag, reason: &str) -> Result<()> {
+        match self.update_ref(&format!("refs/tags/{}", tag.name), None, Some(&tag.oid), reason)? {
+            Updated::Done => Ok(()),
+            Updated::Differs => Err(Error::refused(format!("the tag {} is another one now", tag.name))),
         }
     }
 }
 
-/// Reads an object of a tag: lines `object`, `type`, `tag` and `tagger`, an empty line, the message.
+/// Parses a tag object: lines `object`, `type`, `tag` and `tagger`, an empty line, the message.
 fn fill(tag: &mut Tag, text: &str) {
     let (head, message) = text.split_once("\n\n").unwrap_or((text, ""));
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     tag.annotated = true;
     tag.commit = field("object").and_then(Oid::parse).filter(|_| field("type") == Some("commit"));
     let seconds = field("tagger").and_then(|line| line.rsplit(' ').nth(1)?.parse().ok());
-    tag.time = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok()).map(Time);
+    tag.time = seconds.map(crate::log::seconds);
     let signature =
         ["-----BEGIN PGP SIGNATURE-----", "-----BEGIN SSH SIGNATURE-----", "-----BEGIN SIGNED MESSAGE-----"];
     let end = signature.iter().filter_map(|mark| message.find(mark)).min().unwrap_or(message.len());
@@ -127,11 +126,11 @@ fn fill(tag: &mut Tag, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
     use super::*;
+    use crate::fixture::Repository;
 
     #[test]
-    fn a_tag_is_made_once_and_read_back_as_it_was_written() {
+    fn tag_is_created_once_and_read_back() {
         let repository = Repository::new();
         let git = repository.git();
         let first = repository.commit("first");
@@ -152,12 +151,12 @@ mod tests {
         assert_eq!((tags[1].annotated, &tags[1].commit, tags[1].here), (false, &Some(second), true));
         assert_eq!(git.tag("checkpoint/SX9-123-v1").unwrap().as_ref(), Some(&tags[0]));
         assert_eq!(git.tag("checkpoint/SX9-123").unwrap(), None);
-        git.drop_tag(&tags[0]).unwrap();
+        git.drop_tag(&tags[0], "test").unwrap();
         assert_eq!(git.tag(name).unwrap(), None);
     }
 
     #[test]
-    fn of_several_at_once_one_makes_the_tag() {
+    fn one_of_several_concurrent_calls_creates_the_tag() {
         let repository = Repository::new();
         let git = repository.git();
         let first = repository.commit("first");
@@ -170,18 +169,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_made_without_any_identity() {
+    fn tag_without_identity_is_by_the_agent() {
         let repository = Repository::new();
         let first = repository.commit("first");
         let git = Repository::bare_git_at(repository.path());
         git.create_tag("t", &first, "m\n").unwrap();
         let raw = repository.run(&["cat-file", "tag", "t"]);
-        assert!(raw.contains("tagger forge-agent <forge-agent@localhost>"), "{raw}");
+        assert!(raw.contains("tagger helmdeck <helmdeck@localhost>"), "{raw}");
         assert!(!repository.run(&["config", "--list", "--local"]).contains("user."));
     }
 
     #[test]
-    fn a_tag_of_a_commit_that_is_gone_is_still_read() {
+    fn tag_of_a_missing_commit_is_read() {
         let repository = Repository::new();
         let git = repository.git();
         let first = repository.commit("first");

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::super::fixture::{Repository, run_at};
 use super::*;
+use crate::fixture::{Repository, run_at};
 
 #[test]
-fn a_repository_is_found_from_below_and_nowhere_else() {
+fn repository_is_found_from_folders_below_it() {
     let repository = Repository::new();
     repository.write("sub/folder/file", "x");
     let root = repository.path().canonicalize().unwrap();
@@ -15,11 +15,11 @@ fn a_repository_is_found_from_below_and_nowhere_else() {
     assert_eq!(Git::find(&root.join(".git")).unwrap_err().code, "E_BARE_REPO");
     let bare = tempfile::tempdir().unwrap();
     run_at(bare.path(), &["init", "--quiet", "--bare"]);
-    assert_eq!(Git::find(bare.path()).unwrap_err().category, Category::Refused);
+    assert_eq!(Git::find(bare.path()).unwrap_err().kind, Kind::Refused);
 }
 
 #[test]
-fn what_is_checked_out_is_told() {
+fn head_branch_and_ancestry_are_returned() {
     let repository = Repository::new();
     let git = repository.git();
     assert_eq!((git.head().unwrap(), git.branch().unwrap().as_deref()), (None, Some("main")));
@@ -37,14 +37,13 @@ fn what_is_checked_out_is_told() {
     assert_eq!(git.branch().unwrap(), None);
     repository.commit("side");
     let side = git.head().unwrap().unwrap();
-    assert_eq!(git.merge_base(&side, &second).unwrap(), Some(first.clone()));
     assert_eq!(git.ahead_behind(&side, &first).unwrap(), (1, 0));
     assert_eq!(git.ahead_behind(&side, &second).unwrap(), (1, 1));
     assert_eq!(git.count(&format!("{first}..{side}")).unwrap(), 1);
 }
 
 #[test]
-fn every_operation_in_progress_is_told() {
+fn every_operation_in_progress_is_detected() {
     let repository = Repository::new();
     let git = repository.git();
     repository.write("a", "1\n");
@@ -77,7 +76,7 @@ fn every_operation_in_progress_is_told() {
 }
 
 #[test]
-fn a_lock_of_the_index_is_seen() {
+fn index_lock_is_detected() {
     let repository = Repository::new();
     assert_eq!(repository.git().index_locked_since().unwrap(), None);
     repository.write(".git/index.lock", "");
@@ -101,7 +100,7 @@ fn runs_are_bounded_in_time_and_output() {
 }
 
 #[test]
-fn a_program_that_keeps_the_pipes_open_does_not_keep_us() {
+fn program_that_holds_the_pipes_does_not_block() {
     let repository = Repository::new();
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("pid");
@@ -113,12 +112,12 @@ fn a_program_that_keeps_the_pipes_open_does_not_keep_us() {
 }
 
 #[test]
-fn variables_that_lead_elsewhere_are_taken_away() {
+fn redirecting_variables_are_removed() {
     let repository = Repository::new();
     repository.write("a", "1\n");
-    repository.write(".git/forge-worker", "");
+    repository.write(".git/test-worker", "");
     let mut worker = std::process::Command::new(std::env::current_exe().unwrap());
-    worker.args(["--exact", "--ignored", "git::repository::tests::worker_with_foreign_variables"]);
+    worker.args(["--exact", "--ignored", "repository::tests::worker_with_foreign_variables"]);
     worker.current_dir(repository.path());
     for name in
         ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_COMMON_DIR"]
@@ -134,14 +133,14 @@ fn variables_that_lead_elsewhere_are_taken_away() {
 #[test]
 #[ignore = "started by another test"]
 fn worker_with_foreign_variables() {
-    // Whoever runs all ignored tests means no repository by it.
-    if !Path::new(".git/forge-worker").exists() {
+    // Does nothing if all ignored tests are run.
+    if !Path::new(".git/test-worker").exists() {
         return;
     }
     let git = Git::find(Path::new(".")).unwrap().unwrap();
     assert_eq!(git.root(), Path::new(".").canonicalize().unwrap());
     assert_eq!(git.status().unwrap().untracked().collect::<Vec<_>>(), ["a"]);
-    // What a run sets itself is not taken away.
+    // Variables of the run itself are kept.
     let run = Run::default().variable("GIT_INDEX_FILE", "/elsewhere");
     let text = git.run(&["-c", "alias.variables=!env", "variables"], &run).unwrap().text();
     for line in ["GIT_INDEX_FILE=/elsewhere", "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0"] {
@@ -150,7 +149,7 @@ fn worker_with_foreign_variables() {
 }
 
 #[test]
-fn settings_are_read_and_set_here_only() {
+fn settings_are_set_in_this_repository_only() {
     let repository = Repository::new();
     let git = repository.git();
     assert_eq!(git.setting("commit.cleanup").unwrap(), None);
@@ -160,7 +159,7 @@ fn settings_are_read_and_set_here_only() {
 }
 
 #[test]
-fn what_git_advises_is_not_passed_on() {
+fn hints_of_git_are_not_repeated() {
     let output = |stderr: &str| Output { status: Some(1), stdout: Vec::new(), stderr: stderr.to_owned() };
     let said = |stderr: &str| complaint(&["-c", "a=b", "switch"], &output(stderr)).message;
     assert_eq!(said("error: it differs\nhint: throw it away"), "git switch failed (exit 1): error: it differs");
@@ -168,19 +167,14 @@ fn what_git_advises_is_not_passed_on() {
 }
 
 #[test]
-fn a_path_that_is_no_text_is_found_all_the_same() {
+fn paths_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap().join(std::ffi::OsStr::from_bytes(b"r\xff\xfe"));
-    std::fs::create_dir_all(root.join(".forge")).unwrap();
-    super::super::fixture::run_at(&root, &["init", "--quiet", "--initial-branch=main"]);
+    std::fs::create_dir_all(&root).unwrap();
+    run_at(&root, &["init", "--quiet", "--initial-branch=main"]);
     let git = Repository::git_at(&root);
     assert_eq!((git.root(), git.git_dir()), (root.as_path(), root.join(".git").as_path()));
     assert_eq!(git.branch().unwrap().as_deref(), Some("main"));
-    let project = crate::Project::open(&root, crate::ProjectEnvironment::default()).unwrap().unwrap();
-    crate::progress::Progress::new(&project).log("Done").unwrap();
-    assert!(project.git().unwrap().status().unwrap().untracked().count() > 0);
-    crate::events::emit(&project, crate::Subject::Learning, 1);
-    assert_eq!(crate::events::Events::new(&project).tail(1).unwrap().events.len(), 1);
 }

@@ -1,46 +1,46 @@
-//! Reads the commit of a work tree from git's files.
+//! The commit that a work tree has checked out, read from git's files without running git.
 //!
-//! Never runs git, and never fails: a tree without git, or with unknown files, has no commit.
+//! This never fails: a folder without git, or with files of git that are not understood, has no commit.
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The largest file of git that is read, in bytes. `packed-refs` of a large repository has tens of thousands of lines.
+use crate::discover::linked;
+
+/// The limit for a file of git, in bytes. `packed-refs` of a large repository has tens of thousands of lines.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Returns the folder that holds `.git`: the given one or the nearest above it.
-pub(super) fn work_tree(folder: &Path) -> Option<&Path> {
+/// Returns the folder with `.git`: the given one or the nearest above it.
+#[must_use]
+pub fn work_tree(folder: &Path) -> Option<&Path> {
     folder.ancestors().find(|folder| folder.join(".git").exists())
 }
 
 /// Returns the commit that is checked out, as hex digits; `None` without git or before the first commit.
 ///
-/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and keeps the branches
-/// in the folder that its `commondir` names.
-pub(super) fn head(work_tree: &Path) -> Option<String> {
+/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and its branches are in the
+/// folder that its `commondir` names.
+#[must_use]
+pub fn commit(work_tree: &Path) -> Option<String> {
     let dot_git = work_tree.join(".git");
     let own = match read(&dot_git) {
-        Some(text) => resolve(work_tree, text.strip_prefix("gitdir:")?),
+        Some(text) => linked(&text, "gitdir: ", work_tree)?,
         None => dot_git,
     };
-    let common = read(&own.join("commondir")).map_or_else(|| own.clone(), |text| resolve(&own, &text));
+    let common = read(&own.join("commondir")).and_then(|text| linked(&text, "", &own)).unwrap_or_else(|| own.clone());
     let head = read(&own.join("HEAD"))?;
-    let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return commit(&head) };
+    let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return id(&head) };
     // The name becomes part of a path; git itself refuses names with "..".
     if name.starts_with('/') || name.contains("..") {
         return None;
     }
-    [&own, &common].into_iter().find_map(|folder| commit(&read(&folder.join(name))?)).or_else(|| {
+    [&own, &common].into_iter().find_map(|folder| id(&read(&folder.join(name))?)).or_else(|| {
         read(&common.join("packed-refs"))?.lines().find_map(|line| {
             let (id, branch) = line.split_once(' ')?;
-            if branch.trim() == name { commit(id) } else { None }
+            if branch.trim() == name { self::id(id) } else { None }
         })
     })
-}
-
-fn resolve(base: &Path, text: &str) -> PathBuf {
-    base.join(text.trim())
 }
 
 fn read(file: &Path) -> Option<String> {
@@ -52,8 +52,8 @@ fn read(file: &Path) -> Option<String> {
     Some(text)
 }
 
-/// A commit is 40 (SHA-1) or 64 (SHA-256) hex digits.
-fn commit(text: &str) -> Option<String> {
+/// Returns the object id of a line: 40 (SHA-1) or 64 (SHA-256) hex digits.
+fn id(text: &str) -> Option<String> {
     let text = text.trim();
     (matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| text.to_owned())
 }
@@ -76,18 +76,18 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_is_found_loose_packed_detached_and_in_a_worktree() {
+    fn commit_is_read_loose_packed_detached_and_in_a_worktree() {
         let loose = tree(&[(".git/HEAD", "ref: refs/heads/main\n"), (".git/refs/heads/main", &format!("{ONE}\n"))]);
-        assert_eq!(head(loose.path()).unwrap(), ONE);
+        assert_eq!(commit(loose.path()).unwrap(), ONE);
 
         let packed = tree(&[
             (".git/HEAD", "ref: refs/heads/main\n"),
             (".git/packed-refs", &format!("# pack-refs\n{TWO} refs/heads/main2\n{ONE} refs/heads/main\n^{TWO}\n")),
         ]);
-        assert_eq!(head(packed.path()).unwrap(), ONE);
+        assert_eq!(commit(packed.path()).unwrap(), ONE);
 
         let detached = tree(&[(".git/HEAD", ONE)]);
-        assert_eq!(head(detached.path()).unwrap(), ONE);
+        assert_eq!(commit(detached.path()).unwrap(), ONE);
 
         let linked = tree(&[
             ("main/.git/worktrees/side/HEAD", "ref: refs/heads/side\n"),
@@ -95,20 +95,20 @@ mod tests {
             ("main/.git/refs/heads/side", TWO),
             ("side/.git", "gitdir: ../main/.git/worktrees/side\n"),
         ]);
-        assert_eq!(head(&linked.path().join("side")).unwrap(), TWO);
+        assert_eq!(commit(&linked.path().join("side")).unwrap(), TWO);
     }
 
     #[test]
-    fn what_git_does_not_explain_has_no_commit() {
-        assert_eq!(head(tree(&[]).path()), None);
-        assert_eq!(head(tree(&[(".git/HEAD", "ref: refs/heads/main\n")]).path()), None);
-        assert_eq!(head(tree(&[(".git/HEAD", "ref: ../../secret\n"), ("secret", ONE)]).path()), None);
-        assert_eq!(head(tree(&[(".git/HEAD", "garbage")]).path()), None);
-        assert_eq!(head(tree(&[(".git", "not a pointer")]).path()), None);
+    fn unknown_files_have_no_commit() {
+        assert_eq!(commit(tree(&[]).path()), None);
+        assert_eq!(commit(tree(&[(".git/HEAD", "ref: refs/heads/main\n")]).path()), None);
+        assert_eq!(commit(tree(&[(".git/HEAD", "ref: ../../secret\n"), ("secret", ONE)]).path()), None);
+        assert_eq!(commit(tree(&[(".git/HEAD", "garbage")]).path()), None);
+        assert_eq!(commit(tree(&[(".git", "not a pointer")]).path()), None);
     }
 
     #[test]
-    fn the_work_tree_is_the_nearest_folder_with_git() {
+    fn work_tree_is_the_nearest_folder_with_git() {
         let outer = tree(&[(".git/HEAD", ONE), ("a/b/x.rs", "")]);
         assert_eq!(work_tree(&outer.path().join("a/b")), Some(outer.path()));
     }

@@ -1,32 +1,32 @@
-//! What is changed in the work tree and in the index.
+//! The state of the work tree and the index.
 
 use serde::Serialize;
 
-use super::oid::Oid;
-use super::repository::Git;
 use crate::error::Result;
+use crate::oid::Oid;
+use crate::repository::Git;
 
 /// The state of the work tree and the index.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Status {
     /// The commit that is checked out; `None` before the first.
     pub head: Option<Oid>,
-    /// The branch that is checked out; `None` if it is none.
+    /// The branch that is checked out; `None` if `HEAD` is detached.
     pub branch: Option<String>,
-    /// The branch that it follows (`origin/main`).
+    /// Its upstream (`origin/main`).
     pub upstream: Option<String>,
-    /// How many commits it has that its upstream has not; `None` without an upstream that is here.
+    /// The number of commits that only it has; `None` without a known upstream.
     pub ahead: Option<u64>,
-    /// How many commits its upstream has that it has not.
+    /// The number of commits that only its upstream has.
     pub behind: Option<u64>,
-    /// All that differs, in the order of git: tracked paths first. Renames are a deletion and an addition.
+    /// The paths that differ, in the order of git: tracked paths first. A rename is a deletion and an addition.
     pub entries: Vec<StatusEntry>,
 }
 
 /// A path that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatusEntry {
-    /// The path below the root, with `/`. What is no UTF-8 in it is replaced.
+    /// The path below the root, with `/`. Bytes that are not UTF-8 are replaced.
     pub path: String,
     /// How it differs.
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct StatusEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// A tracked path. The letters are those of git: `.` unchanged, `M` modified, `A` added, `D` deleted, `T` of another kind.
+    /// A tracked path. The letters are git's: `.` unchanged, `M` modified, `A` added, `D` deleted, `T` type changed.
     Tracked {
         /// Index against `HEAD`.
         index: char,
@@ -46,9 +46,9 @@ pub enum State {
         /// Whether it is a submodule.
         submodule: bool,
     },
-    /// A path with a conflict that is not resolved.
+    /// A path with an unresolved conflict.
     Unmerged,
-    /// A path that git does not know and is not told to ignore.
+    /// An untracked path that is not ignored.
     Untracked,
 }
 
@@ -63,7 +63,7 @@ impl Status {
         self.paths(|state| matches!(state, State::Tracked { index, .. } if index != '.'))
     }
 
-    /// Returns the paths that git does not know.
+    /// Returns the untracked paths.
     pub fn untracked(&self) -> impl Iterator<Item = &str> {
         self.paths(|state| state == State::Untracked)
     }
@@ -92,11 +92,12 @@ impl Status {
 }
 
 impl Git {
-    /// Returns what is changed. Nothing is written, not even the index refreshed. Ignored files are left out; each untracked file is
-    /// listed, but for those in a repository inside this one, which is listed as a folder with a `/` at the end.
+    /// Returns the status. Nothing is written; the index is not refreshed either.
+    ///
+    /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as a folder with a `/` at the end.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn status(&self) -> Result<Status> {
         let output = self.read(&[
             "status",
@@ -111,13 +112,13 @@ impl Git {
     }
 }
 
-/// Reads what `git status --porcelain=v2 -z --branch` prints. Lines of another kind are left out.
+/// Parses the output of `git status --porcelain=v2 -z --branch`. Unknown lines are skipped.
 fn parse(bytes: &[u8]) -> Status {
     let mut status = Status::default();
     let mut records = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     while let Some(record) = records.next() {
         let (kind, rest) = record.split_once(' ').unwrap_or((&record, ""));
-        // The path is the last field and may hold spaces.
+        // The path is the last field and may contain spaces.
         let path = |fields: usize| rest.splitn(fields, ' ').nth(fields - 1).unwrap_or_default().to_owned();
         let tracked = || {
             let mut letters = rest.chars();
@@ -131,7 +132,7 @@ fn parse(bytes: &[u8]) -> Status {
             }
             "1" => StatusEntry { path: path(8), state: tracked() },
             "2" => {
-                // A rename has where it came from as a record of its own.
+                // The old path of a rename is the next record.
                 let entry = StatusEntry { path: path(9), state: tracked() };
                 records.next();
                 entry
@@ -161,11 +162,11 @@ fn header(status: &mut Status, line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
     use super::*;
+    use crate::fixture::Repository;
 
     #[test]
-    fn every_kind_of_line_is_read() {
+    fn every_kind_of_line_is_parsed() {
         let oid = "a".repeat(40);
         let text = format!(
             "# branch.oid {oid}\0# branch.head main\0# branch.upstream origin/main\0# branch.ab +2 -3\0# stash 1\0\
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_tree_tells_what_is_changed() {
+    fn status_lists_changed_paths() {
         let repository = Repository::new();
         let git = repository.git();
         assert_eq!(git.status().unwrap(), Status { branch: Some("main".to_owned()), ..Status::default() });
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_user_hide_nothing() {
+    fn user_settings_hide_nothing() {
         let repository = Repository::new();
         repository.write("a", "1\n");
         repository.commit("first");

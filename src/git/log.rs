@@ -3,33 +3,33 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::oid::Oid;
-use super::repository::Git;
-use super::run::Run;
 use crate::error::Result;
-use crate::time::Time;
+use crate::oid::Oid;
+use crate::repository::Git;
+use crate::run::Run;
+use helmdeck_core::Timestamp;
 
 /// A commit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// Its name.
+    /// Its id.
     pub oid: Oid,
-    /// The commits that it follows; several for a merge, none for the first.
+    /// Its parents; several for a merge, none for the first commit.
     pub parents: Vec<Oid>,
     /// When it was committed.
-    pub time: Time,
+    pub time: Timestamp,
     /// Who wrote the change.
     pub author: Person,
     /// The first line of its message; several lines before the first empty one are joined.
     pub subject: String,
     /// The message after the subject.
     pub body: String,
-    /// The lines `Name: value` at the end of the message, in their order; those whose name begins with `Forge-` wherever they stand,
-    /// since a squash leaves several blocks behind.
+    /// The lines `Name: value` of the last paragraph, in order, and those with the prefix of [`Git::trailers_anywhere`] in any
+    /// paragraph.
     pub trailers: Vec<(String, String)>,
 }
 
-/// Somebody who commits.
+/// The author of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Person {
     /// The name.
@@ -39,7 +39,7 @@ pub struct Person {
 }
 
 impl Commit {
-    /// Returns the values of a trailer, in their order. Its name may be written in any case.
+    /// Returns the values of a trailer, in order. The case of its name does not matter.
     pub fn trailer<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.trailers.iter().filter(move |(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -59,16 +59,19 @@ impl Commit {
 const FORMAT: &str = "--format=%H%n%P%n%ct%n%an%n%ae%n%B";
 
 impl Git {
-    /// Returns the newest commits of a range (`HEAD`, `a..b`), newest first. Before the first commit there is none.
+    /// Returns the newest commits of a range (`HEAD`, `a..b`), newest first; none before the first commit.
     ///
     /// # Errors
-    /// `E_GIT` if the range names something that is not here.
+    /// `E_GIT` if the range has an unknown name.
     pub fn log(&self, range: &str, limit: usize) -> Result<Vec<Commit>> {
         Ok(self.log_with_messages(range, limit)?.into_iter().map(|(commit, _)| commit).collect())
     }
 
-    /// Returns the newest commits of a range with their messages as they stand.
-    pub(super) fn log_with_messages(&self, range: &str, limit: usize) -> Result<Vec<(Commit, String)>> {
+    /// Returns the newest commits of a range with their verbatim messages.
+    ///
+    /// # Errors
+    /// As [`Git::log`].
+    pub fn log_with_messages(&self, range: &str, limit: usize) -> Result<Vec<(Commit, String)>> {
         let limit = format!("--max-count={limit}");
         let args = [
             "log",
@@ -84,19 +87,19 @@ impl Git {
         ];
         let output = self.run(&args, &Run::default())?;
         if !output.ok() {
-            // Only `HEAD` of a repository without commits is no mistake of the caller.
+            // The only failure that is not the caller's is `HEAD` of a repository without commits.
             return match self.head()? {
                 None => Ok(Vec::new()),
-                Some(_) => Err(super::repository::complaint(&args, &output)),
+                Some(_) => Err(crate::repository::complaint(&args, &output)),
             };
         }
-        Ok(output.stdout.split(|byte| *byte == 0).filter_map(parse).collect())
+        Ok(output.stdout.split(|byte| *byte == 0).filter_map(|record| parse(record, self.trailer_prefix())).collect())
     }
 
-    /// Returns one commit; `None` if it is not here.
+    /// Returns one commit; `None` if it does not exist.
     ///
     /// # Errors
-    /// What [`Git::run`] says.
+    /// As [`Git::run`].
     pub fn commit(&self, name: &str) -> Result<Option<Commit>> {
         match self.resolve(name)? {
             Some(oid) => Ok(self.log(oid.as_str(), 1)?.pop()),
@@ -105,30 +108,32 @@ impl Git {
     }
 }
 
-fn parse(record: &[u8]) -> Option<(Commit, String)> {
+fn parse(record: &[u8], trailer_prefix: &str) -> Option<(Commit, String)> {
     let text = String::from_utf8_lossy(record);
     let mut lines = text.splitn(6, '\n');
     let mut next = || lines.next();
     let oid = Oid::parse(next()?)?;
     let parents = next()?.split(' ').filter_map(Oid::parse).collect();
-    let time = Time(jiff::Timestamp::from_second(next()?.parse().unwrap_or_default()).unwrap_or_default());
+    let time = seconds(next()?.parse().unwrap_or_default());
     let author = Person { name: next()?.to_owned(), email: next()?.to_owned() };
     let message = next()?;
     let (subject, body) = split(message);
-    let trailers = trailers(&body);
+    let trailers = trailers(&body, trailer_prefix);
     Some((Commit { oid, parents, time, author, subject, body, trailers }, message.to_owned()))
 }
 
-/// Splits a message into its subject and the rest, as git does.
-pub(super) fn split(message: &str) -> (String, String) {
+/// Splits a message into its subject and its body, as git does.
+#[must_use]
+pub fn split(message: &str) -> (String, String) {
     let mut lines = message.lines().map(str::trim_end).skip_while(|line| line.is_empty());
     let subject: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     let rest: Vec<&str> = lines.skip_while(|line| line.is_empty()).collect();
     (subject.join(" "), rest.join("\n").trim_end().to_owned())
 }
 
-/// Returns the trailers of a message: the lines of the last paragraph if they all are some, and every `Forge-…: …`.
-pub(super) fn trailers(body: &str) -> Vec<(String, String)> {
+/// Returns the trailers of a message: the lines of the last paragraph if all are trailers, and any with the prefix.
+#[must_use]
+pub fn trailers(body: &str, prefix: &str) -> Vec<(String, String)> {
     let last = body.trim_end().rsplit("\n\n").next().unwrap_or_default();
     let from = body.trim_end().len() - last.len();
     let all = last.lines().all(|line| trailer(line).is_some() || line.starts_with([' ', '\t']));
@@ -139,11 +144,11 @@ pub(super) fn trailers(body: &str) -> Vec<(String, String)> {
         at += line.len();
         let text = line.trim_end();
         match trailer(text) {
-            Some((name, value)) if in_last || is_ours(name) => {
+            Some((name, value)) if in_last || has_prefix(name, prefix) => {
                 found.push((name.to_owned(), value.to_owned()));
                 open = true;
             }
-            // A line that is set in goes on with the one before.
+            // An indented line continues the previous one.
             None if open && in_last && text.starts_with([' ', '\t']) => {
                 if let Some((_, value)) = found.last_mut() {
                     value.push(' ');
@@ -156,12 +161,17 @@ pub(super) fn trailers(body: &str) -> Vec<(String, String)> {
     found
 }
 
-fn is_ours(name: &str) -> bool {
-    name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("Forge-"))
+pub(crate) fn seconds(seconds: i64) -> Timestamp {
+    Timestamp(seconds.saturating_mul(1_000_000))
 }
 
-/// Reads a line `Name: value`.
-pub(super) fn trailer(line: &str) -> Option<(&str, &str)> {
+fn has_prefix(name: &str, prefix: &str) -> bool {
+    !prefix.is_empty() && name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// Parses a trailer line `Name: value`.
+#[must_use]
+pub fn trailer(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -171,11 +181,11 @@ pub(super) fn trailer(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
     use super::*;
+    use crate::fixture::Repository;
 
     #[test]
-    fn the_newest_commits_come_first() {
+    fn newest_commits_come_first() {
         let repository = Repository::new();
         let git = repository.git();
         assert_eq!(git.log("HEAD", 5).unwrap(), []);
@@ -198,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn trailers_of_ours_count_in_every_block() {
+    fn trailers_with_prefix_count_in_every_paragraph() {
         let body =
             "Forge-Session: a\nForge-Linear: X-1\n\n* [X-2] second\n\nNote: no trailer\n\nForge-Session: b\nother text";
-        let found = trailers(body);
+        let found = trailers(body, "Forge-");
         let short: Vec<_> = found.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(short, ["Forge-Session=a", "Forge-Linear=X-1", "Forge-Session=b"]);
     }

@@ -1,44 +1,42 @@
-//! Names of commits: branches, what others call a base, and references of our own.
+//! References, branches and remotes.
 
 use std::time::Duration;
 
-use serde::Serialize;
+use crate::error::Result;
+use crate::oid::Oid;
+use crate::repository::{Git, complaint};
+use crate::run::Run;
+use helmdeck_core::Timestamp;
 
-use super::oid::Oid;
-use super::repository::{Git, complaint};
-use super::run::Run;
-use crate::error::{Error, Result};
-use crate::time::Time;
-
-/// What came of the change of a reference.
+/// The result of a change of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updated {
     /// It is done.
     Done,
-    /// The reference does not hold what was expected; nothing changed.
+    /// The reference has another value than expected; nothing changed.
     Differs,
 }
 
 /// A local branch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
     /// Its name, without `refs/heads/`.
     pub name: String,
     /// Its commit.
     pub oid: Oid,
-    /// The branch that it follows (`origin/main`), which need not be here any more.
+    /// Its upstream (`origin/main`), which may no longer exist.
     pub upstream: Option<String>,
-    /// When its commit was committed.
-    pub time: Time,
+    /// The committer time of its commit.
+    pub time: Timestamp,
     /// The work tree in which it is checked out.
     pub worktree: Option<String>,
 }
 
 impl Git {
-    /// Creates, moves or, with `to` = `None`, drops a reference, if it holds what is expected; `None` expects that there is none.
+    /// Sets a reference, or deletes it with `to` = `None`, if it has the expected value; `None` expects that it does not exist.
     ///
     /// # Errors
-    /// `E_GIT` if the reference's name is no good or it cannot be written.
+    /// `E_GIT` if the name is invalid or it cannot be written.
     pub fn update_ref(&self, name: &str, to: Option<&Oid>, expected: Option<&Oid>, message: &str) -> Result<Updated> {
         let verb = match (to, expected) {
             (Some(to), Some(expected)) => format!("update {name}\0{to}\0{expected}\0"),
@@ -54,19 +52,19 @@ impl Git {
         if self.reference(name)?.as_ref() == expected { Err(complaint(&args, &output)) } else { Ok(Updated::Differs) }
     }
 
-    /// Returns what a reference holds, by its full name (`refs/heads/main`); `None` if there is none.
+    /// Returns the value of a reference, by its full name (`refs/heads/main`); `None` if it does not exist.
     ///
     /// # Errors
-    /// What [`Git::run`] says.
+    /// As [`Git::run`].
     pub fn reference(&self, name: &str) -> Result<Option<Oid>> {
         let output = self.run(&["show-ref", "--verify", "--hash", "--", name], &Run::default())?;
         Ok(Oid::parse(&output.text()).filter(|_| output.ok()))
     }
 
-    /// Returns the references whose full name begins so (`refs/forge/rescue/`), in the order of their names.
+    /// Returns the references with a prefix (`refs/tags/`), sorted by name.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn references(&self, prefix: &str) -> Result<Vec<(String, Oid)>> {
         let output = self.read(&["for-each-ref", "--format=%(objectname) %(refname)", "--", prefix])?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -74,42 +72,18 @@ impl Git {
         Ok(refs.filter_map(|(oid, name)| Some((name.to_owned(), Oid::parse(oid)?))).collect())
     }
 
-    /// Says whether git takes a name for a reference (`refs/tags/checkpoint/X-1-v1`).
+    /// Says whether a name is valid for a reference (`refs/tags/checkpoint/X-1-v1`).
     ///
     /// # Errors
-    /// What [`Git::run`] says.
+    /// As [`Git::run`].
     pub fn is_reference_name(&self, name: &str) -> Result<bool> {
         Ok(!name.starts_with('-') && self.run(&["check-ref-format", name], &Run::default())?.ok())
     }
 
-    /// Makes a branch at a commit, without checking it out.
+    /// Returns the branches, sorted by name.
     ///
     /// # Errors
-    /// `E_REFUSED` if there is one of that name; `E_GIT` if the name is no good.
-    pub fn create_branch(&self, name: &str, at: &Oid) -> Result<()> {
-        let full = format!("refs/heads/{name}");
-        if !self.is_reference_name(&full)? {
-            return Err(Error::usage(format!("{name:?} is no name of a branch")));
-        }
-        match self.update_ref(&full, Some(at), None, "forge: branch")? {
-            Updated::Done => Ok(()),
-            Updated::Differs => Err(Error::refused(format!("there is a branch {name} already"))),
-        }
-    }
-
-    /// Checks a branch out. git refuses where that would lose a change.
-    ///
-    /// # Errors
-    /// `E_GIT` if git refuses.
-    pub fn switch(&self, branch: &str) -> Result<()> {
-        let run = Run::writing().timeout(Duration::from_secs(600));
-        self.succeed(&["switch", "--quiet", "--no-guess", "--end-of-options", branch], &run).map(drop)
-    }
-
-    /// Returns the branches, in the order of their names.
-    ///
-    /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn branches(&self) -> Result<Vec<Branch>> {
         let format =
             "--format=%(refname)%00%(objectname)%00%(upstream:short)%00%(committerdate:unix)%00%(worktreepath)%00";
@@ -122,18 +96,19 @@ impl Git {
                 name: fields[0].trim_start().strip_prefix("refs/heads/")?.to_owned(),
                 oid: Oid::parse(fields[1])?,
                 upstream: some(fields[2]),
-                time: Time(jiff::Timestamp::from_second(fields[3].parse().ok()?).ok()?),
+                time: crate::log::seconds(fields[3].parse().ok()?),
                 worktree: some(fields[4]),
             })
         });
         Ok(branches.collect())
     }
 
-    /// Returns what other branches are measured against, with its commit: the one that is named if any, else the first there is of
-    /// `origin/main`, `main` and what `origin/HEAD` stands for.
+    /// Returns the base that branches are compared with, and its commit.
+    ///
+    /// It is the named one, or the first that exists of `origin/main`, `main` and `origin/HEAD`.
     ///
     /// # Errors
-    /// What [`Git::run`] says. A name that is not here is `None`, as no base is.
+    /// As [`Git::run`]. An unknown name is `None`.
     pub fn base(&self, named: Option<&str>) -> Result<Option<(String, Oid)>> {
         let usual = ["refs/remotes/origin/main", "refs/heads/main", "refs/remotes/origin/HEAD"];
         for name in named.as_ref().map_or(&usual[..], std::slice::from_ref) {
@@ -148,15 +123,15 @@ impl Git {
     /// Returns the remotes.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn remotes(&self) -> Result<Vec<String>> {
         Ok(self.read(&["remote"])?.text().lines().map(ToOwned::to_owned).collect())
     }
 
-    /// Returns the remote to talk to if nobody names one: `origin`, or the only one.
+    /// Returns the default remote: `origin`, or the only one.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn default_remote(&self) -> Result<Option<String>> {
         let mut remotes = self.remotes()?;
         Ok(match remotes.iter().position(|remote| remote == "origin") {
@@ -166,27 +141,13 @@ impl Git {
         })
     }
 
-    /// Says whether the history of this clone is cut off somewhere.
+    /// Says whether this is a shallow clone.
     #[must_use]
     pub fn is_shallow(&self) -> bool {
         self.common_dir().join("shallow").exists()
     }
 
-    /// Returns the command that fetches the tags of checkpoints, and in a shallow clone the history that leads to them. Without a remote
-    /// there is nothing to fetch: then it is the command that makes a new checkpoint.
-    ///
-    /// # Errors
-    /// What [`Git::succeed`] says.
-    pub fn fetch_checkpoints(&self) -> Result<String> {
-        let plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
-        Ok(match self.default_remote()?.filter(plain) {
-            Some(remote) if self.is_shallow() => format!("git fetch --unshallow --tags {remote}"),
-            Some(remote) => format!("git fetch {remote} 'refs/tags/checkpoint/*:refs/tags/checkpoint/*'"),
-            None => "helmdeck forge checkpoint create".to_owned(),
-        })
-    }
-
-    /// Asks a remote for its tags whose name begins so (`checkpoint/`). Nobody is asked for a password.
+    /// Asks a remote for its tags with a prefix (`checkpoint/`). Never asks for a password.
     ///
     /// # Errors
     /// `E_TIMEOUT`; `E_GIT` if the remote cannot be reached.
@@ -199,7 +160,7 @@ impl Git {
         Ok(names.filter(|name| name.starts_with(prefix)).map(ToOwned::to_owned).collect())
     }
 
-    /// Pushes a tag, and nothing else. A remote that has another tag of that name keeps it.
+    /// Pushes one tag. A remote that has another tag of that name keeps it.
     ///
     /// # Errors
     /// `E_TIMEOUT`; `E_GIT` if the remote refuses or cannot be reached.
@@ -212,11 +173,11 @@ impl Git {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Repository, run_at};
     use super::*;
+    use crate::fixture::{Repository, run_at};
 
     #[test]
-    fn a_reference_changes_only_from_what_is_expected() {
+    fn reference_changes_only_from_the_expected_value() {
         let repository = Repository::new();
         let git = repository.git();
         let first = repository.commit("first");
@@ -235,15 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn branches_are_listed_with_what_they_follow() {
+    fn branches_are_listed_with_upstreams() {
         let origin = Repository::new();
         let first = origin.commit("first");
         let folder = tempfile::tempdir().unwrap();
         run_at(folder.path(), &["clone", "--quiet", origin.path().to_str().unwrap(), "clone"]);
         let git = Repository::git_at(&folder.path().join("clone"));
-        git.create_branch("feature/X-1-a", &first).unwrap();
-        assert_eq!(git.create_branch("feature/X-1-a", &first).unwrap_err().code, "E_REFUSED");
-        assert_eq!(git.create_branch("a..b", &first).unwrap_err().code, "E_USAGE");
+        run_at(git.root(), &["branch", "--no-track", "feature/X-1-a", first.as_str()]);
         let branches = git.branches().unwrap();
         let short: Vec<_> = branches.iter().map(|branch| (branch.name.as_str(), branch.upstream.as_deref())).collect();
         assert_eq!(short, [("feature/X-1-a", None), ("main", Some("origin/main"))]);
@@ -251,12 +210,10 @@ mod tests {
         assert_eq!(git.base(None).unwrap(), Some(("origin/main".to_owned(), first)));
         assert_eq!(git.base(Some("feature/X-1-a")).unwrap().unwrap().0, "feature/X-1-a");
         assert_eq!(git.base(Some("gone")).unwrap(), None);
-        git.switch("feature/X-1-a").unwrap();
-        assert_eq!(git.branch().unwrap().as_deref(), Some("feature/X-1-a"));
     }
 
     #[test]
-    fn tags_go_to_a_remote_and_are_seen_there() {
+    fn pushed_tags_are_listed_on_the_remote() {
         let origin = Repository::new();
         let first = origin.commit("first");
         let folder = tempfile::tempdir().unwrap();

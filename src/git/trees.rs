@@ -1,16 +1,15 @@
-//! Trees: what a commit holds besides the memory, and commits that are made without the work tree.
+//! Trees without the excluded folder, and commits made without the work tree.
 
-use helmdeck_core::hex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use helmdeck_core::hex;
 
-use super::oid::Oid;
-use super::repository::{Git, agent, complaint};
-use super::run::Run;
-use super::sha1;
 use crate::error::{Error, Result};
+use crate::objects::digest;
+use crate::oid::Oid;
+use crate::repository::Git;
+use crate::run::Run;
 
 /// An entry of a tree, as git stores it.
 struct TreeEntry<'a> {
@@ -20,22 +19,26 @@ struct TreeEntry<'a> {
 }
 
 impl Git {
-    /// Returns the tree of a commit without `.forge/`: the code that it holds. Nothing is written, so there need not be such an object.
+    /// Returns the id of a commit's tree without the excluded folder. Nothing is written, so the object may not exist.
     ///
     /// # Errors
-    /// `E_GIT` if the commit is not here.
+    /// `E_GIT` if the commit does not exist.
     pub fn code_tree(&self, commit: &Oid) -> Result<String> {
         self.code_tree_of(&format!("{commit}^{{tree}}"))
     }
 
-    /// Returns a tree without the memory, for any name of a tree.
-    pub(super) fn code_tree_of(&self, tree: &str) -> Result<String> {
-        let path: Vec<&str> = self.memory().split('/').collect();
-        Ok(sealed(&self.without(tree, &path, self.hash_bytes()?)?))
+    /// Returns the id of a tree without the excluded folder, for any name of the tree.
+    ///
+    /// # Errors
+    /// `E_GIT` if the tree does not exist.
+    pub fn code_tree_of(&self, tree: &str) -> Result<String> {
+        let path: Vec<&str> = self.excluded().split('/').collect();
+        let hash_bytes = self.hash_bytes()?;
+        Ok(id(&self.without(tree, &path, hash_bytes)?, hash_bytes))
     }
 
-    /// Returns the bytes of a tree without what lies at a path.
-    fn without(&self, tree: &str, path: &[&str], hash_bytes: usize) -> Result<(Vec<u8>, usize)> {
+    /// Returns the content of a tree without the entry at a path.
+    fn without(&self, tree: &str, path: &[&str], hash_bytes: usize) -> Result<Vec<u8>> {
         let bytes = self.read(&["cat-file", "tree", tree])?.stdout;
         let mut kept = Vec::new();
         for entry in entries(&bytes, hash_bytes) {
@@ -45,9 +48,9 @@ impl Git {
                     if !rest.is_empty() && head.starts_with(b"40000 ") {
                         let inner = self.without(&hex(oid), rest, hash_bytes)?;
                         // git has no empty folders.
-                        if !inner.0.is_empty() {
+                        if !inner.is_empty() {
                             kept.extend_from_slice(head);
-                            kept.extend_from_slice(&digest(&inner.0, hash_bytes));
+                            kept.extend_from_slice(&digest("tree", &inner, hash_bytes));
                         }
                     } else if !rest.is_empty() {
                         kept.extend_from_slice(entry.bytes);
@@ -56,16 +59,18 @@ impl Git {
                 _ => kept.extend_from_slice(entry.bytes),
             }
         }
-        Ok((kept, hash_bytes))
+        Ok(kept)
     }
 
-    /// Returns the code trees of several commits, with one run of git where the memory lies at the root. Commits that are not here are left out.
+    /// Returns the code trees of several commits. Unknown commits are left out.
+    ///
+    /// This takes one run of git if the excluded folder is at the root.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn code_trees(&self, commits: &[Oid]) -> Result<HashMap<Oid, String>> {
-        if self.memory().contains('/') {
-            // The trees between are read one by one.
+        if self.excluded().contains('/') {
+            // The trees on the path are read one by one.
             let trees = commits.iter().filter_map(|commit| Some((commit.clone(), self.code_tree(commit).ok()?)));
             return Ok(trees.collect());
         }
@@ -74,87 +79,36 @@ impl Git {
         let trees = commits.iter().zip(objects).filter_map(|(commit, object)| {
             let object = object.filter(|object| object.kind == "tree")?;
             let hash_bytes = commit.as_str().len() / 2;
-            let kept = entries(&object.bytes, hash_bytes).filter(|entry| entry.name != self.memory().as_bytes());
-            Some((commit.clone(), sealed(&(kept.flat_map(|entry| entry.bytes).copied().collect(), hash_bytes))))
+            let kept = entries(&object.bytes, hash_bytes).filter(|entry| entry.name != self.excluded().as_bytes());
+            let kept: Vec<u8> = kept.flat_map(|entry| entry.bytes).copied().collect();
+            Some((commit.clone(), id(&kept, hash_bytes)))
         });
         Ok(trees.collect())
-    }
-
-    /// Reads objects by name, one a line; `None` for those that are not here.
-    pub(super) fn objects(&self, names: &str) -> Result<Vec<Option<Object>>> {
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let args = ["cat-file", "--batch"];
-        let output = self.succeed(&args, &Run { stdin: names.into(), ..Run::default() })?;
-        let mut rest = output.stdout.as_slice();
-        let mut all = Vec::new();
-        for _ in names.lines() {
-            let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-            let line = String::from_utf8_lossy(&rest[..end]).into_owned();
-            rest = rest.get(end + 1..).unwrap_or_default();
-            let mut fields = line.split(' ');
-            let (Some(name), Some(kind), Some(size)) = (fields.next(), fields.next(), fields.next()) else {
-                all.push(None);
-                continue;
-            };
-            let Some((size, oid)) = size.parse::<usize>().ok().zip(Oid::parse(name)) else {
-                all.push(None);
-                continue;
-            };
-            let bytes = rest.get(..size).ok_or_else(|| complaint(&args, &output))?.to_vec();
-            rest = rest.get(size + 1..).unwrap_or_default();
-            all.push(Some(Object { oid, kind: kind.to_owned(), bytes }));
-        }
-        Ok(all)
-    }
-
-    /// Returns the type of an object (`commit`, `tag`, `tree`, `blob`); `None` if it is not here.
-    ///
-    /// # Errors
-    /// What [`Git::run`] says.
-    pub fn object_type(&self, oid: &Oid) -> Result<Option<String>> {
-        let output = self.run(&["cat-file", "-t", oid.as_str()], &Run::default())?;
-        Ok(output.ok().then(|| output.text()))
     }
 
     /// Returns the tree of a commit.
     ///
     /// # Errors
-    /// `E_GIT` if the commit is not here.
+    /// `E_GIT` if the commit does not exist.
     pub fn tree(&self, commit: &Oid) -> Result<Oid> {
         let name = format!("{commit}^{{tree}}");
         self.oid_of(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name], &Run::default())
     }
 
-    /// Returns a file of a commit; `None` if the commit has no such file.
+    /// Returns the id of the empty tree, which every repository knows.
     ///
     /// # Errors
-    /// What [`Git::run`] says.
-    pub fn file_at(&self, commit: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
-        self.blob(&format!("{commit}:{path}"))
+    /// As [`Git::succeed`].
+    pub fn empty_tree(&self) -> Result<String> {
+        Ok(id(&[], self.hash_bytes()?))
     }
 
-    /// Returns a file of a tree; `None` if it has no such file.
-    pub(super) fn file_of_tree(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
-        self.blob(&format!("{tree}:{path}"))
-    }
-
-    /// Returns the name of the tree that holds nothing, which every repository knows.
-    pub(super) fn empty_tree(&self) -> Result<String> {
-        Ok(sealed(&(Vec::new(), self.hash_bytes()?)))
-    }
-
-    pub(super) fn blob(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let output = self.run(&["cat-file", "blob", name], &Run::default())?;
-        Ok(output.ok().then_some(output.stdout))
-    }
-
-    /// Returns what stays the same when a change is moved to other parents: `git patch-id --stable`. `None` for a merge and for a commit
-    /// that changes nothing, or more than 64 MiB of text.
+    /// Returns the stable patch id of a commit, which a cherry-pick or rebase keeps.
+    ///
+    /// `None` for a merge, an empty commit, and a commit with more than 64 MiB of changes.
     ///
     /// # Errors
-    /// `E_GIT` if the commit is not here.
+    /// `E_GIT` if the commit does not exist.
     pub fn patch_id(&self, commit: &Oid) -> Result<Option<String>> {
         let args = ["diff-tree", "-p", "--root", "--no-ext-diff", "--no-textconv", "--full-index", "--no-renames"];
         let diff = match self.read(&[&args[..], &[commit.as_str()]].concat()) {
@@ -169,8 +123,7 @@ impl Git {
         Ok(output.text().split(' ').next().filter(|id| !id.is_empty()).map(ToOwned::to_owned))
     }
 
-    /// Copies the index of this work tree to a file in a folder, so that it can be changed without being changed. Returns the file,
-    /// which is absent if nothing was ever staged.
+    /// Copies the index of this work tree into a folder. The returned file does not exist if nothing was ever staged.
     ///
     /// # Errors
     /// `E_IO` if it cannot be read or written.
@@ -178,8 +131,7 @@ impl Git {
         let (from, to) = (self.git_dir().join("index"), folder.join(name));
         let copied = std::fs::metadata(&from).and_then(|data| data.modified()).and_then(|modified| {
             std::fs::copy(&from, &to)?;
-            // git looks into files that are as new as the index. In a copy that is newer, it would take a file that was changed in the
-            // same tick for unchanged.
+            // git reads files that are as new as the index. With a newer copy, it would miss a file that changed in the same tick.
             std::fs::File::options().write(true).open(&to)?.set_modified(modified)
         });
         match copied {
@@ -189,8 +141,11 @@ impl Git {
         }
     }
 
-    /// Returns this repository for trying something: what is read comes from it, and what is written goes into a folder that is removed.
-    pub(super) fn aside(&self, folder: &Path) -> Result<Self> {
+    /// Returns this repository with writes of objects redirected into a temporary folder.
+    ///
+    /// # Errors
+    /// `E_IO` if the folder cannot be written.
+    pub fn aside(&self, folder: &Path) -> Result<Self> {
         let objects = folder.join("objects");
         let info = objects.join("info");
         let mut own = self.common_dir().join("objects").into_os_string();
@@ -201,74 +156,32 @@ impl Git {
         Ok(self.clone().variable("GIT_OBJECT_DIRECTORY", objects))
     }
 
-    /// Writes the tree of an index file that is not the repository's own.
+    /// Writes the tree of an index file other than the repository's own.
     ///
     /// # Errors
-    /// `E_GIT` if the index has conflicts or objects that are not here.
+    /// `E_GIT` if the index has conflicts or missing objects.
     pub fn write_tree(&self, index: &Path) -> Result<Oid> {
         self.oid_of(&["write-tree"], &Run::writing().variable("GIT_INDEX_FILE", index))
     }
 
-    /// Makes a commit of a tree, by the agent and unsigned, which no branch holds yet.
+    /// Creates a commit from a tree, by the agent and unsigned. No branch is changed.
     ///
     /// # Errors
-    /// `E_GIT` if a parent is not here or nothing can be written.
+    /// `E_GIT` if a parent does not exist or nothing can be written.
     pub fn commit_tree(&self, tree: &Oid, parents: &[&Oid], message: &str) -> Result<Oid> {
         let mut args = vec!["-c", "i18n.commitEncoding=UTF-8", "-c", "core.fsync=all", "commit-tree", tree.as_str()];
         for parent in parents {
             args.extend(["-p", parent.as_str()]);
         }
         let mut run = Run::writing().stdin(message);
-        run.environment.extend(["AUTHOR", "COMMITTER"].into_iter().flat_map(agent));
+        run.environment.extend(["AUTHOR", "COMMITTER"].into_iter().flat_map(|role| self.agent_as(role)));
         self.oid_of(&args, &run)
     }
-
-    pub(super) fn oid_of(&self, args: &[&str], run: &Run) -> Result<Oid> {
-        let output = self.succeed(args, run)?;
-        Oid::parse(&output.text()).ok_or_else(|| complaint(args, &output))
-    }
-
-    /// Returns how many bytes the name of an object has in this repository: 20, or 32 with SHA-256.
-    pub(super) fn hash_bytes(&self) -> Result<usize> {
-        if let Some(known) = self.hash_bytes.get() {
-            return Ok(*known);
-        }
-        let output = self.read(&["rev-parse", "--show-object-format"])?;
-        let bytes = if output.text() == "sha256" { 32 } else { 20 };
-        Ok(*self.hash_bytes.get_or_init(|| bytes))
-    }
 }
 
-/// An object as git stores it.
-pub(super) struct Object {
-    pub(super) oid: Oid,
-    pub(super) kind: String,
-    pub(super) bytes: Vec<u8>,
-}
-
-/// Returns the name of a tree, by its bytes and how many bytes a name has.
-fn sealed((tree, hash_bytes): &(Vec<u8>, usize)) -> String {
-    hex(&digest(tree, *hash_bytes))
-}
-
-fn digest(tree: &[u8], hash_bytes: usize) -> Vec<u8> {
-    named("tree", tree, hash_bytes)
-}
-
-/// Returns the name that git would give to a blob, in hexadecimal digits.
-pub(super) fn blob_name(bytes: &[u8], hash_bytes: usize) -> String {
-    hex(&named("blob", bytes, hash_bytes))
-}
-
-fn named(kind: &str, bytes: &[u8], hash_bytes: usize) -> Vec<u8> {
-    let header = format!("{kind} {}\0", bytes.len());
-    if hash_bytes == 20 {
-        return sha1::digest(&[header.as_bytes(), bytes]).to_vec();
-    }
-    let mut hash = Sha256::new();
-    hash.update(header.as_bytes());
-    hash.update(bytes);
-    hash.finalize().to_vec()
+/// Returns the id of a tree.
+fn id(tree: &[u8], hash_bytes: usize) -> String {
+    hex(&digest("tree", tree, hash_bytes))
 }
 
 fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = TreeEntry<'_>> {
@@ -283,12 +196,12 @@ fn entries(mut tree: &[u8], hash_bytes: usize) -> impl Iterator<Item = TreeEntry
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
+    use crate::fixture::Repository;
 
     #[test]
-    fn memory_is_no_part_of_the_code_tree() {
+    fn excluded_folder_is_not_in_the_code_tree() {
         let repository = Repository::new();
-        let git = repository.git();
+        let git = repository.git().excluding(".forge");
         repository.write("src/main.rs", "fn main() {}\n");
         repository.write("z", "z\n");
         let without = repository.commit("code");
@@ -310,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_further_down_is_no_part_of_the_code_tree_either() {
+    fn excluded_subfolder_is_not_in_the_code_tree() {
         let repository = Repository::new();
-        let git = repository.git().with_memory("sub/dir/.forge");
+        let git = repository.git().excluding("sub/dir/.forge");
         repository.write("sub/a", "a\n");
         repository.write("z", "z\n");
         repository.write("sub/dirty/.forge", "code\n");
@@ -330,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn code_trees_of_sha256_are_those_of_git() {
+    fn sha256_code_trees_match_git() {
         let folder = tempfile::tempdir().unwrap();
-        let run = |args: &[&str]| super::super::fixture::run_at(folder.path(), args);
+        let run = |args: &[&str]| crate::fixture::run_at(folder.path(), args);
         run(&["init", "--quiet", "--object-format=sha256", "--initial-branch=main"]);
         std::fs::write(folder.path().join("a"), "a").unwrap();
         run(&["add", "a"]);
         run(&["commit", "--quiet", "-m", "first"]);
-        let git = Repository::git_at(folder.path());
+        let git = Repository::git_at(folder.path()).excluding(".forge");
         let before = git.head().unwrap().unwrap();
         std::fs::create_dir(folder.path().join(".forge")).unwrap();
         std::fs::write(folder.path().join(".forge/b"), "b").unwrap();
@@ -349,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_change_keeps_its_patch_id() {
+    fn cherry_pick_keeps_the_patch_id() {
         let repository = Repository::new();
         let git = repository.git();
         repository.write("a", "1\n");

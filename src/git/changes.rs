@@ -1,4 +1,4 @@
-//! How far the work tree is from a commit, in files and lines.
+//! The distance of the work tree from a commit, in files and lines.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,27 +8,27 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::oid::Oid;
-use super::repository::Git;
 use crate::error::Result;
+use crate::oid::Oid;
+use crate::repository::Git;
 
-/// How many lines a binary file counts for.
+/// The number of lines that a binary file counts for.
 pub const BINARY_LINES: u64 = 50;
-/// As much of a file says whether it is binary, as in git.
+/// The number of bytes that decide whether a file is binary, as in git.
 const SNIFFED: usize = 8000;
 
 /// A path that differs from a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The path below the root, with `/`. What is no UTF-8 in it is replaced.
+    /// The path below the root, with `/`. Bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Lines that the commit has not; 0 if it is binary.
+    /// Lines that the commit does not have; 0 if it is binary.
     pub added: u64,
     /// Lines that only the commit has; 0 if it is binary.
     pub deleted: u64,
-    /// Whether it has no lines.
+    /// Whether it is a binary file, which has no lines.
     pub binary: bool,
-    /// Whether git does not know the path.
+    /// Whether the path is untracked.
     pub untracked: bool,
 }
 
@@ -41,19 +41,23 @@ impl Change {
 }
 
 impl Git {
-    /// Returns what differs between a commit and the work tree, each path once, in the order of their names: commits since, what is
-    /// staged, what is not, and untracked files that are not ignored; never `.forge/`. A renamed file is two paths.
+    /// Returns the differences between a commit and the work tree, sorted by path.
+    ///
+    /// They include later commits, staged and unstaged changes, and untracked files that are not ignored. The excluded folder is
+    /// left out. A renamed file is two paths.
     ///
     /// # Errors
-    /// `E_GIT` if the commit is not here.
+    /// `E_GIT` if the commit does not exist.
     pub fn changes(&self, from: &Oid) -> Result<Vec<Change>> {
         let mut changes = self.numstat(&[from.as_str()])?;
-        // What is staged and gone from the work tree again is a change too, and so is what the index forgot.
+        // Staged changes that the work tree no longer has count too, and so do files that only the index lost.
         for change in self.numstat(&["--cached", from.as_str()])? {
             changes.entry(change.0).or_insert(change.1);
         }
-        let exclude = format!(":(exclude,top,literal){}", self.memory());
-        let output = self.read(&["ls-files", "-z", "--others", "--exclude-standard", "--", ":/", &exclude])?;
+        let exclude = self.exclusion();
+        let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
+        let args = ["ls-files", "-z", "--others", "--exclude-standard", "--", ":/"];
+        let output = self.read(&[&args[..], &exclude[..]].concat())?;
         for path in output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             let path = String::from_utf8_lossy(path).into_owned();
             let lines = lines(&self.root().join(&path));
@@ -63,19 +67,12 @@ impl Git {
         Ok(changes.into_values().collect())
     }
 
-    /// Returns what differs between two commits, in the order of the paths; never `.forge/`.
+    /// Returns the differences between a commit and the work tree in some paths.
+    ///
+    /// Paths are literal; a folder stands for everything below it.
     ///
     /// # Errors
-    /// `E_GIT` if a commit is not here.
-    pub fn changes_between(&self, from: &Oid, to: &Oid) -> Result<Vec<Change>> {
-        Ok(self.numstat(&[from.as_str(), to.as_str()])?.into_values().collect())
-    }
-
-    /// Returns the paths among some that differ between a commit and the work tree. Paths are taken literally; a folder stands for all
-    /// below it.
-    ///
-    /// # Errors
-    /// `E_GIT` if the commit is not here.
+    /// `E_GIT` if the commit does not exist.
     pub fn changes_of(&self, from: &Oid, paths: &[&str]) -> Result<Vec<Change>> {
         let mut changes = BTreeMap::new();
         let mut rest = paths;
@@ -95,9 +92,15 @@ impl Git {
     }
 
     fn numstat(&self, what: &[&str]) -> Result<BTreeMap<String, Change>> {
-        let exclude = format!(":(exclude,top,literal){}", self.memory());
-        let args = [NUMSTAT, what, &["--", ":/", &exclude]].concat();
+        let exclude = self.exclusion();
+        let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
+        let args = [NUMSTAT, what, &["--", ":/"], &exclude[..]].concat();
         Ok(parse(&self.read(&args)?.stdout))
+    }
+
+    /// Returns the pathspec of the excluded folder.
+    fn exclusion(&self) -> Option<String> {
+        (!self.excluded().is_empty()).then(|| format!(":(exclude,top,literal){}", self.excluded()))
     }
 }
 
@@ -163,17 +166,17 @@ fn lines(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
     use super::*;
+    use crate::fixture::Repository;
 
     fn short(changes: &[Change]) -> Vec<(&str, u64, u64, u64)> {
         changes.iter().map(|change| (change.path.as_str(), change.added, change.deleted, change.lines())).collect()
     }
 
     #[test]
-    fn all_that_differs_is_counted_once_and_memory_never() {
+    fn differences_count_once_without_the_excluded_folder() {
         let repository = Repository::new();
-        let git = repository.git();
+        let git = repository.git().excluding(".forge");
         for path in ["committed", "staged", "changed", "deleted", "renamed", "forgotten"] {
             repository.write(path, "1\n2\n3\n");
         }
@@ -182,8 +185,7 @@ mod tests {
         let from = repository.commit("first");
         assert_eq!(git.changes(&from).unwrap(), []);
         repository.write("committed", "1\n2\n3\n4\n");
-        let to = repository.commit("second");
-        assert_eq!(short(&git.changes_between(&from, &to).unwrap()), [("committed", 1, 0, 1)]);
+        repository.commit("second");
         repository.write("staged", "1\n2\n");
         repository.run(&["add", "staged"]);
         repository.write("changed", "1\nx\n3\n");
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn more_paths_than_a_program_takes_are_asked_for_in_turn() {
+    fn paths_beyond_the_argument_limit_are_split() {
         let repository = Repository::new();
         repository.write("a/first.txt", "one\n");
         repository.write("z/last.txt", "one\n");

@@ -1,14 +1,12 @@
-//! Work trees that share one repository.
+//! The work trees of a repository.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Serialize;
 
-use super::oid::Oid;
-use super::repository::Git;
-use super::run::Run;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::oid::Oid;
+use crate::repository::Git;
 
 /// A work tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -17,13 +15,13 @@ pub struct Worktree {
     pub path: PathBuf,
     /// The commit that is checked out.
     pub head: Option<Oid>,
-    /// The branch that is checked out; `None` if it is none.
+    /// The branch that is checked out; `None` if `HEAD` is detached.
     pub branch: Option<String>,
     /// Whether it is the folder of a bare repository.
     pub bare: bool,
-    /// Whether its folder is gone.
+    /// Whether its folder no longer exists.
     pub gone: bool,
-    /// Whether git was cut short while it made it: then only some of its files are there.
+    /// Whether git was interrupted while it created it, so that files are missing.
     pub unfinished: bool,
 }
 
@@ -31,29 +29,17 @@ impl Git {
     /// Returns the work trees, the main one first.
     ///
     /// # Errors
-    /// What [`Git::succeed`] says.
+    /// As [`Git::succeed`].
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
         Ok(parse(&self.read(&["worktree", "list", "--porcelain", "-z"])?.stdout))
     }
 
-    /// Makes a work tree with a new branch at a commit.
-    ///
-    /// # Errors
-    /// `E_USAGE` if the path is no UTF-8; `E_GIT` if the folder is in use or the branch is there.
-    pub fn add_worktree(&self, path: &Path, branch: &str, at: &Oid) -> Result<Self> {
-        let text = path.to_str().ok_or_else(|| Error::usage(format!("{} is no UTF-8", path.display())))?;
-        let run = Run::writing().timeout(Duration::from_secs(600));
-        self.succeed(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", text, at.as_str()], &run)?;
-        let found = self.elsewhere(path)?;
-        found.ok_or_else(|| Error::not_found(format!("{} is no work tree", path.display())))
-    }
-
-    /// Returns git for another work tree, with the same variables.
+    /// Returns another work tree, with the same options.
     ///
     /// # Errors
     /// As [`Git::find`].
     pub fn elsewhere(&self, path: &Path) -> Result<Option<Self>> {
-        Ok(Self::find(path)?.map(|git| git.with_variables_of(self)))
+        Ok(Self::find(path)?.map(|git| git.with_options_of(self)))
     }
 }
 
@@ -70,7 +56,7 @@ fn parse(bytes: &[u8]) -> Vec<Worktree> {
             "branch" => last.branch = Some(value.trim_start_matches("refs/heads/").to_owned()),
             "bare" => last.bare = true,
             "prunable" => last.gone = true,
-            // git holds this lock of its own until all is checked out.
+            // git holds this lock until everything is checked out.
             "locked" => last.unfinished = value == "initializing",
             _ => {}
         }
@@ -80,17 +66,19 @@ fn parse(bytes: &[u8]) -> Vec<Worktree> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::Repository;
+    use crate::fixture::Repository;
 
     #[test]
-    fn a_work_tree_is_made_and_listed() {
+    fn work_trees_are_listed() {
         let repository = Repository::new();
         let git = repository.git();
         let first = repository.commit("first");
         let second = repository.commit("second");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("other tree");
-        let other = git.add_worktree(&path, "forge/rollback/a-1", &first).unwrap();
+        let text = path.to_str().unwrap();
+        repository.run(&["worktree", "add", "--quiet", "-b", "forge/rollback/a-1", text, first.as_str()]);
+        let other = git.elsewhere(&path).unwrap().unwrap();
         assert_eq!(other.root(), path);
         assert_eq!(other.head().unwrap(), Some(first.clone()));
         assert_eq!(other.common_dir(), git.common_dir());
@@ -99,7 +87,6 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!((&all[0].head, all[0].branch.as_deref()), (&Some(second), Some("main")));
         assert_eq!((&all[1].path, all[1].branch.as_deref()), (&path, Some("forge/rollback/a-1")));
-        assert_eq!(git.add_worktree(&path, "b", &first).unwrap_err().code, "E_GIT");
         std::fs::remove_dir_all(&path).unwrap();
         assert!(git.worktrees().unwrap()[1].gone);
     }

@@ -1,17 +1,17 @@
-//! The name of an object of git.
+//! Object ids.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The full name of an object: 40 or 64 hex digits, lower case.
+/// A full object id: 40 or 64 hex digits, lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Oid(String);
 
 impl Oid {
-    /// Reads a full name; digits may be upper case.
+    /// Parses a full id; digits can be upper case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let full = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -24,19 +24,19 @@ impl Oid {
         &self.0
     }
 
-    /// Returns the first digits, 12 of them: what people read.
+    /// Returns the first 12 digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..12]
     }
 
-    /// Returns the name of no object, as long as this one.
+    /// Returns the null id (all zeros) of the same length.
     #[must_use]
     pub fn none_like(&self) -> Self {
         Self("0".repeat(self.0.len()))
     }
 
-    /// Says whether it is the name of no object: all zeros.
+    /// Says whether it is the null id: all zeros.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.bytes().all(|byte| byte == b'0')
@@ -53,7 +53,7 @@ impl FromStr for Oid {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text).ok_or_else(|| format!("{text:?} is no full name of an object of git"))
+        Self::parse(text).ok_or_else(|| format!("{text:?} is no full object id of git"))
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_full_names_are_names() {
+    fn only_full_ids_are_parsed() {
         let full = "A94A8FE5CCB19BA61C4C0873D391E987982FBBD3";
         assert_eq!(Oid::parse(full).unwrap().as_str(), full.to_lowercase());
         assert_eq!(Oid::parse(full).unwrap().short(), "a94a8fe5ccb1");

@@ -1,4 +1,4 @@
-//! The way to the event server that the settings of a project name.
+//! Connections to the event servers that projects name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use helmdeck_forge::Links;
 use helmdeck_forge::config::EventsConfig;
 use helmdeck_forge::subjects::all_with;
 
-/// The ways to the servers of NATS, for all commands and packs of this process.
+/// Connections to NATS servers, shared by all commands and packs of this process.
 #[derive(Debug, Default)]
-pub(super) struct Servers(Shared);
+pub(crate) struct Servers(Shared);
 
 impl Links for Servers {
     fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>> {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use helmdeck_process::blocking::{self, Options};
 use helmdeck_process::{Capture, Failure, blocking::Output as Target};
 
-use crate::error::{Category, Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// How much of the end of stderr is kept, in bytes: the reason for a failure is in the last lines.
 const STDERR_BYTES: usize = 16 << 10;
 
-/// Variables that would send git elsewhere or change what it prints. Who commits (`GIT_AUTHOR_NAME`), where settings lie
-/// (`GIT_CONFIG_GLOBAL`) and how ssh is started stay as the user has them.
+/// Variables that redirect git or change what it prints. The author (`GIT_AUTHOR_NAME`), the location of settings
+/// (`GIT_CONFIG_GLOBAL`) and the way ssh is started stay as the user has them.
 const SCRUBBED: &[&str] = &[
     "GIT_ADVICE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -70,7 +70,7 @@ const SCRUBBED: &[&str] = &[
     "LANGUAGE",
 ];
 
-/// Settings of every run: nothing is started beside git, and nothing is printed in colours or by way of a pager.
+/// Settings of every run: no other program is started, and the output has no colours and no pager.
 const SETTINGS: &[&str] = &[
     "core.fsmonitor=false",
     "color.ui=false",
@@ -79,25 +79,24 @@ const SETTINGS: &[&str] = &[
     "diff.autoRefreshIndex=false",
 ];
 
-/// How git is run.
+/// Options of one run of git.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What it reads; nothing unless said otherwise.
+    /// The input; empty by default.
     pub stdin: Vec<u8>,
-    /// How long it may take; as long as the project's settings say, 60 seconds by default. After that it is killed, with all that it
-    /// started.
+    /// The time limit; [`Git::timeout`](crate::Git::timeout) by default. Then git is killed with everything that it started.
     pub timeout: Option<Duration>,
-    /// The most bytes that it may print; 64 MiB unless said otherwise.
+    /// The limit for the output, in bytes; 64 MiB by default.
     pub max_output: usize,
-    /// Variables besides those that every run gets.
+    /// Variables in addition to those that every run gets.
     pub environment: Vec<(String, OsString)>,
-    /// Where it runs; the root of the work tree unless said otherwise.
+    /// The folder to run in; the root of the work tree by default.
     pub folder: Option<PathBuf>,
-    /// Whether hooks of the user run; not unless said otherwise. Commits and pushes let them have their say.
+    /// Whether hooks of the user run; false by default, true for commits and pushes.
     pub hooks: bool,
-    /// Where what it prints goes instead, however much that is.
+    /// A file that gets the output instead, without a limit.
     pub to: Option<Arc<File>>,
-    /// Whether it may write. Otherwise (so unless said) it takes no lock that it can do without, and refreshes no index.
+    /// Whether it may write; false by default. Otherwise git takes no optional lock and does not refresh the index.
     pub writes: bool,
 }
 
@@ -117,7 +116,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Returns how git is run when it writes.
+    /// Returns the options of a run that writes.
     #[must_use]
     pub fn writing() -> Self {
         Self { writes: true, ..Self::default() }
@@ -130,14 +129,14 @@ impl Run {
         self
     }
 
-    /// Gives it something to read.
+    /// Sets the input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// Limits how long it may take.
+    /// Sets the time limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -152,14 +151,14 @@ impl Run {
     }
 }
 
-/// git has ended.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// Its exit code; `None` if a signal killed it.
     pub status: Option<i32>,
-    /// All that it printed.
+    /// The whole output.
     pub stdout: Vec<u8>,
-    /// The end of what it complained about, at most 16 KiB.
+    /// The end of the error output, at most 16 KiB.
     pub stderr: String,
 }
 
@@ -170,7 +169,7 @@ impl Output {
         self.status == Some(0)
     }
 
-    /// Returns what it printed as text, without white space at the end.
+    /// Returns the output as text, without white space at the end.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim_end().to_owned()
@@ -178,15 +177,13 @@ impl Output {
 }
 
 /// Runs git.
-pub(super) fn run(
+pub(crate) fn run(
     root: &Path,
     environment: &[(String, OsString)],
     (usual, longest): (Duration, Option<Duration>),
     args: &[&str],
     run: &Run,
 ) -> Result<Output> {
-    #[cfg(test)]
-    assert!(!crate::files::holds_local(), "git {args:?} is run under the lock of a work tree, for which others wait");
     let mut command = Command::new("git");
     for name in SCRUBBED {
         command.env_remove(name);
@@ -228,7 +225,7 @@ pub(super) fn run(
             });
         }
         Err(Failure::Start(error)) if error.kind() == ErrorKind::NotFound && folder.is_dir() => {
-            return Err(Error::new(Category::Failed, "E_NO_GIT", "the program git is not found")
+            return Err(Error::new(Kind::Failed, "E_NO_GIT", "the program git is not found")
                 .hint("install git, or put it in PATH"));
         }
         Err(Failure::Start(error)) => ("E_GIT", format!("cannot be started: {error}")),
@@ -236,7 +233,7 @@ pub(super) fn run(
         Err(Failure::TooLarge(limit)) => ("E_TOO_LARGE", format!("printed more than {limit} bytes")),
         Err(Failure::TimedOut(..)) => ("E_TIMEOUT", format!("did not end within {} s", timeout.as_secs_f32())),
     };
-    Err(Error::new(Category::Failed, code, named(args, &what)))
+    Err(Error::new(Kind::Failed, code, named(args, &what)))
 }
 
 fn named(args: &[&str], what: &str) -> String {
@@ -249,6 +246,6 @@ fn named(args: &[&str], what: &str) -> String {
     format!("git {command} {what}")
 }
 
-pub(super) fn failed(args: &[&str], what: String) -> Error {
-    Error::new(Category::Failed, "E_GIT", named(args, &what))
+pub(crate) fn failed(args: &[&str], what: String) -> Error {
+    Error::new(Kind::Failed, "E_GIT", named(args, &what))
 }

@@ -1,0 +1,164 @@
+//! What the commands share: opening the project, printing an answer, asking a person.
+
+use std::path::{Path, PathBuf};
+
+use helmdeck_forge::secrets::rules;
+use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::{Error, Project, ProjectEnvironment};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::text::plain;
+use crate::args::forge::ForgeCommon;
+use crate::env::ProcessEnvironment;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::project;
+
+/// The error of a folder without `.forge/`.
+pub(super) const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
+
+/// Why a command ends early.
+pub(super) enum Stop {
+    /// The project says so.
+    Project(Box<Error>),
+    /// Something here does.
+    Cli(Failure),
+    /// There is nothing to read, and that is no error.
+    NoMemory,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Project(Box::new(error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Cli(failure)
+    }
+}
+
+/// What a command answers.
+pub(super) type Answer = Result<(), Stop>;
+
+/// What a command works on.
+pub(super) struct CommandContext {
+    pub(super) folder: PathBuf,
+    pub(super) environment: ProjectEnvironment,
+    pub(super) allowed: Vec<String>,
+    pub(super) output: Output,
+}
+
+impl CommandContext {
+    /// Reads the options that all commands have.
+    pub(super) fn of(common: &ForgeCommon, env: &ProcessEnvironment, output: Output) -> Result<Self, Stop> {
+        let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| Path::new(".")))?;
+        let environment = project::environment(env, common.session.as_deref(), common.agent.as_deref())?;
+        if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
+            let known: Vec<_> = rules().map(|(known, _)| known).collect();
+            let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
+            return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
+        }
+        Ok(Self { folder, environment, allowed: common.allow_secret.clone(), output })
+    }
+
+    /// Opens the project.
+    pub(super) fn open(&self) -> Result<Project, Stop> {
+        Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
+    }
+
+    /// Opens the project to read it. Without a memory there is nothing to read, which ends the command and is no error.
+    pub(super) fn look(&self) -> Result<Project, Stop> {
+        self.find()?.ok_or(Stop::NoMemory)
+    }
+
+    /// Opens the project if it has a memory, and says that its session lives: hooks and reads go on without.
+    pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
+        let project = self.find_quietly()?;
+        if let Some(project) = &project {
+            Sessions::new(project).lives();
+        }
+        Ok(project)
+    }
+
+    /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
+    pub(super) fn examine(&self) -> Result<Project, Stop> {
+        Project::open_anyway(&self.folder, self.environment.clone())?.ok_or(Stop::NoMemory)
+    }
+
+    /// As [`Self::find`], and changes nothing at all.
+    fn find_quietly(&self) -> Result<Option<Project>, Stop> {
+        let project = Project::open(&self.folder, self.environment.clone())?;
+        Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
+    }
+
+    /// Opens the project to change it, and tells that its session lives before and after that is done.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
+        let project = self.open()?;
+        Sessions::new(&project).check_not_over()?;
+        let done = change(&project)?;
+        // What was asked for is done. A lease that is not renewed only ends sooner.
+        if let Err(error) = Sessions::new(&project).touch() {
+            tracing::debug!(%error, "the lease of the session was not renewed");
+        }
+        Ok(done)
+    }
+
+    /// Prints an answer: as JSON, or as the text that `text` makes.
+    pub(super) fn print<T: Serialize>(&self, data: &T, text: impl FnOnce() -> String) -> Answer {
+        if self.output.json {
+            // Straight into bytes: numbers stay as they were written.
+            let data = serde_json::to_vec(data).map_err(Failure::internal)?;
+            let bytes = [b"{\"ok\":true,\"data\":".as_slice(), &data, b"}"].concat();
+            self.output.result(&bytes)?;
+        } else {
+            self.output.text(&text())?;
+        }
+        Ok(())
+    }
+
+    /// Prints an answer, as lines of names and values if not as JSON.
+    pub(super) fn show<T: Serialize>(&self, data: &T) -> Answer {
+        self.print(data, || serde_json::to_value(data).map(|value| plain(&value)).unwrap_or_default())
+    }
+
+    /// Ends with a code though everything was said.
+    pub(super) fn exit(exit: Exit) -> Answer {
+        if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
+    }
+
+    /// Returns who works.
+    pub(super) fn agent(&self) -> &str {
+        &self.environment.agent
+    }
+
+    /// Says whether a program reads what is printed.
+    pub(super) const fn is_json(&self) -> bool {
+        self.output.json
+    }
+
+    /// Ends a command that has nothing to say.
+    pub(super) fn done(&self) -> Answer {
+        self.print(&Value::Null, String::new)
+    }
+
+    /// Asks the person who sits there. Says what is so if they do not say yes.
+    pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
+        self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
+    }
+
+    /// Says whether a person sits there.
+    pub(super) const fn is_interactive(&self) -> bool {
+        self.output.interactive
+    }
+}
+
+/// Makes the error of a file that the command line names and that cannot be read.
+pub(super) fn unreadable(file: &Path, error: &std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Error::not_found(format!("cannot read {}: {error}", file.display())),
+        _ => Error::io("cannot read", file, error),
+    }
+}

@@ -1,0 +1,42 @@
+//! The environment of a project: session, agent, trust and event servers, from this process.
+
+use helmdeck_forge::{ProjectEnvironment, Trust};
+
+use crate::env::ProcessEnvironment;
+use crate::exit::Result;
+#[cfg(feature = "nats")]
+use crate::link;
+
+/// The variable with the work session of a command.
+const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
+/// The variable with the name of the agent.
+const AGENT: &str = "HELMDECK_FORGE_AGENT";
+
+/// Returns the environment of projects, for commands and packs. A given session or agent wins over its variable.
+///
+/// # Errors
+/// A configuration failure for a variable that is not text.
+pub(crate) fn environment(
+    env: &ProcessEnvironment,
+    session: Option<&str>,
+    agent: Option<&str>,
+) -> Result<ProjectEnvironment> {
+    let text = |given: Option<&str>, name: &str| -> Result<Option<String>> {
+        let given = given.map_or_else(|| env.text(name), |given| Ok(Some(given)))?;
+        Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
+    };
+    let mut environment = ProjectEnvironment { zone: jiff::tz::TimeZone::system(), ..ProjectEnvironment::default() };
+    #[cfg(feature = "nats")]
+    {
+        environment.links = Some(std::sync::Arc::new(link::Servers::default()));
+    }
+    let data = env.path("HELMDECK_DATA_DIR").map(|path| env.absolute(&path)).transpose()?;
+    if let Some(data) = data.or_else(|| env.xdg("XDG_DATA_HOME", ".local/share")) {
+        environment.trust = Trust::Kept(data.join("forge-trust"));
+    }
+    environment.session = text(session, SESSION)?;
+    if let Some(agent) = text(agent, AGENT)? {
+        environment.agent = agent;
+    }
+    Ok(environment)
+}
