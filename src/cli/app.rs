@@ -56,11 +56,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Is a step on the way to a command of a session: sets its limits and becomes it, before anything else is read or started.
+/// Is a step on the way to a command of a session: sets its limits and becomes it, before anything else is read or
+/// started.
 fn stage() -> ExitCode {
     let (status, message) = helmdeck_engine::stage(ProcessEnvironment::arguments().skip(2));
     if let Some(message) = message {
-        // Fails only if nobody reads.
+        // A failed write means that the reader is gone.
         let _ = writeln!(std::io::stderr(), "{message}");
     }
     ExitCode::from(status)
@@ -98,14 +99,14 @@ fn usage(error: &clap::Error) -> ExitCode {
         if is_forge() {
             let failure =
                 failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
-            // Fails only if nobody reads.
+            // A failed write means that the reader is gone.
             let _ = output.value(&commands::forge::refusal(&failure));
         } else {
             output.problem(&failure.problem());
         }
         return code(Exit::Usage);
     }
-    // Fails only if nobody reads, and then there is nobody to tell.
+    // A failed write means that stderr is closed; there is nowhere to report it.
     let _ = error.print();
     code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
 }

@@ -19,7 +19,8 @@ pub(crate) const SECRET_FILE: &str = "HELMDECK_JWT_SECRET_FILE";
 /// Reads the secret, `None` if there is none. White space around it does not belong to it.
 ///
 /// # Errors
-/// A configuration failure that names the variable: the secret is too short, both variables are set, or the file cannot be read.
+/// A configuration failure that names the variable: the secret is too short, both variables are set, or the file cannot
+/// be read.
 pub(crate) fn shared_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> {
     let found = secret_file::of_environment(env, SECRET, SECRET_FILE, Readers::Anybody)?;
     let Some((label, text)) = found else { return Ok(None) };

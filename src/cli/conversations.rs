@@ -14,7 +14,8 @@ use helmdeck_memory::Store;
 
 use crate::exit::Failure;
 
-/// The name under which the summarizer's credential is asked for, as if a pack did: a grant of the vault has to name it.
+/// The name under which the summarizer's credential is asked for, as if a pack did: a grant of the vault has to name
+/// it.
 pub(crate) const SUMMARIZE: &str = "conversation.summarize";
 
 /// How long a conversation memory may take to stop what it does behind its callers.
@@ -61,14 +62,14 @@ impl Opening {
     }
 }
 
-/// Says whether `rolling_summary` is wanted and there is nobody to sum up.
+/// Says whether `rolling_summary` is set without a summarizer.
 pub(crate) fn lacks_summarizer(config: &Config) -> bool {
     let summarizer = &config.summarizer;
     config.strategy == Strategy::RollingSummary && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
 }
 
-/// Returns the credential for the summary of a conversation, `None` if the endpoint wants none: on behalf of whose conversation it is, so
-/// that what the vault grants to one is not spent on another.
+/// Returns the credential for the summary of a conversation, `None` if the endpoint wants none: on behalf of whose
+/// conversation it is, so that what the vault grants to one is not spent on another.
 fn credential(
     secrets: &dyn Secrets,
     name: &str,
@@ -98,7 +99,8 @@ impl Alone {
     /// # Errors
     /// A failure if the store does not take what is left to write.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        // What a turn made too much of a conversation is removed at once, if that was begun; here it has its one chance.
+        // What a turn made too much of a conversation is removed at once, if that was begun; here it has its one
+        // chance.
         tokio::task::yield_now().await;
         self.memory.close(CLOSING).await;
         Ok(self.store.close().await?)

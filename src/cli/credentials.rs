@@ -78,8 +78,8 @@ impl Secrets for ShutVault {
     }
 }
 
-/// The credentials of `[credentials]`. Every caller and pack may use each: without authentication there is one caller, and a
-/// pack can ask only for what its manifest names.
+/// The credentials of `[credentials]`. Every caller and pack may use each: without authentication there is one caller,
+/// and a pack can ask only for what its manifest names.
 #[derive(Debug)]
 pub(crate) struct EnvironmentSecrets {
     credentials: BTreeMap<String, Credential>,
@@ -92,8 +92,8 @@ struct Credential {
     secret: Option<Secret>,
 }
 
-/// A variable has no history: its credential has one version for good. A refreshed token of the same principal keeps its
-/// cache entries; who points a name at somebody else's token gives it another name, or purges.
+/// A variable has no history: its credential has one version for good. A refreshed token of the same principal keeps
+/// its cache entries; who points a name at somebody else's token gives it another name, or purges.
 const VERSION: u64 = 1;
 
 impl EnvironmentSecrets {

@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use crate::output::printable;
 use crate::terminal::{Look, Paint};
 
-/// The media type of a unified diff: as a property's `contentMediaType` (JSON Schema 2020-12, Validation 8.4), and as an artifact's.
+/// The media type of a unified diff: as a property's `contentMediaType` (JSON Schema 2020-12, Validation 8.4), and as
+/// an artifact's.
 pub(crate) const MEDIA_TYPE: &str = "text/x-diff";
 
 /// Returns a diff in lines, painted, without control characters, and how many lines more there are than `limit`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, Result};
 
-/// What the process was given: its variables and its working directory.
+/// Variables and working directory of the process.
 pub(crate) struct ProcessEnvironment {
     variables: BTreeMap<String, OsString>,
     working_dir: Option<PathBuf>,
@@ -88,8 +88,8 @@ impl ProcessEnvironment {
         Ok(base.join(path))
     }
 
-    /// Returns helmdeck's folder below an XDG base folder (XDG Base Directory Specification 0.8): the variable if it holds
-    /// an absolute path, else `fallback` below the home folder. `None` without a home.
+    /// Returns helmdeck's folder below an XDG base folder (XDG Base Directory Specification 0.8): the variable if it
+    /// holds an absolute path, else `fallback` below the home folder. `None` without a home.
     pub(crate) fn xdg(&self, variable: &str, fallback: &str) -> Option<PathBuf> {
         self.path(variable)
             .filter(|path| path.is_absolute())

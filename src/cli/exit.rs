@@ -83,7 +83,7 @@ impl Exit {
     }
 }
 
-/// Why a command ends early, with what to print and the exit code.
+/// Error of a command: message, hint and exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -121,12 +121,12 @@ impl Failure {
         Self::new(Exit::Config, message)
     }
 
-    /// Ends the command without a word: the reader of our output went away, or everything was said already.
+    /// Ends the command without a message: the reader is gone, or everything was printed.
     pub(crate) const fn silent(exit: Exit) -> Self {
         Self { exit, message: String::new(), hint: None, problem: None, child: None }
     }
 
-    /// Ends the command without a word, as a program ended that it ran.
+    /// Ends the command without a message, with the exit code of a program that it ran.
     pub(crate) fn of_child(code: u8) -> Self {
         Self { child: Some(code), ..Self::silent(Exit::Failed) }
     }
@@ -139,19 +139,19 @@ impl Failure {
         self
     }
 
-    /// Says what to do about it.
+    /// Adds a hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Leaves out the advice to say -v, for somebody who said it.
+    /// Drops the hint to use -v if it was used.
     pub(crate) fn said_verbosely(mut self) -> Self {
         self.hint = self.hint.filter(|hint| hint != SEE_CAUSE);
         self
     }
 
-    /// Says where it happened.
+    /// Adds the place of the failure.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         if let Some(problem) = &mut self.problem {
@@ -173,7 +173,7 @@ impl Failure {
         }
     }
 
-    /// Says whether there is nothing to print.
+    /// Says whether there is no message.
     pub(crate) const fn is_silent(&self) -> bool {
         self.message.is_empty()
     }

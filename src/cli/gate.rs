@@ -8,7 +8,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::secret_file::{self, Readers};
 
-/// The variables of one ring of keys.
+/// Variables of one keyring.
 pub(crate) struct Names {
     /// The variable with the key.
     pub(crate) key: &'static str,
@@ -22,21 +22,21 @@ pub(crate) struct Names {
 pub(crate) const KEY: &str = MEMORY.key;
 /// The variable with the path of a file that holds it.
 pub(crate) const KEY_FILE: &str = MEMORY.file;
-/// The variable with earlier ones.
+/// The variable with previous keys.
 pub(crate) const KEY_PREVIOUS: &str = MEMORY.previous;
 
 /// The memory keys.
 pub(crate) const MEMORY: Names =
     Names { key: "HELMDECK_MEMORY_KEY", file: "HELMDECK_MEMORY_KEY_FILE", previous: "HELMDECK_MEMORY_KEY_PREVIOUS" };
-/// The vault's.
+/// The vault keys.
 pub(crate) const VAULT: Names =
     Names { key: "HELMDECK_VAULT_KEY", file: "HELMDECK_VAULT_KEY_FILE", previous: "HELMDECK_VAULT_KEY_PREVIOUS" };
 
 /// Reads the key ring, `None` if gate 1 is shut.
 ///
 /// # Errors
-/// A configuration failure that names the variable and the expected form: the key is empty or malformed, both variables are
-/// set, the file cannot be read, or there are previous keys without a current one.
+/// A configuration failure that names the variable and the expected form: the key is empty or malformed, both variables
+/// are set, the file cannot be read, or there are previous keys without a current one.
 pub(crate) fn key_ring(env: &ProcessEnvironment) -> Result<Option<KeyRing>> {
     ring(env, &MEMORY)
 }
@@ -44,7 +44,7 @@ pub(crate) fn key_ring(env: &ProcessEnvironment) -> Result<Option<KeyRing>> {
 /// Reads the vault's ring, `None` if there is no vault.
 ///
 /// # Errors
-/// As [`key_ring`]; also if one of its keys is a memory key: whoever may read memory must not read credentials.
+/// As [`key_ring`]; also if one of its keys is a memory key: memory and credentials must not share a key.
 pub(crate) fn vault_ring(env: &ProcessEnvironment, memory: Option<&KeyRing>) -> Result<Option<KeyRing>> {
     let Some(vault) = ring(env, &VAULT)? else { return Ok(None) };
     let shared = memory.is_some_and(|memory| memory.ids().any(|id| vault.ids().any(|known| known == id)));

@@ -1,8 +1,8 @@
 //! The second signal ends the process, whatever the runtime does.
 //!
-//! The first SIGINT or SIGTERM asks for an end in good order, and the runtime sees to it. If the runtime does not even notice the
-//! second one, something holds its threads: a thread of its own then ends the process. A runtime that notices gets a few
-//! seconds for what it has to write; a third signal ends that too.
+//! The first SIGINT or SIGTERM asks for an end in good order, and the runtime sees to it. If the runtime does not even
+//! notice the second one, something holds its threads: a thread of its own then ends the process. A runtime that
+//! notices gets a few seconds for what it has to write; a third signal ends that too.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};

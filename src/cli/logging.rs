@@ -72,8 +72,8 @@ fn targets(level: &str, default: &str, verbose: u8) -> Targets {
     without_rmcp(targets)
 }
 
-/// Leaves out what rmcp logs, whatever is asked for: whole messages, and answers of servers in its errors, in which secrets may be.
-/// What matters of it is logged by us, clean.
+/// Leaves out what rmcp logs, whatever is asked for: whole messages, and answers of servers in its errors, in which
+/// secrets may be. What matters of it is logged by us, clean.
 fn without_rmcp(targets: Targets) -> Targets {
     let default = targets.default_level().unwrap_or(LevelFilter::OFF);
     let others = targets.into_iter().filter(|(target, _)| target != "rmcp" && !target.starts_with("rmcp::"));

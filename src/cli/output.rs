@@ -88,7 +88,7 @@ impl Output {
         if self.json { self.value(value) } else { self.text(&text()) }
     }
 
-    /// Writes a line to stderr. If that fails there is nobody to tell.
+    /// Writes a line to stderr. A failure is ignored.
     pub(crate) fn note(&self, line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", printable(line));
     }
@@ -106,7 +106,7 @@ impl Output {
     /// Asks a person; without one it takes `--yes` to go on.
     ///
     /// # Errors
-    /// A usage failure if nobody can be asked, or if the answer is not yes.
+    /// A usage failure if there is no terminal, or if the answer is not yes.
     pub(crate) fn confirm(&self, what: &str, yes: bool) -> Result<()> {
         if yes {
             return Ok(());
@@ -126,8 +126,9 @@ impl Output {
     }
 }
 
-/// Makes visible what is [hidden](is_hidden), all but newline and tab: what steers a terminal, turns the direction of the text or ends a
-/// line (Unicode Standard Annex 9; <https://trojansource.codes>), or is not seen. What packs put out must not do that.
+/// Makes visible what is [hidden](is_hidden), all but newline and tab: what steers a terminal, turns the direction of
+/// the text or ends a line (Unicode Standard Annex 9; <https://trojansource.codes>), or is not seen. What packs put out
+/// must not do that.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {

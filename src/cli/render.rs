@@ -72,8 +72,8 @@ fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, S
     names.into_iter().filter_map(take).collect()
 }
 
-/// Adds a diff, from the first column on, so that it can be copied. A terminal gets only the start of a long one if the rest is
-/// to be had elsewhere; if it is not, this is the only place where it is.
+/// Adds a diff, from the first column on, so that it can be copied. A terminal gets only the start of a long one if the
+/// rest is to be had elsewhere; if it is not, this is the only place where it is.
 fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
     let kept = artifacts.iter().find(|artifact| {
         artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
@@ -148,8 +148,8 @@ fn cache_status(cache: &CacheInfo) -> String {
     }
 }
 
-/// Writes the members of the whole output: plain values, then structures, then text of several lines. Where there is such a
-/// text, or a diff, it is what people came for, so long lists beside it are only counted.
+/// Writes the members of the whole output: plain values, then structures, then text of several lines. Where there is
+/// such a text, or a diff, it is what people came for, so long lists beside it are only counted.
 fn top(object: &Map<String, Value>, has_diff: bool, out: &mut String) {
     let has_text = has_diff || object.values().any(is_text);
     for (name, member) in object.iter().filter(|(_, member)| is_plain(member) && !is_text(member)) {

@@ -51,11 +51,12 @@ pub(crate) fn exposed(env: &ProcessEnvironment, variables: &[&str]) -> impl Iter
     })
 }
 
-/// Reads a file named by a variable. A pipe that the shell hands over (`/dev/stdin`, `/dev/fd/63` of a process substitution) is read too.
+/// Reads a file named by a variable. A pipe that the shell hands over (`/dev/stdin`, `/dev/fd/63` of a process
+/// substitution) is read too.
 ///
 /// # Errors
-/// A configuration failure that names variable and file: it is not there, is not a regular file, is too long, is not text, or others than
-/// its owner can read it.
+/// A configuration failure that names variable and file: it is not there, is not a regular file, is too long, is not
+/// text, or others than its owner can read it.
 pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zeroizing<String>> {
     let fail = |reason: &str| Failure::config(format!("{variable}: {}: {reason}", path.display()));
     // Before it is opened: to open a named pipe waits for whoever writes to it.

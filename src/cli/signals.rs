@@ -58,14 +58,15 @@ pub(crate) fn exit_code() -> Option<u8> {
     u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
-/// Returns how a server ends that did what it had to: SIGTERM is how one is asked to end, so it ends with 0. Ctrl-C (SIGINT) ends it
-/// with its own code, as it does everywhere.
+/// Returns how a server ends that did what it had to: SIGTERM is how one is asked to end, so it ends with 0. Ctrl-C
+/// (SIGINT) ends it with its own code, as it does everywhere.
 pub(crate) fn end_of_server() -> Result<()> {
     let interrupted = RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value();
     if interrupted { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
 }
 
-/// From now on either signal ends this process, as it does by itself, but after `last`: for what would go on without it.
+/// From now on either signal ends this process, as it does by itself, but after `last`: for what would go on without
+/// it.
 ///
 /// # Errors
 /// A failure if the system takes no handler.

@@ -98,8 +98,8 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
-/// Returns the most cells that a character takes. Wide scripts begin at U+1100 (Unicode Standard Annex 11); some that come later
-/// are narrow, and then a line is cut a little early.
+/// Returns the most cells that a character takes. Wide scripts begin at U+1100 (Unicode Standard Annex 11); some that
+/// come later are narrow, and then a line is cut a little early.
 const fn cells_of(c: char) -> usize {
     if c < '\u{1100}' { 1 } else { 2 }
 }

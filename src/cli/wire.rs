@@ -30,7 +30,7 @@ use crate::logging;
 use crate::output::Output;
 use crate::s3;
 
-/// How many events a command keeps that nobody listens to.
+/// Capacity of a command's event bus.
 const EVENTS: usize = 16;
 
 /// How often a server tries again to open a store that it could not open at its start.
@@ -38,7 +38,7 @@ const RETRY_STORE: Duration = Duration::from_secs(2);
 /// How long a single call waits for a PostgreSQL server at most: the call runs without its memory.
 const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
-/// Everything that a command needs: read once, at the start.
+/// Everything that a command needs, read once at the start.
 #[derive(Debug)]
 pub(crate) struct Setup {
     /// What is set.
@@ -213,10 +213,11 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Builds an engine for who stays, with the conversation memory open: what waits for a summary is folded from then on.
+    /// Builds an engine for who stays, with the conversation memory open: what waits for a summary is folded from then
+    /// on.
     ///
     /// # Errors
-    /// As [`Setup::engine`]; a configuration failure if nobody can sum up.
+    /// As [`Setup::engine`]; a configuration failure if no summarizer is configured.
     pub(crate) async fn serving_engine(&self) -> Result<Engine> {
         let engine = self.engine(MemoryUse::Full, true).await?;
         if self.ring.is_some()
@@ -236,11 +237,13 @@ impl Setup {
         self.close_vault().await;
     }
 
-    /// Opens the conversation memory without an engine, for one command. It folds only what it is asked to. A store that is not there
-    /// yet is made only if `writes` says so and something would be kept; else an empty one that ends with the command stands in.
+    /// Opens the conversation memory without an engine, for one command. It folds only what it is asked to. A store
+    /// that is not there yet is made only if `writes` says so and something would be kept; else an empty one that ends
+    /// with the command stands in.
     ///
     /// # Errors
-    /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if nobody can sum up.
+    /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if no summarizer
+    /// is configured.
     pub(crate) async fn conversation(&self, writes: bool, folds: bool) -> Result<Alone> {
         let Some(ring) = &self.ring else {
             return Err(Failure::from(Error::from(NoMemory::Off)).with_hint(format!(
@@ -277,9 +280,9 @@ impl Setup {
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }
 
-    /// Returns what the `seam.*` packs see: the project of the `forge.*` packs, and a vault. What a server shows is for others than who
-    /// started it, so there a vault is one that the settings of helmdeck name: what a shell has in its variables, or its home folder
-    /// in `.claude`, is for that person.
+    /// Returns what the `seam.*` packs see: the project of the `forge.*` packs, and a vault. What a server shows is for
+    /// others than who started it, so there a vault is one that the settings of helmdeck name: what a shell has in its
+    /// variables, or its home folder in `.claude`, is for that person.
     fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
         let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
         let mut config = crate::seam::config(&self.settings.seam, &self.env);
@@ -291,8 +294,8 @@ impl Setup {
         Some(config)
     }
 
-    /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this program, and
-    /// can read its folders anyway.
+    /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this
+    /// program, and can read its folders anyway.
     fn repositories(&self) -> helmdeck_packs::repo::Config {
         let settings = &self.settings;
         let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);

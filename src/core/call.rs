@@ -106,8 +106,8 @@ impl std::fmt::Debug for Call {
 pub struct Raw {
     /// The bytes.
     pub input: Bytes,
-    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved after this:
-    /// an answer whose grants changed while it was made is not taken for one made with those of today.
+    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved
+    /// after this: an answer whose grants changed while it was made is not taken for one made with those of today.
     pub secrets: u64,
 }
 

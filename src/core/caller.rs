@@ -1,7 +1,7 @@
 //! Authenticated callers and their permissions.
 //!
-//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport only the
-//! [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
+//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport
+//! only the [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -125,7 +125,8 @@ impl Permissions {
         Self(Vec::new())
     }
 
-    /// Reads the `scope` of a token that somebody else issued: words between spaces. Those that are not ours mean nothing here.
+    /// Reads the `scope` of a token that somebody else issued: words between spaces. Those that are not ours mean
+    /// nothing here.
     #[must_use]
     pub fn of_scope(scope: &str) -> Self {
         scope.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()

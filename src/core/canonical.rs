@@ -1,9 +1,9 @@
 //! Canonical JSON: one spelling for equal documents, for cache keys.
 //!
-//! The rules are those of [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (no white space, members sorted by UTF-16 code
-//! units, shortest escapes) with one deliberate deviation: numbers are exact normalised decimals of any size. RFC 8785 goes
-//! through a 64-bit float, where 9007199254740992 and 9007199254740993 become one; two different inputs would share one key.
-//! A number that a float can hold exactly is written as RFC 8785 writes it.
+//! The rules are those of [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785) (no white space, members sorted by UTF-16
+//! code units, shortest escapes) with one deliberate deviation: numbers are exact normalised decimals of any size. RFC
+//! 8785 goes through a 64-bit float, where 9007199254740992 and 9007199254740993 become one; two different inputs would
+//! share one key. A number that a float can hold exactly is written as RFC 8785 writes it.
 
 use serde_json::value::RawValue;
 
@@ -44,8 +44,8 @@ pub fn canonical(text: &str) -> Result<Vec<u8>, CanonicalError> {
     Ok(out)
 }
 
-/// Returns the canonical form of a JSON text for a program to read: as [`canonical`], and every integer in plain digits, since many
-/// readers take a number with an exponent for a float and lose digits.
+/// Returns the canonical form of a JSON text for a program to read: as [`canonical`], and every integer in plain
+/// digits, since many readers take a number with an exponent for a float and lose digits.
 ///
 /// # Errors
 /// As [`canonical`].
@@ -121,8 +121,8 @@ fn write_string(string: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     serde_json::to_writer(out, string).map_err(|_| CanonicalError::Malformed)
 }
 
-/// Writes a number as an exact decimal in the layout of ECMAScript's `Number::toString`: plain digits while the point lies
-/// within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
+/// Writes a number as an exact decimal in the layout of ECMAScript's `Number::toString`: plain digits while the point
+/// lies within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
 fn write_number(text: &str, out: &mut Vec<u8>, plain: i64) -> Result<(), CanonicalError> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));

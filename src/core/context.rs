@@ -34,12 +34,14 @@ pub trait Artifacts: Send + Sync {
     /// Stores a file under a name of this run. The same name again replaces it.
     ///
     /// # Errors
-    /// `invalid_input` for a name with path characters, `too_large` over the size cap, `artifact_failed` if it cannot be stored.
+    /// `invalid_input` for a name with path characters, `too_large` over the size cap, `artifact_failed` if it cannot
+    /// be stored.
     async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef>;
 
     /// Stores a file while it is read, in bounded memory. The same name again replaces it.
     ///
-    /// The file is there as a whole or not at all: if the source fails, or the future is dropped, nothing of it is kept.
+    /// The file is there as a whole or not at all: if the source fails, or the future is dropped, nothing of it is
+    /// kept.
     ///
     /// # Errors
     /// As [`Artifacts::put`]; the error of the source if that fails.
@@ -99,8 +101,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes the context of a run with nothing but who runs for whom: no deadline, no credentials, no files, no other packs, no
-    /// memory. For handlers that run without an engine, in tests and measurements.
+    /// Makes the context of a run with nothing but who runs for whom: no deadline, no credentials, no files, no other
+    /// packs, no memory. For handlers that run without an engine, in tests and measurements.
     #[must_use]
     pub const fn new(pack: PackName, version: Version, identity: Arc<Identity>, run: RunId) -> Self {
         Self {
@@ -175,8 +177,8 @@ impl Context {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for the
-    /// caller, or callers share the answer. A handler that takes notes must do without them too.
+    /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for
+    /// the caller, or callers share the answer. A handler that takes notes must do without them too.
     #[must_use]
     pub fn memory(&self) -> Option<Notes> {
         self.memory.as_ref().ok().map(Memory::notes)

@@ -61,8 +61,8 @@ impl Reply {
         self
     }
 
-    /// Asks that the stored answer is confirmed before each use, whatever the ttl: for an answer that is cheap to confirm and may
-    /// change at any moment. Needs a validator and `revalidate = true`; as `no-cache` in RFC 9111.
+    /// Asks that the stored answer is confirmed before each use, whatever the ttl: for an answer that is cheap to
+    /// confirm and may change at any moment. Needs a validator and `revalidate = true`; as `no-cache` in RFC 9111.
     #[must_use]
     pub const fn confirm_always(mut self) -> Self {
         self.confirm_always = true;

@@ -23,8 +23,8 @@ impl Identity {
     /// Makes the identity of a known caller.
     ///
     /// # Errors
-    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name of
-    /// [`Identity::anonymous`], whose files and rows would be this caller's.
+    /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name
+    /// of [`Identity::anonymous`], whose files and rows would be this caller's.
     pub fn new(tenant: &str, user: &str) -> Result<Self, String> {
         check("tenant", tenant)?;
         check("user", user)?;
@@ -45,7 +45,8 @@ impl Identity {
 
     /// Returns the identity of a caller that an authenticated server does not know.
     ///
-    /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no tenant.
+    /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no
+    /// tenant.
     #[must_use]
     pub fn anonymous() -> Self {
         let (tenant, user) = ANONYMOUS;

@@ -16,7 +16,8 @@ pub const IMPORTED_FAMILY: &str = "mcp";
 
 /// The name of a pack: `^[a-z0-9_]+(\.[a-z0-9_]+)+$`, for example `github.list_issues`.
 ///
-/// Tools of MCP servers keep their names: `^mcp\.[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$`, for example `mcp.files.getTiny-Image`.
+/// Tools of MCP servers keep their names: `^mcp\.[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$`, for example
+/// `mcp.files.getTiny-Image`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PackName(Arc<str>);
 

@@ -106,8 +106,8 @@ impl From<Value> for Json {
     }
 }
 
-/// Reads one JSON document strictly: UTF-8, at most 128 levels deep, no object with the same key twice (I-JSON, RFC 7493
-/// section 2.3), no number beyond the range of a 64-bit float.
+/// Reads one JSON document strictly: UTF-8, at most 128 levels deep, no object with the same key twice (I-JSON, RFC
+/// 7493 section 2.3), no number beyond the range of a 64-bit float.
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -133,7 +133,8 @@ pub fn read_exact(bytes: &[u8]) -> Result<Value, serde_json::Error> {
 
 /// Checks the same as [`read_strict`] without building the value: for text that is handed on as it came.
 ///
-/// Use it on every answer that somebody else wrote (an HTTP response, a tool of an MCP server) before it becomes an output.
+/// Use it on every answer that somebody else wrote (an HTTP response, a tool of an MCP server) before it becomes an
+/// output.
 ///
 /// # Errors
 /// The parser's message, with line and column.

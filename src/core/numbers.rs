@@ -1,4 +1,5 @@
-//! Numbers whose 64-bit float is an integer although they are none, such as `1e-1000000000`: a schema's `type: integer` is exact.
+//! Numbers whose 64-bit float is an integer although they are none, such as `1e-1000000000`: a schema's `type: integer`
+//! is exact.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,8 @@ const FIRST_INTEGER_ONLY: f64 = 4_503_599_627_370_496.0;
 
 /// Returns a JSON text with each of those numbers replaced by a float close to it that is no integer.
 ///
-/// So a reader which goes through floats does not take it for an integer. `Cow::Borrowed` if there is none. The text must be JSON.
+/// So a reader which goes through floats does not take it for an integer. `Cow::Borrowed` if there is none. The text
+/// must be JSON.
 #[must_use]
 pub fn with_exact_integers(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();

@@ -55,10 +55,11 @@ pub struct CacheInfo {
     pub ttl: Duration,
     /// The first 8 bytes of the entry's key; safe to log.
     pub key: [u8; 8],
-    /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`, `damaged`,
-    /// `wrong_key`, `slow` or `unavailable`.
+    /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`,
+    /// `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
-    /// Why the call was not cached, in one word, if the cache could not take part: one of [`CacheInfo::BYPASS_REASONS`].
+    /// Why the call was not cached, in one word, if the cache could not take part: one of
+    /// [`CacheInfo::BYPASS_REASONS`].
     pub reason: Option<&'static str>,
 }
 
@@ -66,8 +67,8 @@ impl CacheInfo {
     /// Every word of `store_error`.
     pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
 
-    /// Every word of `reason`: the scope is `session` and the call names none; the caller is anonymous; the answer would become
-    /// part of one that callers share; the input has a number without a canonical form.
+    /// Every word of `reason`: the scope is `session` and the call names none; the caller is anonymous; the answer
+    /// would become part of one that callers share; the input has a number without a canonical form.
     pub const BYPASS_REASONS: [&str; 4] = ["no_session", "anonymous", "shared_caller", "input"];
 
     /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
@@ -142,8 +143,8 @@ pub struct UsedGrant {
 }
 
 impl Outcome {
-    /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where
-    /// `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?}`. The output is copied byte for byte.
+    /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`,
+    /// where `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?}`. The output is copied byte for byte.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");

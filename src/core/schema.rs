@@ -25,8 +25,9 @@ const MAX_REF_DEPTH: usize = 8;
 
 /// A compiled schema.
 ///
-/// References may only point into the schema itself; nothing is ever fetched. `format` is checked, not only noted. Patterns
-/// run on an engine that is linear in the text, so look-around and back-references are refused at compile time.
+/// References may only point into the schema itself; nothing is ever fetched. `format` is checked, not only noted.
+/// Patterns run on an engine that is linear in the text, so look-around and back-references are refused at compile
+/// time.
 pub struct Schema {
     source: Value,
     validator: jsonschema::Validator,
@@ -67,8 +68,8 @@ impl Schema {
     /// Cost: tens of microseconds; done once per pack.
     ///
     /// # Errors
-    /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000 subschemas when
-    /// it is unfolded, references that go round in place, references that cannot be followed.
+    /// A message that names the place in the schema, or why a check by it would take too long: more than 100,000
+    /// subschemas when it is unfolded, references that go round in place, references that cannot be followed.
     pub fn compile(source: Value) -> Result<Self, String> {
         // Before anything follows the references: the compiler and the search for defaults do too.
         let graph = Graph::read(&source).map_err(|why| format!("the schema is not valid: {why}"))?;
@@ -120,8 +121,8 @@ impl Schema {
         }
     }
 
-    /// Says whether checking a document of this many bytes takes no more than about a millisecond. A heavier one belongs on a
-    /// thread of its own.
+    /// Says whether checking a document of this many bytes takes no more than about a millisecond. A heavier one
+    /// belongs on a thread of its own.
     #[must_use]
     pub fn is_light(&self, document: &Value, bytes: usize) -> bool {
         self.graph.as_ref().is_none_or(|graph| {
@@ -132,8 +133,8 @@ impl Schema {
     /// Checks a document, in at most 20 million steps.
     ///
     /// # Errors
-    /// What breaks the schema and where, without the values (they may be secret), at most 20 places; or that the check would take
-    /// too many steps.
+    /// What breaks the schema and where, without the values (they may be secret), at most 20 places; or that the check
+    /// would take too many steps.
     pub fn validate(&self, document: &Value) -> Result<(), Vec<Violation>> {
         self.validate_sized(document, usize::MAX)
     }
@@ -355,7 +356,8 @@ pub fn take_member(text: &str, name: &str) -> Option<(String, String)> {
     Some((taken, write_object(&rest)))
 }
 
-/// Returns the properties that a schema declares at its top, with their own schemas, following local `$ref` and `allOf`.
+/// Returns the properties that a schema declares at its top, with their own schemas, following local `$ref` and
+/// `allOf`.
 #[must_use]
 pub fn properties(schema: &Value) -> Map<String, Value> {
     fn gather(root: &Value, schema: &Value, depth: usize, out: &mut Map<String, Value>) {

@@ -10,7 +10,8 @@ use crate::caller::Glob;
 use crate::error::Result;
 use crate::{Identity, PackName};
 
-/// What the tags of cached answers begin with that were made with a credential. Nobody else may set or purge such a tag.
+/// What the tags of cached answers begin with that were made with a credential. Nobody else may set or purge such a
+/// tag.
 pub const CREDENTIAL_TAG: &str = "credential:";
 
 /// Returns the tag of every cached answer that was made with a credential.
@@ -25,7 +26,8 @@ pub fn is_credential_tag(tag: &str) -> bool {
     tag.to_lowercase().starts_with(CREDENTIAL_TAG)
 }
 
-/// A secret text, what belongs to it, and the hosts that it may be sent to. `Debug` shows nothing; the memory is cleared when the last clone goes.
+/// A secret text, what belongs to it, and the hosts that it may be sent to. `Debug` shows nothing; the memory is
+/// cleared when the last clone goes.
 #[derive(Clone)]
 pub struct Secret {
     text: Arc<SecretString>,
@@ -75,8 +77,8 @@ impl Secret {
         self.passphrase.as_deref().map(ExposeSecret::expose_secret)
     }
 
-    /// Says whether it is bound to hosts, this one among them. A secret that may be sent anywhere is bound to none: where the
-    /// host comes from a call's input, it stays here.
+    /// Says whether it is bound to hosts, this one among them. A secret that may be sent anywhere is bound to none:
+    /// where the host comes from a call's input, it stays here.
     #[must_use]
     pub fn is_bound_to(&self, host: &str) -> bool {
         self.hosts.is_some() && self.expose_for(host).is_ok()
@@ -88,7 +90,8 @@ impl Secret {
         self.text.expose_secret()
     }
 
-    /// Returns the secret itself to be sent to a host (a name or an address, without a port); for the moment of use only.
+    /// Returns the secret itself to be sent to a host (a name or an address, without a port); for the moment of use
+    /// only.
     ///
     /// # Errors
     /// `forbidden` if it is not for that host.
@@ -136,15 +139,15 @@ pub trait Secrets: Send + Sync + 'static {
     /// As [`Secrets::grant`].
     fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> Result<Secret>;
 
-    /// Returns what a caller is told who names a credential that does not exist. Where credentials are not for everybody it
-    /// must be what a refused caller is told: who may not use one does not learn whether it exists.
+    /// Returns what a caller is told who names a credential that does not exist. Where credentials are not for
+    /// everybody it must be what a refused caller is told: who may not use one does not learn whether it exists.
     fn missing(&self, name: &str) -> crate::Error {
         let message = format!("credential \"{}\" does not exist", name.escape_debug());
         crate::Error::new(crate::Code::CredentialInvalid, message)
     }
 
-    /// Returns a number that changes whenever any grant or credential changes. What was answered under another number is
-    /// looked up afresh.
+    /// Returns a number that changes whenever any grant or credential changes. What was answered under another number
+    /// is looked up afresh.
     fn generation(&self) -> u64;
 }
 
@@ -168,7 +171,8 @@ impl Secrets for NoSecrets {
 
 /// The credentials of one call: those that the manifest declares, already resolved to grants.
 pub trait CallSecrets: Send + Sync {
-    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name is absent.
+    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name
+    /// is absent.
     fn grants(&self) -> &[Grant];
 
     /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.

@@ -1,7 +1,7 @@
 //! Sessions: a private folder and sandboxed commands in it, for a limited time.
 //!
-//! What runs in a session is not trusted, and neither is anything that it wrote: a handler reads such files as it would read
-//! a stranger's, and never runs a program over them outside the session.
+//! What runs in a session is not trusted, and neither is anything that it wrote: a handler reads such files as it would
+//! read a stranger's, and never runs a program over them outside the session.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,8 @@ pub struct Exec {
     pub cwd: String,
     /// How long it may take; 60 s unless said otherwise, never longer than the session lives.
     pub timeout: Duration,
-    /// How many bytes of each of stdout and stderr are kept: half from the start, half from the end. 1 MiB unless said otherwise.
+    /// How many bytes of each of stdout and stderr are kept: half from the start, half from the end. 1 MiB unless said
+    /// otherwise.
     pub max_output: usize,
     /// Whether stderr goes into stdout, in the order in which they were written.
     pub merge_stderr: bool,
@@ -98,8 +99,8 @@ pub struct Executed {
 
 /// A session of this call's caller.
 ///
-/// Commands see two folders: [`Session::folder`], which they may change, and [`Session::supplies`], which they may only read.
-/// Inside they have other paths than outside.
+/// Commands see two folders: [`Session::folder`], which they may change, and [`Session::supplies`], which they may only
+/// read. Inside they have other paths than outside.
 #[async_trait]
 pub trait Session: Send + Sync {
     /// Returns its id.
@@ -123,8 +124,8 @@ pub trait Session: Send + Sync {
     /// Runs a command and waits for its end. Nothing that it started outlives it. Dropping the future kills it.
     ///
     /// # Errors
-    /// `session_unavailable` if the session has ended or the command cannot be started for want of a sandbox; `invalid_input`
-    /// for an empty command or a folder that is not below the session's; `resource_exhausted` if this machine has no more of
-    /// what it takes. A program that is not there exits with status 127, as in a shell.
+    /// `session_unavailable` if the session has ended or the command cannot be started for want of a sandbox;
+    /// `invalid_input` for an empty command or a folder that is not below the session's; `resource_exhausted` if this
+    /// machine has no more of what it takes. A program that is not there exits with status 127, as in a shell.
     async fn exec(&self, command: Exec) -> Result<Executed>;
 }

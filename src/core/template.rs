@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value. A brace
-/// that is meant as such is written twice: `{{`, `}}`.
+/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value. A
+/// brace that is meant as such is written twice: `{{`, `}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     source: String,
@@ -101,8 +101,8 @@ impl Template {
         }
     }
 
-    /// Fills the places from the input. Text, numbers and booleans can be filled in; `None` if a place has neither a value
-    /// nor a fallback.
+    /// Fills the places from the input. Text, numbers and booleans can be filled in; `None` if a place has neither a
+    /// value nor a fallback.
     #[must_use]
     pub fn fill(&self, input: &Value) -> Option<Filled> {
         let mut filled = Filled { text: String::new(), from_input: false };

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-/// Says whether a character is unseen, ends a line, steers a terminal, or changes the order in which others are shown. Line feed and
-/// tab are such characters, too.
+/// Says whether a character is unseen, ends a line, steers a terminal, or changes the order in which others are shown.
+/// Line feed and tab are such characters, too.
 ///
-/// Joiners (U+200C, U+200D) and the first sixteen variation selectors are not: many scripts and emoji are written with them.
+/// Joiners (U+200C, U+200D) and the first sixteen variation selectors are not: many scripts and emoji are written with
+/// them.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(

@@ -113,7 +113,7 @@ pub(crate) fn failure(error: ArchiveError) -> Failure {
     }
 }
 
-/// Says that a file is there already.
+/// Builds the error of a file that exists already.
 pub(super) fn taken(path: &Path) -> Failure {
     Failure::usage(format!("{} already exists", path.display())).with_hint("use --force to replace it")
 }

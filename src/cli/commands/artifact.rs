@@ -23,7 +23,8 @@ const MAX_LIMIT: usize = 10_000;
 /// Runs `helmdeck artifact`.
 ///
 /// # Errors
-/// Exit 3 for a file that is not there; 2 for a target that is; 8 for a file that is damaged; 1 if the place does not answer.
+/// Exit 3 for a file that is not there; 2 for a target that is; 8 for a file that is damaged; 1 if the place does not
+/// answer.
 pub(crate) async fn run(setup: &Setup, command: &ArtifactCommand) -> Result<()> {
     // No key, no vault and no operator's pack is needed to look at files.
     let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
@@ -119,7 +120,7 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
     setup.output.either(&json!(about), || format!("{} ({}) written to {}", about.key, size(about.size), to.display()))
 }
 
-/// Writes off the runtime: whoever reads stdout may be slow.
+/// Writes outside the runtime, because the reader of stdout may be slow.
 async fn copy<W: Write + Send + 'static>(mut pieces: ByteStream, mut out: W) -> Result<W> {
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(failure)?;

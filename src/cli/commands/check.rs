@@ -169,13 +169,14 @@ async fn store(report: &mut Report, setup: &Setup) {
     if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
         report.warnings.push(line);
     }
-    // Without a key it is not used, so nobody connects to it; a file of its own is looked at, for what may be left in it.
+    // Without a key it is not used, so nobody connects to it; a file of its own is looked at, for what may be left in
+    // it.
     let elsewhere = !setup.settings.memory.url.is_empty();
     if elsewhere && setup.ring.is_none() {
         return report.fact("store", "not looked at: no memory key is set");
     }
     let opened = match setup.store_exists().await {
-        Ok(false) => return report.fact("store", "not there yet; it is made by the first write"),
+        Ok(false) => return report.fact("store", "not there yet; the first write creates it"),
         Ok(true) if setup.ring.is_some() => setup.sealed_store().await,
         Ok(true) => setup.clear_store().await,
         Err(failure) => return report.failed("store", &failure),
@@ -186,7 +187,7 @@ async fn store(report: &mut Report, setup: &Setup) {
             let closed = store.close().await;
             stats.and_then(|stats| closed.map(|()| stats)).map_err(Failure::from)
         }
-        Ok(None) => return report.fact("store", "not there yet; it is made by the first write"),
+        Ok(None) => return report.fact("store", "not there yet; the first write creates it"),
         Err(failure) => Err(failure),
     };
     match stats {

@@ -26,8 +26,8 @@ struct Clear {
 /// Checks the store.
 ///
 /// # Errors
-/// Exit 3 without a key or a store, after printing what can be told without one; 78 with another key, likewise; 8 if any row
-/// does not open, after printing which.
+/// Exit 3 without a key or a store, after printing what can be told without one; 78 with another key, likewise; 8 if
+/// any row does not open, after printing which.
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
     let Some(clear) = look(setup).await? else {
         let what = if setup.ring.is_some() {

@@ -22,7 +22,8 @@ const TRIES: u32 = 50;
 /// Forgets.
 ///
 /// # Errors
-/// A usage failure if nobody says yes, or for an empty subject; exit 1 if rows kept coming, or the store cannot be reached.
+/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept coming, or the store cannot be
+/// reached.
 pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     let (tenant, subject) = (arguments.tenant.as_str(), arguments.subject.as_str());
     if subject.is_empty() {
@@ -87,8 +88,8 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     )
 }
 
-/// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a reader at
-/// the same moment prevents.
+/// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a
+/// reader at the same moment prevents.
 async fn empty_log(setup: &Setup) -> Result<bool> {
     let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else { return Ok(true) };
     let mut log = path.into_os_string();

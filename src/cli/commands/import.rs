@@ -41,7 +41,8 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     }
 }
 
-/// Returns the store. It is opened by the first entry that opens: a store that a wrong key made would refuse the right one.
+/// Returns the store. It is opened by the first entry that opens: a store that a wrong key made would refuse the right
+/// one.
 async fn destination(
     setup: &Setup,
     arguments: &ImportArgs,

@@ -23,8 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Runs `helmdeck job`.
 ///
 /// # Errors
-/// Exit 3 for a job or a result that is not there; exit 1 if the job failed, was cancelled or has not ended, or if the system
-/// database cannot be reached.
+/// Exit 3 for a job or a result that is not there; exit 1 if the job failed, was cancelled or has not ended, or if the
+/// system database cannot be reached.
 pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
     let book = JobBook::new(
         setup.system()?,

@@ -30,7 +30,8 @@ struct File {
 /// Adds a server to the configuration file, which is made if it is not there.
 ///
 /// # Errors
-/// Exit 7 for a value that looks like a secret; usage for what makes no sense; configuration for a file that cannot be read.
+/// Exit 7 for a value that looks like a secret; usage for what makes no sense; configuration for a file that cannot be
+/// read.
 pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     servers::check_name(&arguments.name).map_err(Failure::usage)?;
     let mut file = File::open(global, env)?;
@@ -169,7 +170,8 @@ fn table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> R
 /// Reads `NAME=VALUE` pairs.
 ///
 /// # Errors
-/// Exit 7 for a value that is a secret itself: it is in the history of the shell by now, and does not get into a file too.
+/// Exit 7 for a value that is a secret itself: it is in the history of the shell by now, and does not get into a file
+/// too.
 fn literals(
     flag: &str,
     pairs: &[(String, String)],
@@ -196,8 +198,9 @@ fn literals(
     Ok(table)
 }
 
-/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a name that says
-/// so and a value that is long enough. It would stand in the configuration and in every list of processes.
+/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a
+/// name that says so and a value that is long enough. It would stand in the configuration and in every list of
+/// processes.
 fn is_secret_argument(word: &str) -> bool {
     helmdeck_core::leaks::has_leak(word.as_bytes())
         || word.split_once('=').is_some_and(|(name, value)| {
@@ -206,8 +209,8 @@ fn is_secret_argument(word: &str) -> bool {
         })
 }
 
-/// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it needs
-/// the shell's search path.
+/// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it
+/// needs the shell's search path.
 fn argv(command: &[String], global: &Global, env: &ProcessEnvironment) -> Result<(Vec<String>, bool)> {
     let mut argv = command.to_vec();
     let Some(program) = argv.first_mut() else { return Err(Failure::usage("name a command after --, or a --url")) };

@@ -53,7 +53,7 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
         }
         fact("store", shown.clone());
         match &stats {
-            None => fact("holds", "nothing; it is made by the first write".to_owned()),
+            None => fact("holds", "nothing; the first write creates it".to_owned()),
             Some(stats) => {
                 let waiting = format!("{} ended and waiting for the sweep", stats.expired);
                 fact("holds", format!("{} entries, {}, {waiting}", stats.rows, size(stats.bytes)));

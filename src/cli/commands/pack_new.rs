@@ -18,7 +18,7 @@ type File = (PathBuf, String, u32);
 /// Writes the files and says what to do next.
 ///
 /// # Errors
-/// A usage failure if a file is there already: nothing was written then.
+/// A usage failure if a file exists already; nothing is written.
 pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&Path>) -> Result<()> {
     let folder = match (dir, kind) {
         (Some(dir), _) => setup.env.absolute(dir)?,

@@ -11,7 +11,7 @@ use crate::wire::Setup;
 /// Forgets entries of every kind.
 ///
 /// # Errors
-/// A usage failure if nobody says yes; a failure if the store cannot be reached.
+/// A usage failure without a confirmation; a failure if the store cannot be reached.
 pub(crate) async fn memory(setup: &Setup, arguments: &PurgeArgs) -> Result<()> {
     run(setup, arguments, None).await
 }

@@ -13,7 +13,7 @@ use crate::wire::Setup;
 /// Empties the store; a damaged SQLite file is removed.
 ///
 /// # Errors
-/// A usage failure if nobody says yes; a failure if the store cannot be reached.
+/// A usage failure without a confirmation; a failure if the store cannot be reached.
 pub(crate) async fn run(setup: &Setup, arguments: &ResetArgs) -> Result<()> {
     let (url, config) = (setup.settings.memory_url()?, setup.settings.memory.store());
     let clock = std::sync::Arc::new(SystemClock::default());

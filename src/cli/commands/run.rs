@@ -22,7 +22,8 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// The most rows that it takes.
 const SWEEP_ROWS: usize = 256;
 
-/// Runs a pack and prints what it answered. Ctrl-C cancels the call, which ends in good order; another one ends the program.
+/// Runs a pack and prints what it answered. Ctrl-C cancels the call, which ends in good order; another one ends the
+/// program.
 ///
 /// # Errors
 /// Whatever the call answers; a usage failure if the input does not fit.
@@ -53,7 +54,8 @@ fn at_once() -> Failure {
 
 /// Brings to an end what a call leaves behind.
 async fn leave(setup: &Setup, engine: &Engine) {
-    // Nobody else sweeps for who never runs `serve`: files and a few rows that have ended go with each call, if that is quick.
+    // Nobody else sweeps for who never runs `serve`: files and a few rows that have ended go with each call, if that is
+    // quick.
     let sweep = async {
         if let Some(memory) = engine.memory() {
             let _ = memory.store().sweep_expired(SWEEP_ROWS).await;
@@ -61,7 +63,8 @@ async fn leave(setup: &Setup, engine: &Engine) {
         engine.sweep_files_once().await;
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
-    // A stale answer was printed already; what renews it must not end with the process, or it would be stale the next time too.
+    // A stale answer was printed already; what renews it must not end with the process, or it would be stale the next
+    // time too.
     if let Some(memory) = engine.memory() {
         memory.finish_renewals().await;
     }

@@ -1,7 +1,8 @@
 //! `helmdeck seam`: project memory for scripts and hooks, read-only. No runtime is started and no database opened.
 //!
-//! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state that is corrupt or
-//! unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has one line.
+//! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state
+//! that is corrupt or unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has
+//! one line.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -21,7 +22,7 @@ use crate::seam::{budgets, config};
 /// The largest candidate, in bytes.
 const MOST: u64 = 16 << 20;
 
-/// Why a command ends early.
+/// Reason for a command to end early.
 #[derive(Debug)]
 struct Stop {
     code: &'static str,
@@ -61,7 +62,7 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
             run(&command, global.config.as_deref(), env, output)
         }
         Err(error) if !error.use_stderr() => {
-            // Fails only if nobody reads.
+            // A failed write means that the reader is gone.
             let _ = error.print();
             0
         }
@@ -73,13 +74,15 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
     }
 }
 
-/// Returns what clap has to say about a mistake, on one line: what is wrong, what may be meant, and where it is explained.
+/// Returns what clap has to say about a mistake, on one line: what is wrong, what may be meant, and where it is
+/// explained.
 fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
     use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
     let text = error.render().to_string();
     let cause = match error.kind() {
         E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
-        // After the message come tips and the usage; an empty line begins them. What goes on in the next line is set in.
+        // After the message come tips and the usage; an empty line begins them. What goes on in the next line is set
+        // in.
         _ => {
             let lines = text.split("\n\n").next().unwrap_or_default().split("\n  ");
             one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))

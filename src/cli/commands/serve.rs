@@ -120,7 +120,8 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
     answer.and_then(|()| signals::end_of_server())
 }
 
-/// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so later.
+/// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so
+/// later.
 async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
     let place = &setup.settings.auth.jwks;
     match auth.try_keys(Arc::new(SystemClock::default())).await {
@@ -139,7 +140,8 @@ pub(super) fn start_sweeping(setup: &Setup, engine: &Engine) {
     engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 }
 
-/// Removes what has ended from the system database, at once and then every hour. A database that is not there is not made.
+/// Removes what has ended from the system database, at once and then every hour. A database that is not there is not
+/// made.
 pub(super) async fn sweep_system(system: System) {
     let clock = SystemClock::default();
     loop {

@@ -20,8 +20,8 @@ const MAX_STDIN: u64 = 64 << 20;
 /// Runs `helmdeck session`.
 ///
 /// # Errors
-/// Exit 3 for a session that is not there or not the local caller's; the status of a command that does not end with 0, after
-/// printing what it wrote, and 1 if it was killed for what it took; a failure if sessions cannot be used here.
+/// Exit 3 for a session that is not there or not the local caller's; the status of a command that does not end with 0,
+/// after printing what it wrote, and 1 if it was killed for what it took; a failure if sessions cannot be used here.
 pub(crate) async fn run(setup: &Setup, command: &SessionCommand) -> Result<()> {
     let engine = setup.engine(MemoryUse::Nothing, false).await?;
     let answer = match command {

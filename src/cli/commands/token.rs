@@ -16,8 +16,8 @@ const MAX_NAME_BYTES: usize = 100;
 /// Runs `helmdeck token`.
 ///
 /// # Errors
-/// A usage failure for a caller that cannot be one; exit 3 for a token that is not there; a failure if the system database
-/// cannot be reached.
+/// A usage failure for a caller that cannot be one; exit 3 for a token that is not there; a failure if the system
+/// database cannot be reached.
 pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create(arguments) => create(setup, arguments).await,

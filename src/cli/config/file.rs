@@ -41,8 +41,8 @@ pub(crate) fn find(flag: Option<&Path>, env: &ProcessEnvironment) -> Result<Opti
         .map(|folder| ConfigFile { path: folder.join("helmdeck.toml"), named: false }))
 }
 
-/// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have, and what nobody
-/// named must be a file: a pipe would make every command wait.
+/// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have,
+/// and what nobody named must be a file: a pipe would make every command wait.
 pub(crate) fn read(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     match std::fs::metadata(&found.path) {

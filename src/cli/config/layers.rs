@@ -13,15 +13,15 @@ use helmdeck_core::suggest::did_you_mean;
 /// The defaults, with a comment for every key.
 pub(crate) const DEFAULTS: &str = include_str!("../../../config/helmdeck.toml");
 
-/// A place in the configuration: the names of the tables and of the key.
+/// Path of a setting: the names of its tables and its key.
 pub(crate) type Key = Vec<String>;
 
-/// One value and where it comes from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Setting {
     /// The value.
     pub(crate) value: Value,
-    /// Where it comes from.
+    /// Its origin.
     pub(crate) origin: Origin,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Setting {
 #[derive(Debug, Clone)]
 pub(crate) struct Layers {
     settings: BTreeMap<Key, Setting>,
-    /// Tables whose keys the operator names: those that are empty in the defaults.
+    /// Tables with free keys: those that are empty in the defaults.
     open: BTreeSet<Key>,
 }
 
@@ -75,17 +75,17 @@ impl Layers {
         self.get(key).and_then(|setting| setting.value.as_str()).unwrap_or_default()
     }
 
-    /// Says whether the key stands in a table whose keys the operator names.
+    /// Says whether the key is in a table with free keys.
     pub(crate) fn is_open(&self, key: &[String]) -> bool {
         key.split_last().is_some_and(|(_, table)| self.open.contains(table))
     }
 
-    /// Returns the tables whose keys the operator names.
+    /// Returns the tables with free keys, such as `credentials`.
     pub(crate) fn open_tables(&self) -> impl Iterator<Item = &Key> {
         self.open.iter()
     }
 
-    /// Says whether there is such a table.
+    /// Says whether a key names a table.
     pub(crate) fn is_table(&self, key: &[String]) -> bool {
         self.open.contains(key) || self.settings.keys().any(|known| known.len() > key.len() && known.starts_with(key))
     }
@@ -123,7 +123,7 @@ impl Layers {
         keys.into_iter().filter(|key| value(self, key) != value(other, key)).cloned().collect()
     }
 
-    /// Takes one setting over from others.
+    /// Copies one setting from other layers.
     pub(crate) fn take(&mut self, key: &Key, other: &Self) {
         match other.settings.get(key) {
             Some(setting) => self.settings.insert(key.clone(), setting.clone()),
@@ -131,7 +131,7 @@ impl Layers {
         };
     }
 
-    /// Says that a key is not known, with the nearest that is.
+    /// Builds the error of an unknown key, with a suggestion.
     pub(crate) fn unknown(&self, key: &[String]) -> String {
         let last = key.last().map_or("", String::as_str);
         let table = &key[..key.len().saturating_sub(1)];

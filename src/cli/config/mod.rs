@@ -30,16 +30,16 @@ pub(crate) use show::show;
 /// A setting given by a flag: its key, its value and the flag.
 pub(crate) type FlagSetting = (&'static [&'static str], Value, &'static str);
 
-/// What was read, with everything that is wrong with it.
+/// Result of reading the configuration, with all problems.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The file that is in force, whether or not it is there.
+    /// The configuration file, whether or not it exists.
     pub(crate) file: Option<ConfigFile>,
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub(crate) file_exists: bool,
     /// Every value with its origin.
     pub(crate) layers: Layers,
-    /// The settings; `None` if anything is wrong.
+    /// The settings; `None` if there is a problem.
     pub(crate) settings: Option<Settings>,
     /// What is wrong.
     pub(crate) problems: Vec<Problem>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a setting comes from.
+/// Origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Compiled in.
@@ -31,7 +31,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong with the configuration.
+/// Problem of the configuration, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// File and line, variable or flag.
@@ -41,7 +41,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Names a problem and its place.
+    /// Creates a problem.
     pub(crate) fn new(place: impl fmt::Display, message: impl Into<String>) -> Self {
         Self { place: place.to_string(), message: message.into() }
     }

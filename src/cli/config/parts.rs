@@ -246,7 +246,8 @@ enum Run {
 }
 
 impl Forge {
-    /// Returns the settings of the `forge.*` packs: `serves` says that others call than who started the program, who is at `here`.
+    /// Returns the settings of the `forge.*` packs: `serves` says that others call than who started the program, who is
+    /// at `here`.
     pub(crate) fn packs(&self, serves: bool, here: Option<&Path>) -> helmdeck_packs::forge::Config {
         let set = Some(&*self.root).filter(|root| !root.as_os_str().is_empty());
         helmdeck_packs::forge::Config {
@@ -287,8 +288,8 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// Returns the settings of the `repo.*` packs: `path` is where programs are looked for, `open` says that every caller is
-    /// who runs this program, `known_hosts` is that user's own file, and `program` is this program.
+    /// Returns the settings of the `repo.*` packs: `path` is where programs are looked for, `open` says that every
+    /// caller is who runs this program, `known_hosts` is that user's own file, and `program` is this program.
     pub(crate) fn packs(
         &self,
         path: &str,

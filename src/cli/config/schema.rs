@@ -6,7 +6,8 @@ use toml::{Table, Value};
 
 use super::layers::DEFAULTS;
 
-/// Makes the schema of the defaults: a key's type and default come from its value, its description from the comment above.
+/// Makes the schema of the defaults: a key's type and default come from its value, its description from the comment
+/// above.
 fn generate() -> Json {
     let defaults: Table = DEFAULTS.parse().unwrap();
     let mut schema = object("Every setting of helmdeck");

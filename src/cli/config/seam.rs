@@ -17,8 +17,8 @@ const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMD
 const PREFIX: &str = "HELMDECK_SEAM__";
 
 impl SeamSettings {
-    /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its default, since memory
-    /// that cannot be read counts as absent.
+    /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its
+    /// default, since memory that cannot be read counts as absent.
     pub(crate) fn alone(file: Option<&Path>, env: &ProcessEnvironment) -> (Self, Option<String>) {
         let mut problems = Vec::new();
         let (table, place) = of_file(file, env).unwrap_or_else(|problem| {
@@ -31,7 +31,8 @@ impl SeamSettings {
                 problems.push(format!("{}: [seam]: {why}", place.display()));
             }
         }
-        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working folder.
+        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working
+        // folder.
         if let Some(folder) = place.parent() {
             settings.vault = placed(&settings.vault, folder);
         }
@@ -80,7 +81,8 @@ fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, Path
     }
 }
 
-/// Puts a path that was written by hand below a folder, unless it is a whole one, blank, or begins in the home folder (`~`).
+/// Puts a path that was written by hand below a folder, unless it is a whole one, blank, or begins in the home folder
+/// (`~`).
 pub(crate) fn placed(path: &Path, folder: &Path) -> PathBuf {
     let path = path.to_str().map_or(path, |path| Path::new(path.trim()));
     if path.as_os_str().is_empty() || path.starts_with("~") { path.to_owned() } else { folder.join(path) }

@@ -106,7 +106,7 @@ pub(crate) fn read(path: &Path, text: &str, env: &ProcessEnvironment) -> Result<
     if problems.is_empty() { Ok(servers) } else { Err(problems) }
 }
 
-/// Says what is wrong with the name of a server.
+/// Validates the name of a server.
 ///
 /// # Errors
 /// A message that names the text and the accepted form.

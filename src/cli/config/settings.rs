@@ -182,8 +182,8 @@ impl Reading<'_> {
         self.read(|key| key.len() > 1 && key[0] == name, &[name], check)
     }
 
-    /// Reads the settings that `belongs` picks as `T`. If that fails, each value that is not a default is tried alone over
-    /// the defaults, so that the refusal can name the line or variable that it came from.
+    /// Reads the settings that `belongs` picks as `T`. If that fails, each value that is not a default is tried alone
+    /// over the defaults, so that the refusal can name the line or variable that it came from.
     fn read<T: DeserializeOwned>(
         &mut self,
         belongs: impl Fn(&Key) -> bool,

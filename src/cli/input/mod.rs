@@ -60,8 +60,8 @@ impl Node {
 
 /// Makes a JSON object of `key=value` pairs.
 ///
-/// `key=value` is read as the schema's type for `key` (an array takes several, repeated or with commas); `a.b=value` sets a
-/// member of an object; `key:=json` takes JSON as it is, also for a key that the schema does not declare.
+/// `key=value` is read as the schema's type for `key` (an array takes several, repeated or with commas); `a.b=value`
+/// sets a member of an object; `key:=json` takes JSON as it is, also for a key that the schema does not declare.
 ///
 /// # Errors
 /// A usage failure that names the key and what it takes.
@@ -189,8 +189,8 @@ fn scalar(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
     Err(failure)
 }
 
-/// JSON Schema counts `1.0` and `1e2` as integers (section 6.1.1 of its validation vocabulary). The canonical form has no
-/// trailing zeros, so a number is whole if its exponent moves the point past the last digit.
+/// JSON Schema counts `1.0` and `1e2` as integers (section 6.1.1 of its validation vocabulary). The canonical form has
+/// no trailing zeros, so a number is whole if its exponent moves the point past the last digit.
 fn is_integral(number: &str) -> bool {
     let form = canonical(number).unwrap_or_default();
     let form = String::from_utf8_lossy(&form);

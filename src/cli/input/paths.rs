@@ -1,6 +1,7 @@
 //! Makes paths in an input absolute, so that a call from another folder gets another cache key.
 //!
-//! A call that pins a session keeps its paths: they are the session's. Only members that the schema marks with `"x-helmdeck-path": true` are touched; the rest stays byte for byte.
+//! A call that pins a session keeps its paths: they are the session's. Only members that the schema marks with
+//! `"x-helmdeck-path": true` are touched; the rest stays byte for byte.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -72,8 +73,8 @@ fn array(items: Shape<'_>, text: &str, env: &ProcessEnvironment) -> Result<Optio
     Ok(Some(format!("[{}]", written.join(","))))
 }
 
-/// Returns the path as JSON text, absolute and without `.`; with `..` resolved by the file system where the path exists,
-/// because `a/..` need not be the folder of `a` when `a` is a link.
+/// Returns the path as JSON text, absolute and without `.`; with `..` resolved by the file system where the path
+/// exists, because `a/..` need not be the folder of `a` when `a` is a link.
 fn absolute(path: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     if path.is_empty() {
         return Ok(None);

@@ -1,10 +1,12 @@
-//! Leak scanner: finds text that looks like a credential. The cache stores no such answer, and no such text is written into `.forge/`.
+//! Leak scanner: finds text that looks like a credential. The cache stores no such answer, and no such text is written
+//! into `.forge/`.
 //!
-//! Two kinds of rules: shapes that only credentials have (the token of a known service, a private key, a password in a URL), and random
-//! text behind a word such as `password` or `token`. Hashes, UUIDs, artifact names and encoded images pass. A finding never holds the text
-//! it was found in.
+//! Two kinds of rules: shapes that only credentials have (the token of a known service, a private key, a password in a
+//! URL), and random text behind a word such as `password` or `token`. Hashes, UUIDs, artifact names and encoded images
+//! pass. A finding never holds the text it was found in.
 //!
-//! One pass looks for the anchors of all rules, and a rule's pattern is tried at its anchors only: time is linear in the size of the text.
+//! One pass looks for the anchors of all rules, and a rule's pattern is tried at its anchors only: time is linear in
+//! the size of the text.
 
 mod rules;
 #[cfg(any(test, feature = "testing"))]
@@ -37,7 +39,8 @@ struct Rule {
     what: &'static str,
     /// Every match begins with one of these, in any case. Lower case here; none is the beginning of another.
     anchors: &'static [&'static str],
-    /// Checks the text before an anchor, given with the anchor itself. Returns how many bytes before it the credential begins.
+    /// Checks the text before an anchor, given with the anchor itself. Returns how many bytes before it the credential
+    /// begins.
     before: fn(&[u8], &[u8]) -> Option<usize>,
     /// Pattern of the text from the anchor on. Its first group, or else all of it, is the value.
     pattern: &'static str,
@@ -143,7 +146,8 @@ fn search(text: &[u8], mut on_found: impl FnMut(&'static str, usize) -> bool) {
     }
 }
 
-/// Tries a rule at one of its anchors. Returns the place of the value, the end of the match, and whether it is a credential.
+/// Tries a rule at one of its anchors. Returns the place of the value, the end of the match, and whether it is a
+/// credential.
 fn try_rule(index: usize, text: &[u8], at: usize, anchor: &[u8]) -> Option<(Range<usize>, usize, bool)> {
     let rule = &RULES[index];
     let back = (rule.before)(&text[..at], anchor)?;

@@ -11,8 +11,8 @@ const fn known(id: &'static str, what: &'static str, anchors: &'static [&'static
     Rule { id, what, anchors, before: word_start, pattern, real: |_, _| true }
 }
 
-// In the patterns, `(?:[ \t\r]|\\[nrt])` is white space within a line, also as JSON writes it, and `\\"` in a class of quotes is a
-// quote as JSON writes it.
+// In the patterns, `(?:[ \t\r]|\\[nrt])` is white space within a line, also as JSON writes it, and `\\"` in a class of
+// quotes is a quote as JSON writes it.
 pub(super) const RULES: &[Rule] = &[
     known("aws-access-key", "an access key of AWS", &["akia", "asia"], r"((?:AKIA|ASIA)[A-Z0-9]{16})\b"),
     known(
@@ -151,7 +151,8 @@ fn jwt_header(before: &[u8], _: &[u8]) -> Option<usize> {
     (back >= HEADER.len() + 8).then_some(back)
 }
 
-/// Accepts names of secrets: a word that says so by itself, or `key` behind a word that makes it one. The token of a page is none.
+/// Accepts names of secrets: a word that says so by itself, or `key` behind a word that makes it one. The token of a
+/// page is none.
 fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {
     let before = match before {
         [rest @ .., b'_' | b'-' | b' '] => rest,
@@ -179,7 +180,8 @@ fn names_a_hash(whole: &str) -> bool {
         .any(|word| name.ends_with(word))
 }
 
-/// Says whether a value is code that names a member: `token: request.headers2.authorization`. A literal stands in quotes.
+/// Says whether a value is code that names a member: `token: request.headers2.authorization`. A literal stands in
+/// quotes.
 fn is_member_path(whole: &str, value: &str) -> bool {
     let quoted = whole[..whole.len() - value.len()].ends_with(['"', '\'', '`', '\\']);
     let mut segments = value.split('.');

@@ -1,7 +1,7 @@
 //! Texts for the leak scanner: credentials of every rule, and text that only looks like one.
 //!
-//! All are put together at run time, so that no source holds anything that looks like a credential. The tests of other crates get them
-//! with the feature `testing`.
+//! All are put together at run time, so that no source holds anything that looks like a credential. The tests of other
+//! crates get them with the feature `testing`.
 
 /// Upper case letters and digits.
 pub const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

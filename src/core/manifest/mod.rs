@@ -1,7 +1,7 @@
 //! The pack manifest: a pack's contract, read strictly from TOML.
 //!
-//! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core reads no
-//! files: whoever reads the manifest passes a function for `file = "..."` schemas.
+//! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core
+//! reads no files: whoever reads the manifest passes a function for `file = "..."` schemas.
 
 pub mod http;
 mod parse;
@@ -280,15 +280,16 @@ impl Manifest {
         !self.read_only && self.hints.destructive.unwrap_or(true)
     }
 
-    /// Says whether a second call with the same input changes nothing more. So it is for a pack that only reads, and for the HTTP
-    /// methods that promise it (RFC 9110, section 9.2.2).
+    /// Says whether a second call with the same input changes nothing more. So it is for a pack that only reads, and
+    /// for the HTTP methods that promise it (RFC 9110, section 9.2.2).
     #[must_use]
     pub fn idempotent(&self) -> bool {
         let by_method = || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
         self.read_only || self.hints.idempotent.unwrap_or_else(by_method)
     }
 
-    /// Says whether it reaches systems outside this machine. What runs outside this binary may, unless its author says otherwise.
+    /// Says whether it reaches systems outside this machine. What runs outside this binary may, unless its author says
+    /// otherwise.
     #[must_use]
     pub fn open_world(&self) -> bool {
         self.hints.open_world.unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))

@@ -117,7 +117,8 @@ impl Facts {
     /// Returns facts with their values, newest first. A page ends early after about 1 MiB of values.
     ///
     /// # Errors
-    /// `invalid_input` for a limit out of range, an `after` that is no `next`, or `key` beside something else; `overloaded`.
+    /// `invalid_input` for a limit out of range, an `after` that is no `next`, or `key` beside something else;
+    /// `overloaded`.
     pub async fn recall(&self, wanted: RecallFacts) -> Result<Recalled> {
         self.0.views.recall_facts(&self.0.owner, wanted).await
     }

@@ -40,7 +40,8 @@ impl Part {
     }
 }
 
-/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts", "conversations"]}`.
+/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts",
+/// "conversations"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -107,8 +108,8 @@ impl Forget {
 pub struct Forgotten {
     /// How many stored entries went, for each part that was asked for. An entry of the audit holds several calls.
     pub removed: BTreeMap<Part, u64>,
-    /// Whether cached answers are no longer served but still stored, because the store could not be reached: they go as soon
-    /// as it can.
+    /// Whether cached answers are no longer served but still stored, because the store could not be reached: they go as
+    /// soon as it can.
     pub pending: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Memory of a handler: its notes on the caller, and facts about the caller.
 //!
-//! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody, some
-//! time: it is data, never an instruction.
+//! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody,
+//! some time: it is data, never an instruction.
 //!
 //! # Examples
 //!
@@ -132,8 +132,8 @@ impl Memory {
         Facts(self.clone())
     }
 
-    /// Returns a value without the secrets of this call, as notes and facts are written without them; for what a pack keeps for the
-    /// caller in another way. `names` are what the value is kept under.
+    /// Returns a value without the secrets of this call, as notes and facts are written without them; for what a pack
+    /// keeps for the caller in another way. `names` are what the value is kept under.
     ///
     /// # Errors
     /// `invalid_input` if a name holds a secret: what would stand in its place could make two names one.
@@ -182,8 +182,8 @@ fn end<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, 
     time.map(Timestamp::to_rfc3339).serialize(serializer)
 }
 
-/// What stands behind the handles: the engine implements it over its store. It does what the owner may do, whoever asks, so
-/// only [`Memory`] holds it, and a handler never does.
+/// What stands behind the handles: the engine implements it over its store. It does what the owner may do, whoever
+/// asks, so only [`Memory`] holds it, and a handler never does.
 ///
 /// The errors are those of every method: `invalid_input` for what cannot be, `too_large` over a limit of the store,
 /// `resource_exhausted` if the namespace is full, `overloaded` (with a wait) if the store is not available.

@@ -15,8 +15,8 @@ pub struct Notes(pub(super) Memory);
 /// A note to be written.
 #[derive(Clone)]
 pub struct NewNote {
-    /// Its name: 1 byte to 1 KiB of any text, byte for byte. The packs of a caller share their names, so begin it with the
-    /// name of the pack.
+    /// Its name: 1 byte to 1 KiB of any text, byte for byte. The packs of a caller share their names, so begin it with
+    /// the name of the pack.
     pub key: String,
     /// Its value: any bytes, up to 1 MiB by default.
     pub value: Bytes,

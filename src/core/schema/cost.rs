@@ -1,8 +1,8 @@
 //! Cost of a schema: its subschema graph, its unfolded size, and the steps of validating one document.
 //!
-//! Validation is exponential in the worst case: `anyOf` of four references, fourteen levels deep, is 268 million steps for one
-//! number, in less than 1 KiB. So a schema is bounded when it is compiled ([`Graph::read`]), and a document before it is checked
-//! ([`Graph::steps`]). Both count and take no time of their own worth mentioning.
+//! Validation is exponential in the worst case: `anyOf` of four references, fourteen levels deep, is 268 million steps
+//! for one number, in less than 1 KiB. So a schema is bounded when it is compiled ([`Graph::read`]), and a document
+//! before it is checked ([`Graph::steps`]). Both count and take no time of their own worth mentioning.
 
 use std::collections::HashMap;
 
@@ -76,8 +76,8 @@ impl Graph {
     /// Reads a schema.
     ///
     /// # Errors
-    /// Why it is refused: its unfolded size is over the limit, it refers to itself without a step into the document, or it has
-    /// a reference that cannot be followed here.
+    /// Why it is refused: its unfolded size is over the limit, it refers to itself without a step into the document, or
+    /// it has a reference that cannot be followed here.
     pub(super) fn read(root: &Value) -> Result<Self, String> {
         let mut reader = Reader { root, nodes: Vec::new(), known: HashMap::new(), queue: Vec::new(), anchors: None };
         reader.node(root);

@@ -17,8 +17,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Adds.
 ///
 /// # Errors
-/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is no turn, or a turn that is refused: those
-/// before it are added.
+/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is no turn, or a turn that is
+/// refused: those before it are added.
 pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<()> {
     let identity = identity(&arguments.which);
     match &arguments.file {

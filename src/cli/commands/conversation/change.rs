@@ -31,7 +31,7 @@ pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, 
 /// Deletes all turns and the summary.
 ///
 /// # Errors
-/// A usage failure if nobody says yes.
+/// A usage failure without a confirmation.
 pub(super) async fn flush(on: &CommandContext<'_>, which: &ConversationIdArgs, yes: bool) -> Result<()> {
     let identity = identity(which);
     let held = on.held(&identity).await?;
@@ -43,7 +43,7 @@ pub(super) async fn flush(on: &CommandContext<'_>, which: &ConversationIdArgs, y
 /// Removes a conversation.
 ///
 /// # Errors
-/// A usage failure if nobody says yes.
+/// A usage failure without a confirmation.
 pub(super) async fn forget(on: &CommandContext<'_>, which: &ConversationIdArgs, yes: bool) -> Result<()> {
     let identity = identity(which);
     let held = on.held(&identity).await?;

@@ -30,7 +30,8 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Says what is there of a conversation, in words that follow "replace" and "remove". What does not open is there too.
+    /// Says what is there of a conversation, in words that follow "replace" and "remove". What does not open is there
+    /// too.
     pub(super) async fn held(&self, identity: &Identity) -> Result<String> {
         let name = shown(identity);
         match self.memory.trace(identity).await {

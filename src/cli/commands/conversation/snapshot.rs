@@ -49,8 +49,8 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
 /// Puts a snapshot in the place of a conversation.
 ///
 /// # Errors
-/// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for what is no snapshot, or one of another strategy:
-/// nothing has changed then.
+/// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for
+/// what is no snapshot, or one of another strategy: nothing has changed then.
 pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?

@@ -18,7 +18,7 @@ use crate::project;
 /// The error of a folder without `.forge/`.
 pub(super) const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge init` begins one";
 
-/// Why a command ends early.
+/// Reason for a command to end early.
 pub(super) enum Stop {
     /// The project says so.
     Project(Box<Error>),

@@ -27,17 +27,18 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::signals::end_after;
 
-/// How long is tried to send what waits for the server.
+/// Time limit for sending waiting events.
 const SEND: Duration = Duration::from_secs(10);
-/// How often is looked by who watches.
+/// Interval of `health --watch`.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often colours that stay are kept at most: as long as they must stand before others are told.
+/// Minimum interval between stored colours that did not change.
 const KEEP: Duration = Duration::from_secs(30);
 
-/// Runs one of the commands. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
+/// Runs a command. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
-/// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health --exit-code` 11 and 12.
+/// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health
+/// --exit-code` 11 and 12.
 pub(crate) fn run(arguments: &ForgeArgs, env: &ProcessEnvironment, output: Output) -> Result<()> {
     let answer = CommandContext::of(&arguments.common, env, output).and_then(|on| {
         if runs_checks(&arguments.command) {
@@ -77,7 +78,8 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     )
 }
 
-/// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or the environment.
+/// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or
+/// the environment.
 pub(crate) fn refusal(failure: &Failure) -> Value {
     let (code, category) = match failure.exit() {
         Exit::Usage => ("E_USAGE", "usage"),

@@ -1,7 +1,8 @@
-//! `[handler.http]`: an HTTP request as a template over the input. This module reads and fills it; nothing is sent here.
+//! `[handler.http]`: an HTTP request as a template over the input. This module reads and fills it; nothing is sent
+//! here.
 //!
-//! Whatever the input holds, it changes neither scheme nor host nor the number of path segments, adds no header and no query
-//! parameter, and reaches a credential nowhere.
+//! Whatever the input holds, it changes neither scheme nor host nor the number of path segments, adds no header and no
+//! query parameter, and reaches a credential nowhere.
 
 mod body;
 mod parse;
@@ -152,7 +153,8 @@ impl HttpSpec {
     /// Fills the template from an input (JSON text). All spellings of one value make the same request.
     ///
     /// # Errors
-    /// `invalid_input` if the input lacks what the path needs, or has a value that cannot stand where the template puts it.
+    /// `invalid_input` if the input lacks what the path needs, or has a value that cannot stand where the template puts
+    /// it.
     pub fn request(&self, input: &str) -> Result<HttpRequest> {
         let canonical = crate::canonical::canonical(input)
             .map_err(|error| Error::new(Code::InvalidInput, format!("the input cannot be used: {error}")))?;

@@ -123,7 +123,8 @@ impl UrlTemplate {
             let message = format!("the URL would be {} bytes long, the limit is {MAX_BYTES}", text.len());
             return Err(Error::new(Code::TooLarge, message));
         }
-        // The text was made of parts that cannot change its structure; a parser that reads it otherwise is not asked again.
+        // The text was made of parts that cannot change its structure; a parser that reads it otherwise is not asked
+        // again.
         match Url::parse(&text) {
             Ok(url) if url.as_str() == text => Ok(url),
             _ => Err(Error::new(Code::Internal, "the filled URL is not read as it was written")),

@@ -37,7 +37,8 @@ impl<'a> Values<'a> {
         Some(found)
     }
 
-    /// Returns the texts at a path: one for a text, a number or a boolean, one each for a list of them, none for anything else.
+    /// Returns the texts at a path: one for a text, a number or a boolean, one each for a list of them, none for
+    /// anything else.
     pub(super) fn texts(&self, path: &[String]) -> Vec<String> {
         let Some(json) = self.json(path) else { return Vec::new() };
         if json.starts_with('[') {
