@@ -15,7 +15,7 @@ pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
 pub use helmdeck_forge_documents::features::{
     Amendment, BlockedBy, Change, Counts, Difference, Feature, FeaturesFile, Next, Standing, Status, Weakened, is_id,
 };
-use helmdeck_forge_documents::features::{contract, file, standing};
+use helmdeck_forge_documents::features::{contract, file};
 pub use manage::{Add, Audit, Changed, Edit, Manual};
 pub(crate) use numbers::Numbers;
 pub(crate) use status_inputs::{Evidence, judge_by_evidence};

@@ -80,7 +80,7 @@ mod tests {
         repository.run(&["worktree", "add", "--quiet", "-b", "forge/rollback/a-1", text, first.as_str()]);
         let other = git.elsewhere(&path).unwrap().unwrap();
         assert_eq!(other.root(), path);
-        assert_eq!(other.head().unwrap(), Some(first.clone()));
+        assert_eq!(other.head().unwrap(), Some(first));
         assert_eq!(other.common_dir(), git.common_dir());
         assert_ne!(other.git_dir(), git.git_dir());
         let all = git.worktrees().unwrap();

@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_dropped_child_is_dead() {
-        let child = Child::spawn(&mut Command::new("sleep").arg("600"), Scope::Program).unwrap();
+        let child = Child::spawn(Command::new("sleep").arg("600"), Scope::Program).unwrap();
         assert!(!child.ends_within(Duration::from_millis(20)).unwrap());
         let id = child.id;
         drop(child);

@@ -142,7 +142,7 @@ impl Layers {
             .filter(|known| known.starts_with(table))
             .filter_map(|known| known.get(table.len()).map(String::as_str))
             .collect();
-        let mut hint = did_you_mean(last, beside.into_iter());
+        let mut hint = did_you_mean(last, beside);
         if hint.is_empty()
             && let Some(elsewhere) = self.settings.keys().find(|known| known.last().is_some_and(|name| name == last))
         {

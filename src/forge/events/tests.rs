@@ -439,7 +439,7 @@ fn settings_that_make_no_sense_are_told_by_the_doctor_and_the_health() {
     let told = |project: &Project| {
         let found = init::doctor(project, false).unwrap().found;
         let found = found.into_iter().filter(|found| found.problem == crate::init::Problem::WrongSetting);
-        let reasons = health::measure(&project).short_term.reasons;
+        let reasons = health::measure(project).short_term.reasons;
         let reasons = reasons.into_iter().filter(|reason| reason.code == crate::health::Code::EventsSettings);
         (found.map(|found| found.detail).collect::<Vec<_>>(), reasons.map(|reason| reason.detail).collect::<Vec<_>>())
     };

@@ -76,7 +76,7 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     find_unexpected(project, &mut found)?;
     find_wrong_modes(project, &mut found);
     find_damaged(project, &mut found)?;
-    if let Some(path) = local::tracked(&project)? {
+    if let Some(path) = local::tracked(project)? {
         found.push(Diagnosis {
             path,
             problem: Problem::LocalTracked,
@@ -100,7 +100,7 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
         project.check_not_paused()?;
     }
     if fix && found.iter().any(|diagnosis| matches!(diagnosis.problem, Problem::Missing | Problem::NotYet)) {
-        let created = init::create_missing(&project)?;
+        let created = init::create_missing(project)?;
         for diagnosis in &mut found {
             diagnosis.fixed = created.contains(&diagnosis.path);
         }
@@ -189,7 +189,7 @@ fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
         next: None,
     });
     found.extend(unknown);
-    found.extend(Events::new(&project).wrong_settings().map(|detail| Diagnosis {
+    found.extend(Events::new(project).wrong_settings().map(|detail| Diagnosis {
         path: CONFIG.to_owned(),
         problem: Problem::WrongSetting,
         detail: format!("[events]: {detail}"),

@@ -53,7 +53,7 @@ pub(crate) fn budget(project: &Project) -> usize {
 
 /// Collects the briefing of a session. The caller's warnings come first.
 pub(crate) fn gather(project: &Project, session: Option<&Session>, warnings: &[String]) -> Result<Brief> {
-    let mut on = Context { project: project, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
+    let mut on = Context { project, session, warnings: warnings.to_vec(), evidence: OnceCell::new() };
     let focus = on.focus();
     let (checkpoint, commits) = on.history();
     let (invariants, learnings) = on.knowledge(focus.as_ref());

@@ -100,7 +100,7 @@ impl Recovery<'_> {
         journal: &Journal,
     ) -> Result<Report> {
         let decision = match &measures {
-            Some(measures) if unknown.is_empty() => decide(&measures.case(), &self.limits()),
+            Some(measures) if unknown.is_empty() => decide(&case_of(measures), &self.limits()),
             _ => UNKNOWN,
         };
         if decision.row == 1 {
@@ -341,15 +341,14 @@ impl Recovery<'_> {
     }
 }
 
-impl Measures {
-    fn case(&self) -> Case {
-        Case {
-            verified: self.verify.passed,
-            size: self.size,
-            listed: self.features_listed,
-            regressions: u32::try_from(self.regressions.len()).unwrap_or(u32::MAX),
-            attempts: self.attempts,
-        }
+/// The measures as a case of the decision table.
+fn case_of(measures: &Measures) -> Case {
+    Case {
+        verified: measures.verify.passed,
+        size: measures.size,
+        listed: measures.features_listed,
+        regressions: u32::try_from(measures.regressions.len()).unwrap_or(u32::MAX),
+        attempts: measures.attempts,
     }
 }
 

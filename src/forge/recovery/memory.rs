@@ -118,7 +118,7 @@ pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
         checks: data::Tally { passing: count(passed), total: count(made.manifest.checks.len()) },
         can_rollback_to: made.can_rollback_to,
     };
-    events::emit(&project, Subject::Checkpoint, told);
+    events::emit(project, Subject::Checkpoint, told);
 }
 
 /// Tells of a recovery.

@@ -12,14 +12,14 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
     }
-    let counts = Features::new(&project).list(false).map(|listed| listed.counts).unwrap_or_default();
+    let counts = Features::new(project).list(false).map(|listed| listed.counts).unwrap_or_default();
     let told = data::Started {
         branch: session.branch.clone(),
         active_issues: issues,
         features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
         health: Some(health(project)),
     };
-    events::emit(&project, Subject::SessionStart, told);
+    events::emit(project, Subject::SessionStart, told);
 }
 
 /// Keeps how the memory is doing for the past, and returns the worst colour. Only looking at it keeps nothing.
@@ -43,7 +43,7 @@ pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: 
         duration_s: finished.duration_s,
         dirty,
     };
-    events::emit(&project, Subject::SessionEnd, told);
+    events::emit(project, Subject::SessionEnd, told);
     health(project);
 }
 
@@ -58,7 +58,7 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
         duration_s: u64::try_from(seconds).unwrap_or_default(),
         ..data::Ended::default()
     };
-    events::emit_of(&project, &session.id, Subject::SessionAbandoned, ended);
+    events::emit_of(project, &session.id, Subject::SessionAbandoned, ended);
 }
 
 /// Says whether others were told: a step that was cut short after it tells nobody twice.

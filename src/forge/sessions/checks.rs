@@ -34,7 +34,7 @@ pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
     {
         return Err(lost.error());
     }
-    match repair::damaged_index(&project) {
+    match repair::damaged_index(project) {
         Some(damaged) if damaged.extent == Extent::Whole => Err(damaged.error()),
         Some(damaged) if damaged.extent == Extent::Lines => Ok(Some(damaged.error().to_string())),
         _ => Ok(None),
@@ -85,7 +85,7 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
         return Ok(Some(Assessed { class, warning, paused: None }));
     }
     let reasons: Vec<_> = report.unknown.iter().map(|reason| reason.text.as_str()).collect();
-    let paused = Recovery::new(&project).pause(&reasons.join("; "), Some(&report))?;
+    let paused = Recovery::new(project).pause(&reasons.join("; "), Some(&report))?;
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 

@@ -281,7 +281,7 @@ impl EndContext<'_> {
                 None => {
                     let session = Some(self.session.id.clone());
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
-                    match Knowledge::new(&self.sessions.project).add(&learning, None) {
+                    match Knowledge::new(self.sessions.project).add(&learning, None) {
                         Ok(added) => added.id,
                         // It became so since the end began. Trying again changes nothing, and the record holds what was learned.
                         Err(error) if error.code == "E_SCHEMA_NEWER" => {
@@ -362,7 +362,7 @@ impl EndContext<'_> {
         if self.is_done(step::EVENT) {
             return Ok(());
         }
-        if let Ok(names) = Skills::new(&self.sessions.project).not_run(&self.session.id) {
+        if let Ok(names) = Skills::new(self.sessions.project).not_run(&self.session.id) {
             let text =
                 |name| format!("the skill {name:?} is chained to one that was taken up, and was not taken up itself");
             self.warnings.extend(names.into_iter().map(text));

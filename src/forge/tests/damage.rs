@@ -201,7 +201,7 @@ fn of_a_damaged_list_of_lines_every_byte_stays() {
         let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
         project.files().allowing("github-token").check_secrets("a", token.as_bytes()).unwrap();
         let health = health::judge(Default::default(), &Config::default().health, project.environment().now());
-        health::record(&project, &health).unwrap();
+        health::record(project, &health).unwrap();
         for path in [JOURNAL, EXCEPTIONS, HEALTH] {
             let now = place.bytes(path);
             assert!(now.starts_with(bytes) && now.len() > bytes.len(), "{path}: {what}");
@@ -209,10 +209,10 @@ fn of_a_damaged_list_of_lines_every_byte_stays() {
             assert!(serde_json::from_slice::<serde_json::Value>(last).is_ok(), "{path}: a line of its own");
         }
         assert_eq!(place.bytes(EVENTS_OUTBOX), *bytes);
-        let replayed = Events::new(&project).replay(&Default::default()).unwrap();
+        let replayed = Events::new(project).replay(&Default::default()).unwrap();
         assert_eq!(replayed.events.len(), 1, "{what}");
         assert!(replayed.damaged > 0, "{what}");
-        assert!(repair::damaged(&project).unwrap().contains(&JOURNAL.to_owned()), "{what}");
+        assert!(repair::damaged(project).unwrap().contains(&JOURNAL.to_owned()), "{what}");
     }
 }
 

@@ -198,8 +198,8 @@ const ALL: &[Kind] = &[
         change: |project, _, _| {
             in_turn(|| {
                 let _guard = project.files().lock()?;
-                let last = health::history(&project)?.last().map_or(START, |last| last.at.0.as_second());
-                health::record(&project, &health(last + THREE_DAYS)).map(drop)
+                let last = health::history(project)?.last().map_or(START, |last| last.at.0.as_second());
+                health::record(project, &health(last + THREE_DAYS)).map(drop)
             });
         },
         count: |project| {

@@ -43,7 +43,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning
 
 /// As [`learning`], learned in the session that lives.
 fn of_session(project: &helmdeck_forge::Project, arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
-    let session = Sessions::new(&project).mine()?.map(|session| session.id);
+    let session = Sessions::new(project).mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })
 }
 

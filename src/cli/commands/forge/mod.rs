@@ -255,7 +255,7 @@ impl CommandContext {
                 self.print(&health, || health_text(&health))?;
             }
             std::thread::sleep(LOOK);
-            let now = helmdeck_forge::health::measure(&project);
+            let now = helmdeck_forge::health::measure(project);
             changed = now.colours() != health.colours();
             health = now;
         }

@@ -194,7 +194,7 @@ impl<S: InnerService> Lookup<S> {
         if how != How::Stale {
             remember(&cache, &mut self.call, &found);
         } else if cache.freshness(&found, &self.call, cache.hub.clock.now()) == Freshness::StaleWhileRevalidate {
-            Lookup { known: Some(Arc::clone(&found)), ..self }.renew();
+            Self { known: Some(Arc::clone(&found)), ..self }.renew();
         }
         serve(&cache, &found, status)
     }
