@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use helmdeck_core::{Code, Error, Result};
 use helmdeck_git::discover::linked;
 
-use super::{Git, Paths};
+use super::config::Paths;
+use super::runner::Git;
 use crate::repo::url::RepoUrl;
 
 /// The limit for a file that names another folder, in bytes.

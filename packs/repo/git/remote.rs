@@ -13,9 +13,10 @@ use super::agent::Agent;
 use super::fifo::{Fifo, Parts};
 use super::process::{self, Finished};
 use super::reason::{self, Facts};
+use super::runner::{Git, LONGEST, MAX_OUTPUT, scratch};
 use super::settings::Settings;
 use super::shell::quoted;
-use super::{Git, LONGEST, MAX_OUTPUT, scratch, size};
+use super::size;
 use crate::repo::names::is_ref;
 use crate::repo::url::{RepoUrl, Transport};
 
