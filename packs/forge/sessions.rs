@@ -1,6 +1,6 @@
 //! `forge.session_*`, `forge.commit`: start, log, commit and end work.
 
-use helmdeck_forge::git::{Committed, NewCommit};
+use helmdeck_forge::git::{Commits, Committed, NewCommit};
 use helmdeck_forge::sessions::{End, Finished, Log, Logged, Sessions, Start, Started};
 use helmdeck_forge::{Project, Result};
 use serde::Deserialize;
@@ -33,8 +33,8 @@ pub(super) fn end(project: &Project, input: Ending) -> Done<Finished> {
 
 pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
     let session = Sessions::new(project).required()?;
-    let origin = project.commits().origin(&session.id, &session.uuid)?;
-    let committed = project.commits().create(&input, &origin)?;
+    let origin = Commits::new(project).origin(&session.id, &session.uuid)?;
+    let committed = Commits::new(project).create(&input, &origin)?;
     Sessions::new(project).lives();
     Ok(committed)
 }

@@ -15,7 +15,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::issues::Active>("active"),
     Kind::of::<crate::sessions::Session>("session"),
     Kind::of::<crate::sessions::ActiveSessions>("sessions"),
-    Kind::of::<crate::git::Branches>("branches"),
+    Kind::of::<helmdeck_forge_documents::branches::Branches>("branches"),
 ];
 
 /// Returns the JSON Schema (draft 2020-12) of every document, by its name.

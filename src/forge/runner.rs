@@ -79,26 +79,24 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     run(root, command, timeout, clock, (&Running::default(), &|| ()))
 }
 
-impl Project {
-    /// Runs a program at the root, as [`run_check`] does. It keeps the current session alive meanwhile.
-    ///
-    /// # Errors
-    /// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
-    pub fn run_check(&self, command: &str, timeout: Duration) -> Result<Ran> {
-        trust::check(self)?;
-        let lives = || Sessions::new(self).lives();
-        lives();
-        let running = &self.environment().running;
-        let ran = run(self.root(), command, timeout, &*self.environment().clock, (running, &lives));
-        if running.is_stopped() {
-            // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
-            std::thread::sleep(LINGER);
-            let message = format!("{command:?} was stopped by a signal");
-            return Err(Error::new(Category::Failed, "E_STOPPED", message));
-        }
-        lives();
-        ran
+/// Runs a program at the root of a project, as [`run_check`] does. It keeps the current session alive meanwhile.
+///
+/// # Errors
+/// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
+pub fn check(project: &Project, command: &str, timeout: Duration) -> Result<Ran> {
+    trust::check(project)?;
+    let lives = || Sessions::new(project).lives();
+    lives();
+    let environment = project.environment();
+    let ran = run(project.root(), command, timeout, &*environment.clock, (&environment.running, &lives));
+    if environment.running.is_stopped() {
+        // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
+        std::thread::sleep(LINGER);
+        let message = format!("{command:?} was stopped by a signal");
+        return Err(Error::new(Category::Failed, "E_STOPPED", message));
     }
+    lives();
+    ran
 }
 
 /// As [`run_check`], registered in `running`. `beat` is called every minute meanwhile.

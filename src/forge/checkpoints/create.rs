@@ -14,7 +14,7 @@ use crate::git::{Created, Git, Oid};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::{Recovery, memory};
-use crate::runner::Ran;
+use crate::runner::{self, Ran};
 
 /// How long a remote may take to answer.
 const REMOTE: Duration = Duration::from_secs(10);
@@ -183,7 +183,7 @@ impl Checkpoints<'_> {
             .chain(commands.iter().map(|command| (command, verify.timeout())));
         let mut checks = Vec::new();
         for (command, timeout) in all {
-            let ran = self.project.run_check(command, timeout)?;
+            let ran = runner::check(self.project, command, timeout)?;
             let report = memory::keep_report(self.project, command, &ran);
             if !ran.passed() {
                 if !ran.timed_out {

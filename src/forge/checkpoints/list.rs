@@ -8,9 +8,8 @@ use super::manifest::Manifest;
 use super::name::{Name, PREFIX};
 use super::state::{CheckpointRef, State};
 use crate::error::{Category, Error, Result};
-use crate::files::Document;
 use crate::git::{Git, Oid, Run, Tag};
-use crate::json::{self, Members};
+use crate::json;
 use crate::layout;
 use crate::project::Project;
 use crate::time::Time;
@@ -49,38 +48,6 @@ pub struct Verified {
     pub checkpoints: Vec<Checkpoint>,
     /// The files that were missing and were written anew from their tags.
     pub rebuilt: Vec<String>,
-}
-
-impl Document for Manifest {
-    const PATH: &'static str = layout::CHECKPOINTS;
-
-    fn skeleton() -> Self {
-        Self {
-            schema_version: Some("1.0".to_owned()),
-            tag: String::new(),
-            commit: String::new(),
-            timestamp: Time(jiff::Timestamp::UNIX_EPOCH),
-            verified_by: Vec::new(),
-            features_passing: Vec::new(),
-            linear_issues_closed: Vec::new(),
-            can_rollback_to: false,
-            tree: None,
-            code_tree: None,
-            patch_id: None,
-            branch: None,
-            session: None,
-            checks: Vec::new(),
-            features_total: None,
-            knowledge_etag: None,
-            parent_checkpoint: None,
-            tool_version: None,
-            other: Members::default(),
-        }
-    }
-
-    fn check(&self) -> Result<(), String> {
-        self.validate()
-    }
 }
 
 /// The two places where a manifest stands.

@@ -4,18 +4,14 @@
 mod create;
 mod keep;
 mod list;
-mod manifest;
-mod name;
 mod prune;
-mod state;
 #[cfg(test)]
 mod tests;
 
 pub use create::{Create, Made};
+pub use helmdeck_forge_documents::checkpoints::{Check, Manifest, NO_KEY, Name, PREFIX, State};
+use helmdeck_forge_documents::checkpoints::{manifest, name, state};
 pub use keep::{KEPT, Kept};
 pub(crate) use list::check_trees;
 pub use list::{Checkpoint, Checkpoints, Verified};
-pub use manifest::{Check, Manifest};
-pub use name::{NO_KEY, Name, PREFIX};
 pub use prune::{Prune, Pruned};
-pub use state::State;

@@ -235,7 +235,7 @@ fn a_tag_by_hand_is_listed_and_never_gone_back_to() {
     let fixture = Fixture::new();
     fixture.run(&["tag", "-a", "checkpoint/SX9-123-v1", "-m", "Working ATLAS-NATS connection"]);
     let head = fixture.head();
-    let file = include_str!("../fixtures/checkpoint.json").replace("abc1234def5678", &head[..14]);
+    let file = include_str!("../../forge_documents/fixtures/checkpoint.json").replace("abc1234def5678", &head[..14]);
     fixture.write(".forge/git/checkpoints/SX9-123-v1.json", file);
     let listed = Checkpoints::new(&fixture.project()).show("SX9-123-v1").unwrap();
     assert_eq!((listed.state, listed.can_rollback_to, listed.notes.len()), (State::Ok, false, 1));

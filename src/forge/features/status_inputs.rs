@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use super::file::Feature;
-use super::standing::{Standing, StatusInputs};
+use helmdeck_forge_documents::features::Feature;
+use helmdeck_forge_documents::features::standing::{Standing, StatusInputs};
+
 use crate::artifacts::{Index, Kind, ProjectArtifact};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};

@@ -10,6 +10,7 @@ use crate::artifacts::{self, Artifacts, Put};
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::recovery::Recovery;
+use crate::runner;
 use crate::time::Time;
 
 /// How much of a test's output is kept, in bytes: its end.
@@ -344,7 +345,7 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match self.project.run_check(&call.command, verify.timeout()) {
+            let found = match runner::check(self.project, &call.command, verify.timeout()) {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)

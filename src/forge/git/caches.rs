@@ -5,15 +5,14 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use helmdeck_core::text::collapse_whitespace;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use helmdeck_forge_documents::branches::{BranchState, Branches};
+use serde::Serialize;
 
 use super::commits::Commits;
 use super::message::{is_session, keys, parse};
 use super::repository::TRAILERS;
 use super::{Git, Oid, Run};
 use crate::error::{Error, Result};
-use crate::files::Document;
 use crate::json::{self, Members};
 use crate::layout;
 use crate::time::Time;
@@ -39,59 +38,6 @@ pub struct Line {
     pub code_tree: String,
     /// The subject.
     pub subject: String,
-}
-
-/// The branches, as `branches.json` has them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Branches {
-    /// When the file was made.
-    pub generated_at: Time,
-    /// The commit that was checked out.
-    pub head: Option<String>,
-    /// What the branches are measured against (`origin/main`).
-    pub base: Option<String>,
-    /// The branches, in the order of their names.
-    pub branches: Vec<BranchState>,
-    /// Members that this version does not know.
-    #[serde(flatten)]
-    pub other: Members,
-}
-
-/// A branch, as `branches.json` has it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BranchState {
-    /// Its name.
-    pub name: String,
-    /// Its commit.
-    pub sha: String,
-    /// The branch that it follows.
-    pub upstream: Option<String>,
-    /// How many commits it has that the one it is measured against has not: its upstream, or else the base.
-    pub ahead: Option<u64>,
-    /// How many commits that one has that it has not.
-    pub behind: Option<u64>,
-    /// When its commit was committed.
-    pub last_commit_at: Time,
-    /// The key of the issue in its name.
-    pub key: Option<String>,
-    /// The session that made its commit.
-    pub session: Option<String>,
-    /// The work tree in which it is checked out.
-    pub worktree: Option<String>,
-    /// Whether the base has all of it.
-    pub merged: bool,
-    /// Members that this version does not know.
-    #[serde(flatten)]
-    pub other: Members,
-}
-
-impl Document for Branches {
-    const PATH: &'static str = layout::BRANCHES;
-
-    fn skeleton() -> Self {
-        let generated_at = Time(jiff::Timestamp::UNIX_EPOCH);
-        Self { generated_at, head: None, base: None, branches: Vec::new(), other: Members::default() }
-    }
 }
 
 impl Line {

@@ -31,11 +31,11 @@ pub struct Commits<'a> {
     pub(super) project: &'a Project,
 }
 
-impl Project {
-    /// Returns what can be done with its commits.
+impl<'a> Commits<'a> {
+    /// Returns the commits of a project.
     #[must_use]
-    pub const fn commits(&self) -> Commits<'_> {
-        Commits { project: self }
+    pub const fn new(project: &'a Project) -> Self {
+        Self { project }
     }
 }
 

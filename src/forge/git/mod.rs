@@ -14,8 +14,9 @@ pub mod message;
 mod repository;
 mod rescue;
 
-pub use caches::{BranchState, Branches, Line};
+pub use caches::Line;
 pub use commits::{Commits, Committed, NewCommit, Origin};
+pub use helmdeck_forge_documents::branches::{BranchState, Branches};
 pub use helmdeck_git::{
     BINARY_LINES, Branch, Change, Commit, Created, Merged, Oid, Operation, Output, Person, Run, Stages, State, Status,
     StatusEntry, Tag, Updated, Worktree,

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use helmdeck_forge_documents::knowledge::{Kind, KnowledgeFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, KnowledgeFile};
 use crate::error::Result;
 use crate::git::{Change, Git, Oid};
 

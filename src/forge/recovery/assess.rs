@@ -20,6 +20,7 @@ use crate::error::{Category, Error, Result};
 use crate::git::{Change, Git, Oid, Run};
 use crate::layout;
 use crate::repair::{self, Extent};
+use crate::runner;
 use crate::time::Time;
 
 /// How old the lock of the index must be to count as left behind, in seconds.
@@ -275,7 +276,7 @@ impl Recovery<'_> {
         let verify = self.not_run();
         let Some(command) = verify.command.clone() else { return verify };
         let timeout: Duration = self.project.config().verify.timeout();
-        match self.project.run_check(&command, timeout) {
+        match runner::check(self.project, &command, timeout) {
             Ok(ran) => {
                 if ran.timed_out {
                     unknown.push(Unknown::VerifyTimedOut { command, seconds: timeout.as_secs() });

@@ -5,28 +5,25 @@ mod assess;
 mod attempts;
 mod carry;
 mod clean;
-mod decide;
 mod journal;
 pub(crate) mod memory;
 mod pause;
-mod paused;
-mod report;
 mod restore;
 mod rollback;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tree;
-mod unknown;
 
 pub use apply::{Applied, Apply};
 pub use assess::Assess;
 pub use clean::{Cleaned, Needed};
-pub use decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
+pub use helmdeck_forge_documents::recovery::decide::{Action, Case, Class, Decision, Limits, Size, UNKNOWN, decide};
+pub use helmdeck_forge_documents::recovery::paused::{Paused, TOKEN_SECONDS, Token};
+pub use helmdeck_forge_documents::recovery::report::{Measures, Reason, Report, Verify};
+pub use helmdeck_forge_documents::recovery::unknown::Unknown;
+use helmdeck_forge_documents::recovery::{decide, paused, report, unknown};
 pub use journal::{Acknowledged, Attempts, Failing, Journal, Mode, Rollback, Step};
 pub use pause::{Ack, By};
-pub use paused::{Paused, TOKEN_SECONDS, Token};
-pub use report::{Measures, Reason, Report, Verify};
-pub use unknown::Unknown;
 
 use crate::project::Project;
 

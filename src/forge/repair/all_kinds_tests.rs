@@ -8,8 +8,8 @@ use super::*;
 use crate::artifacts::{Artifacts, Kind, Put};
 use crate::environment::ProjectEnvironment;
 use crate::focus::{Focused, SetFocus};
-use crate::git::NewCommit;
 use crate::git::fixture::{Repository, Snapshot};
+use crate::git::{Commits, NewCommit};
 use crate::health::{self, Code};
 use crate::init::{self, Init};
 use crate::knowledge::{Knowledge, Learning, What};
@@ -124,8 +124,8 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
             ..NewCommit::default()
         };
         let origin =
-            project.commits().origin("2025-12-24-session-001", &project.environment().uuid().to_string()).unwrap();
-        let refused = project.commits().create(&new, &origin).err();
+            Commits::new(&project).origin("2025-12-24-session-001", &project.environment().uuid().to_string()).unwrap();
+        let refused = Commits::new(&project).create(&new, &origin).err();
         let for_it = refused
             .as_ref()
             .is_none_or(|error| error.category == Category::Corrupt || error.code == "E_NOTHING_STAGED");

@@ -4,7 +4,7 @@ use helmdeck_core::text::collapse_whitespace;
 
 use super::record::{Ending, Session};
 use crate::error::Result;
-use crate::git::{Git, NewCommit, Origin, Run};
+use crate::git::{Commits, Git, NewCommit, Origin, Run};
 use crate::knowledge::{Knowledge, Learning, What};
 use crate::project::Project;
 use crate::time::Time;
@@ -35,7 +35,7 @@ pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
 
 /// Writes the caches of git anew.
 pub(super) fn caches(project: &Project) -> Result<()> {
-    if project.git().is_err() { Ok(()) } else { project.commits().refresh() }
+    if project.git().is_err() { Ok(()) } else { Commits::new(project).refresh() }
 }
 
 /// What became of the memory at the end.
@@ -62,8 +62,8 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
     if ignores(git)? {
         return Ok(Kept::Not("the memory was not committed: git ignores it".to_owned()));
     }
-    let (new, origin) = (new_commit(session, ending), project.commits().origin(&session.id, &session.uuid)?);
-    match project.commits().create(&new, &origin) {
+    let (new, origin) = (new_commit(session, ending), Commits::new(project).origin(&session.id, &session.uuid)?);
+    match Commits::new(project).create(&new, &origin) {
         Ok(made) => Ok(Kept::In(made.oid.to_string())),
         Err(error) if error.code == "E_NOTHING_STAGED" => {
             let head = git.log("HEAD", 1)?.pop();
@@ -86,7 +86,7 @@ pub(super) fn check_commit(project: &Project, session: &Session, ending: &Ending
     if project.git().is_err() {
         return Ok(());
     }
-    project.commits().check(&new_commit(session, ending), &origin(session))
+    Commits::new(project).check(&new_commit(session, ending), &origin(session))
 }
 
 fn new_commit(session: &Session, ending: &Ending) -> NewCommit {

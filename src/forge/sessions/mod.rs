@@ -17,10 +17,8 @@ mod during;
 mod end;
 mod folder;
 mod hold;
-mod id;
 mod record;
 mod run;
-mod select;
 mod start;
 mod wanted;
 
@@ -29,11 +27,12 @@ pub use advice::{Advice, Since, advise};
 pub use during::{Log, Logged};
 pub use end::{End, Finished};
 pub(crate) use folder::session_of;
+pub use helmdeck_forge_documents::sessions::id::SessionId;
+use helmdeck_forge_documents::sessions::select;
+pub use helmdeck_forge_documents::sessions::select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use hold::Hold;
-pub use id::SessionId;
 pub use record::{ActiveSessions, Ending, Holder, LEASE, Session, State, Step};
 pub use run::{How, Outcome, VARIABLE};
-pub use select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use start::{Probed, Start, Started};
 
 #[cfg(test)]

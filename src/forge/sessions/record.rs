@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
+use helmdeck_forge_documents::knowledge::Learning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Document;
 use crate::json::Members;
-use crate::knowledge::Learning;
 use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
 

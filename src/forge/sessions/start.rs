@@ -18,6 +18,7 @@ use crate::local;
 use crate::prime::{self, Primed};
 use crate::progress::{ISSUES, STARTED};
 use crate::recovery::Recovery;
+use crate::runner;
 use crate::trust;
 
 /// Maximum number of issues that are named to others.
@@ -254,7 +255,7 @@ impl StartContext<'_> {
         }
         let project = self.sessions.project;
         let timeout = Duration::from_secs(project.config().session.bootstrap_timeout_s);
-        let ran = project.run_check(&format!("sh {INIT}"), timeout);
+        let ran = runner::check(project, &format!("sh {INIT}"), timeout);
         let failed = match &ran {
             Ok(ran) if ran.exit == Some(0) => None,
             Ok(ran) if ran.timed_out => Some(format!("{INIT} took more than {} s", timeout.as_secs())),

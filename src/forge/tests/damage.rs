@@ -64,7 +64,7 @@ const ALL: &[Type] = &[
         "checkpoint",
         Manifest,
         ".forge/git/checkpoints/SX9-123-v1.json",
-        Some(include_str!("../fixtures/checkpoint.json"))
+        Some(include_str!("../../forge_documents/fixtures/checkpoint.json"))
     ),
     document!("recovery", Journal, Journal::PATH, None),
     document!("paused", Paused, Paused::PATH, None),

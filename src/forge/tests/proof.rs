@@ -13,8 +13,8 @@ use crate::error::Category;
 use crate::events::{Events, Replay, Subject};
 use crate::features::{Add, Features, Problem, Status};
 use crate::focus::{Focused, SetFocus};
-use crate::git::NewCommit;
 use crate::git::fixture::{Repository, run_at};
+use crate::git::{Commits, NewCommit};
 use crate::health::{self, Colour};
 use crate::init::{self, Init};
 use crate::knowledge::{Knowledge, Learning, What};
@@ -75,7 +75,7 @@ fn pattern(context: &str, approach: &str) -> Learning {
 /// Commits by the protocol, as the session that lives.
 fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
     let session = Sessions::new(project).current().unwrap().unwrap();
-    let origin = project.commits().origin(&session.id, &session.uuid).unwrap();
+    let origin = Commits::new(project).origin(&session.id, &session.uuid).unwrap();
     let new = NewCommit {
         key: Some("SUM-1".to_owned()),
         subject: subject.to_owned(),
@@ -85,7 +85,7 @@ fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
         forge: true,
         ..NewCommit::default()
     };
-    project.commits().create(&new, &origin).unwrap().oid.to_string()
+    Commits::new(project).create(&new, &origin).unwrap().oid.to_string()
 }
 
 /// Not a test: the process of a session, which is killed.

@@ -11,7 +11,7 @@ use crate::events;
 use crate::features::{Add, BlockedBy, Edit, Features, Manual};
 use crate::focus::{Focused, SetFocus};
 use crate::git::fixture::Repository;
-use crate::git::{NewCommit, Origin};
+use crate::git::{Commits, NewCommit, Origin};
 use crate::init::{self, Init};
 use crate::knowledge::{Knowledge, Learning, What};
 use crate::progress::Progress;
@@ -153,7 +153,7 @@ fn commits(scene: &Scene, new: NewCommit) -> Result<()> {
         session_id: "0193f8a0-0000-7000-8000-000000000000".to_owned(),
         checkpoint: None,
     };
-    scene.with_file("b.txt", "two\n", || scene.project.commits().create(&new, &origin).map(drop))
+    scene.with_file("b.txt", "two\n", || Commits::new(&scene.project).create(&new, &origin).map(drop))
 }
 
 /// How it ends.
@@ -328,7 +328,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
                 paths: vec!["src".into()],
                 ..NewCommit::default()
             };
-            scene.project.commits().create(&new, &Origin::default()).map(drop)
+            Commits::new(&scene.project).create(&new, &Origin::default()).map(drop)
         })
     }),
     ("recovery tried", Withheld, |scene, text| Recovery::new(&scene.project).tried(false, text).map(drop)),

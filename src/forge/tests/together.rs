@@ -270,7 +270,7 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
             std::fs::write(path, text).unwrap();
         };
         write(CONFIG, SETTINGS);
-        write(MANIFEST, include_str!("../fixtures/checkpoint.json"));
+        write(MANIFEST, include_str!("../../forge_documents/fixtures/checkpoint.json"));
         for name in SKILLS {
             write(&format!(".forge/skills/{name}/skill.toml"), &SKILL.replace("one", name));
             write(&format!(".forge/skills/{name}/instructions.md"), "Do it.\n");

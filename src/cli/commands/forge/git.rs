@@ -4,7 +4,7 @@ use std::path::Path;
 
 use helmdeck_forge::checkpoints::{Checkpoints, Create, Prune};
 use helmdeck_forge::git::message::Severity;
-use helmdeck_forge::git::{Hook, NewCommit, Origin};
+use helmdeck_forge::git::{Commits, Hook, NewCommit, Origin};
 use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project};
@@ -19,7 +19,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 /// Returns who commits, and from where.
 fn origin(project: &Project) -> helmdeck_forge::Result<Origin> {
     let session = Sessions::new(project).required()?;
-    project.commits().origin(&session.id, &session.uuid)
+    Commits::new(project).origin(&session.id, &session.uuid)
 }
 
 pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
@@ -36,14 +36,14 @@ pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
         forge: arguments.forge,
         parent: arguments.parent.clone(),
     };
-    let made = on.change(|project| project.commits().create(&new, &origin(project)?))?;
+    let made = on.change(|project| Commits::new(project).create(&new, &origin(project)?))?;
     on.show(&made)
 }
 
 pub(super) fn lint(on: &CommandContext, range: Option<&str>) -> Answer {
     let project = on.look()?;
-    let range = range.map_or_else(|| project.commits().own_range(), |range| Ok(range.to_owned()))?;
-    let linted = project.commits().lint(&range)?;
+    let range = range.map_or_else(|| Commits::new(&project).own_range(), |range| Ok(range.to_owned()))?;
+    let linted = Commits::new(&project).lint(&range)?;
     let findings = || linted.iter().flat_map(|commit| commit.findings.iter().map(move |finding| (commit, finding)));
     on.print(&linted, || {
         let lines = findings().map(|(commit, finding)| {
@@ -66,17 +66,17 @@ const fn which(hook: HookKind) -> Hook {
 pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
     match command {
         HookCommand::Install { hook } => {
-            let done = on.change(|project| project.commits().install_hook(which(*hook), "helmdeck"))?;
+            let done = on.change(|project| Commits::new(project).install_hook(which(*hook), "helmdeck"))?;
             on.show(&done)
         }
         HookCommand::Uninstall { hook } => {
-            let done = on.change(|project| project.commits().remove_hook(which(*hook)))?;
+            let done = on.change(|project| Commits::new(project).remove_hook(which(*hook)))?;
             on.show(&done)
         }
         HookCommand::CommitMsg { file } => {
             // A hook is never in the way of a repository without a memory.
             let Some(project) = on.find()? else { return on.done() };
-            let findings = project.commits().check_message(&String::from_utf8_lossy(&message(file)?));
+            let findings = Commits::new(&project).check_message(&String::from_utf8_lossy(&message(file)?));
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
@@ -91,7 +91,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
             if text.len() as u64 > MAX_MESSAGE {
                 return on.done();
             }
-            let prepared = project.commits().prepare_message(&text, source.as_deref(), key.as_deref(), &origin)?;
+            let prepared = Commits::new(&project).prepare_message(&text, source.as_deref(), key.as_deref(), &origin)?;
             if let Some(text) = prepared {
                 std::fs::write(file, text).map_err(|error| Error::io("cannot write", file, &error))?;
             }

@@ -1,5 +1,6 @@
 use super::super::fixture::{Repository, run_at};
 use super::*;
+use crate::git::Commits;
 use crate::project::Project;
 
 fn text(repository: &Repository, path: &str) -> String {
@@ -15,7 +16,7 @@ fn the_last_commits_are_kept_newest_last() {
     let project = repository.project();
     let first = repository.commit("first");
     let second = repository.commit(MESSAGE);
-    project.commits().refresh().unwrap();
+    Commits::new(&project).refresh().unwrap();
     let git = project.git().unwrap();
     let time = |oid: &Oid| Time::from(git.commit(oid.as_str()).unwrap().unwrap().time);
     let tree = |oid: &Oid| git.code_tree(oid).unwrap()[..12].to_owned();
@@ -38,16 +39,16 @@ fn the_last_commits_are_kept_newest_last() {
 fn a_cache_is_used_only_at_the_head_it_was_made_at() {
     let repository = Repository::new();
     let project = repository.project();
-    assert_eq!(project.commits().recent().unwrap(), []);
+    assert_eq!(Commits::new(&project).recent().unwrap(), []);
     repository.commit("first");
-    project.commits().refresh().unwrap();
+    Commits::new(&project).refresh().unwrap();
     let made = text(&repository, layout::COMMITS);
     // At this HEAD it is taken as it is, which shows that git was not asked.
     repository.write(layout::COMMITS, made.replace("\tfirst\n", "\tedited\n"));
-    assert_eq!(project.commits().recent().unwrap()[0].subject, "edited");
+    assert_eq!(Commits::new(&project).recent().unwrap()[0].subject, "edited");
     repository.commit("second");
     let subjects = |project: &Project| -> Vec<String> {
-        project.commits().recent().unwrap().into_iter().map(|line| line.subject).collect()
+        Commits::new(project).recent().unwrap().into_iter().map(|line| line.subject).collect()
     };
     assert_eq!(subjects(&project), ["first", "second"]);
     for damage in ["", "nonsense\n", "\0\0\0"] {
@@ -68,7 +69,7 @@ fn two_hundred_commits_are_kept() {
         .collect();
     let git = project.git().unwrap();
     git.succeed(&["fast-import", "--quiet"], &Run::writing().stdin(stream)).unwrap();
-    project.commits().refresh().unwrap();
+    Commits::new(&project).refresh().unwrap();
     let log = text(&repository, layout::COMMITS);
     let subjects: Vec<_> = log.lines().map(|line| line.rsplit('\t').next().unwrap()).collect();
     assert_eq!((subjects.len(), subjects[0], subjects[199]), (200, "c6", "c205"));
@@ -92,7 +93,7 @@ fn branches_are_measured_against_their_upstream_or_the_base() {
     run(&["switch", "--quiet", "--no-track", "-c", "feature/SX9-123-nats", "origin/main"]);
     run(&["commit", "--quiet", "--allow-empty", "-m", MESSAGE]);
     let project = Project::open(&clone, crate::ProjectEnvironment::default()).unwrap().unwrap();
-    project.commits().refresh().unwrap();
+    Commits::new(&project).refresh().unwrap();
     let text = std::fs::read_to_string(clone.join(layout::BRANCHES)).unwrap();
     let read: Branches = serde_json::from_str(&text).unwrap();
     assert_eq!(
@@ -126,7 +127,7 @@ fn branches_are_measured_against_their_upstream_or_the_base() {
 fn a_repository_without_commits_has_empty_caches() {
     let repository = Repository::new();
     let project = repository.project();
-    project.commits().refresh().unwrap();
+    Commits::new(&project).refresh().unwrap();
     assert_eq!(text(&repository, layout::COMMITS), "");
     let read: Branches = serde_json::from_str(&text(&repository, layout::BRANCHES)).unwrap();
     assert_eq!((read.head, read.base, read.branches.len()), (None, None, 0));

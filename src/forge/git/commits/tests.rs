@@ -1,6 +1,7 @@
 use super::super::fixture::Repository;
 use super::super::message::parse;
 use super::*;
+use crate::git::Commits;
 
 fn origin() -> Origin {
     Origin {
@@ -47,7 +48,7 @@ fn a_commit_follows_the_protocol_and_holds_what_was_named() {
     repository.write("b*", "named\n");
     repository.write("bc", "not named\n");
     repository.write(FEATURES, features("passing"));
-    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a", "b*"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a", "b*"]) }, &origin()).unwrap();
     assert_eq!(project.git().unwrap().head().unwrap(), Some(made.oid.clone()));
     assert_eq!((made.parent.as_str(), made.previous), (first.as_str(), Some(first.clone())));
     assert_eq!(project.git().unwrap().status().unwrap().untracked().collect::<Vec<_>>(), ["bc"]);
@@ -70,7 +71,7 @@ fn what_is_said_of_features_comes_from_the_file_alone() {
     let (repository, project) = begun();
     repository.write("a", "2\n");
     repository.write(FEATURES, features("passing"));
-    let made = project.commits().create(&new(&["a"]), &origin()).unwrap();
+    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
     assert_eq!(made.features, [], "the file is not in the commit");
     assert!(made.message.contains("## Memory\n- None\n"));
 }
@@ -85,19 +86,19 @@ fn a_commit_goes_on_from_the_checkpoint() {
     repository.write("a", "3\n");
     let tag = "checkpoint/SX9-123-v1".to_owned();
     let origin = Origin { checkpoint: Some((tag.clone(), checkpoint.clone())), ..origin() };
-    let made = project.commits().create(&new(&["a"]), &origin).unwrap();
+    let made = Commits::new(&project).create(&new(&["a"]), &origin).unwrap();
     assert_eq!((made.parent.as_str(), made.checkpoint.as_ref()), (checkpoint.as_str(), Some(&tag)));
     let line = format!("- Parent: {} (checkpoint/SX9-123-v1)\n", checkpoint.short());
     assert!(made.message.contains(&line) && made.message.contains("\nForge-Checkpoint: checkpoint/SX9-123-v1\n"));
     repository.write("a", "4\n");
     let given = NewCommit { parent: Some("HEAD~1".to_owned()), ..new(&["a"]) };
-    assert_eq!(project.commits().create(&given, &origin).unwrap().parent, previous.as_str());
+    assert_eq!(Commits::new(&project).create(&given, &origin).unwrap().parent, previous.as_str());
     // A state on another branch is none to go on from.
     repository.run(&["switch", "--quiet", "--orphan", "other"]);
     repository.write("a", "5\n");
     repository.commit("elsewhere");
     repository.write("a", "6\n");
-    let error = project.commits().create(&new(&["a"]), &origin).unwrap_err();
+    let error = Commits::new(&project).create(&new(&["a"]), &origin).unwrap_err();
     assert_eq!((error.code, error.category), ("E_PARENT", Category::Refused));
 }
 
@@ -106,7 +107,7 @@ fn the_first_commit_goes_on_from_nothing() {
     let repository = Repository::new();
     let project = repository.project();
     repository.write("a", "1\n");
-    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
     assert_eq!((made.parent, made.previous), ("0".repeat(40), None));
     assert_eq!(lint(&made.message), []);
 }
@@ -134,7 +135,7 @@ fn every_refusal_leaves_everything_as_it_was() {
     let state = || (repository.run(&["status", "--porcelain"]), repository.run(&["rev-parse", "HEAD"]));
     let before = state();
     for (code, new) in cases {
-        let error = project.commits().create(&new, &origin()).unwrap_err();
+        let error = Commits::new(&project).create(&new, &origin()).unwrap_err();
         assert_eq!(error.code, code, "{error:?}");
         assert!(!format!("{error:?}").contains("Q3EGZ7"));
         assert_eq!(state(), before, "{code}");
@@ -152,14 +153,14 @@ fn what_git_takes_for_binary_is_looked_through_too() {
     repository.write("b.pem", &secret);
     repository.write("c", format!("\0{secret}"));
     for path in ["a.lock", "b.pem", "c"] {
-        assert_eq!(project.commits().create(&new(&[path]), &origin()).unwrap_err().code, "E_SECRET", "{path}");
+        assert_eq!(Commits::new(&project).create(&new(&[path]), &origin()).unwrap_err().code, "E_SECRET", "{path}");
     }
     // Beside something huge, too.
     let mut huge = vec![b'x'; 6 << 20];
     huge[0] = 0;
     repository.write("huge", &huge);
-    assert_eq!(project.commits().create(&new(&["huge", "b.pem"]), &origin()).unwrap_err().code, "E_SECRET");
-    project.commits().create(&new(&["huge"]), &origin()).unwrap();
+    assert_eq!(Commits::new(&project).create(&new(&["huge", "b.pem"]), &origin()).unwrap_err().code, "E_SECRET");
+    Commits::new(&project).create(&new(&["huge"]), &origin()).unwrap();
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn what_is_huge_is_looked_through_piece_by_piece() {
         let at = (4 << 20) - secret.len() / 2;
         huge[at..at + secret.len()].copy_from_slice(secret.as_bytes());
         repository.write("huge", &huge);
-        let error = project.commits().create(&new(&["huge"]), &origin()).unwrap_err();
+        let error = Commits::new(&project).create(&new(&["huge"]), &origin()).unwrap_err();
         assert_eq!(error.code, "E_SECRET", "{begin:?}");
         assert!(error.message.contains("huge:"), "{error}");
         assert_eq!(project.git().unwrap().status().unwrap().staged().count(), 0);
@@ -180,7 +181,7 @@ fn what_is_huge_is_looked_through_piece_by_piece() {
     // One that goes adds nothing.
     repository.commit("By hand");
     std::fs::remove_file(repository.path().join("huge")).unwrap();
-    project.commits().create(&new(&["huge"]), &origin()).unwrap();
+    Commits::new(&project).create(&new(&["huge"]), &origin()).unwrap();
 }
 
 #[test]
@@ -194,7 +195,7 @@ fn nothing_is_committed_in_the_middle_of_something() {
     repository.commit("main");
     let merge = project.git().unwrap().run(&["merge", "side"], &Run::writing()).unwrap();
     assert!(!merge.ok());
-    let error = project.commits().create(&new(&["a"]), &origin()).unwrap_err();
+    let error = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap_err();
     assert_eq!((error.code, error.category), ("E_OPERATION", Category::Refused));
     assert!(error.message.contains("merge"), "{error}");
 }
@@ -210,7 +211,7 @@ fn the_commit_of_a_session_needs_no_issue() {
         subject: "Session checkpoint".to_owned(),
         ..new(&[])
     };
-    let made = project.commits().create(&session, &origin()).unwrap();
+    let made = Commits::new(&project).create(&session, &origin()).unwrap();
     assert!(made.message.starts_with("[session] Session checkpoint\n"));
     assert!(made.message.contains("\n- Linear: none\n") && made.message.contains("\nForge-Linear: none\n"));
     assert_eq!(lint(&made.message), []);
@@ -222,7 +223,8 @@ fn the_conventional_style_is_written_on_request() {
     repository.write(".forge/config.toml", "[git]\nstyle = \"conventional\"\n");
     let project = repository.project();
     repository.write("a", "2\n");
-    let made = project.commits().create(&NewCommit { kind: Some("fix".to_owned()), ..new(&["a"]) }, &origin()).unwrap();
+    let made =
+        Commits::new(&project).create(&NewCommit { kind: Some("fix".to_owned()), ..new(&["a"]) }, &origin()).unwrap();
     assert!(made.message.starts_with("fix(SX9-123): Wire the daemon\n"), "{}", made.message);
     assert_eq!(lint(&made.message), []);
 }
@@ -239,11 +241,11 @@ fn hooks_of_the_user_run_and_may_refuse() {
     };
     script("echo 'error: not today' >&2; exit 1");
     repository.write("a", "2\n");
-    let error = project.commits().create(&new(&["a"]), &origin()).unwrap_err();
+    let error = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap_err();
     assert!(error.message.contains("not today"), "{error}");
     // One that adds to the commit is told of.
     script("echo more > more; git add more");
-    assert!(project.commits().create(&new(&["a"]), &origin()).unwrap().changed_by_hook);
+    assert!(Commits::new(&project).create(&new(&["a"]), &origin()).unwrap().changed_by_hook);
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn who_commits_is_the_user_or_else_the_agent() {
     );
     let project = repository.project();
     repository.write("a", "3\n");
-    project.commits().create(&new(&["a"]), &origin()).unwrap();
+    Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
     assert_eq!(repository.run(&["log", "-1", "--format=%an <%ae> %cn"]), "Ann <ann@example.com> Ann");
 }
 
@@ -280,7 +282,7 @@ fn worker_without_identity() {
     }
     let project = Project::open(Path::new("."), crate::ProjectEnvironment::default()).unwrap().unwrap();
     std::fs::write(Path::new("a"), "2\n").unwrap();
-    project.commits().create(&new(&["a"]), &origin()).unwrap();
+    Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
 }
 
 #[test]
@@ -288,13 +290,13 @@ fn a_range_is_checked() {
     let (repository, project) = begun();
     let first = project.git().unwrap().head().unwrap().unwrap();
     repository.write("a", "2\n");
-    let made = project.commits().create(&new(&["a"]), &origin()).unwrap();
+    let made = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap();
     repository.write("a", "3\n");
     let human = repository.commit("Fix it");
     let wrong = made.message.replace(first.as_str(), &"f".repeat(40)).replace(first.short(), "ffffffffffff");
     repository.write("a", "4\n");
     repository.commit(&wrong);
-    let linted = project.commits().lint(&format!("{first}..HEAD")).unwrap();
+    let linted = Commits::new(&project).lint(&format!("{first}..HEAD")).unwrap();
     let short: Vec<_> =
         linted.iter().map(|one| (one.is_bad(), one.findings.iter().map(|f| f.rule.as_str()).collect())).collect();
     // Their issue is not among those of the project.
@@ -305,7 +307,7 @@ fn a_range_is_checked() {
     ];
     assert_eq!(short, expected);
     assert_eq!((&linted[1].oid, linted[1].subject.as_str()), (&human, "Fix it"));
-    assert_eq!(project.commits().lint("nothing..HEAD").unwrap_err().code, "E_GIT");
+    assert_eq!(Commits::new(&project).lint("nothing..HEAD").unwrap_err().code, "E_GIT");
 }
 
 #[test]
@@ -317,18 +319,18 @@ fn what_is_new_in_the_knowledge_stands_in_the_message() {
         crate::knowledge::Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
     };
     learn("before");
-    project.commits().create(&NewCommit { forge: true, ..new(&[]) }, &origin()).unwrap();
+    Commits::new(&project).create(&NewCommit { forge: true, ..new(&[]) }, &origin()).unwrap();
     learn("connect once");
     learn("said already");
     repository.write("a", "2\n");
     let asked = NewCommit { forge: true, learned: vec!["said  already".to_owned()], ..new(&["a"]) };
-    let made = project.commits().create(&asked, &origin()).unwrap();
+    let made = Commits::new(&project).create(&asked, &origin()).unwrap();
     let message = parse(&made.message).messages.remove(0);
     let learned = |text: &str| Note::Learned(text.to_owned());
     assert_eq!(message.memory, [learned("said already"), learned("connect once")]);
     assert_eq!(lint(&made.message), []);
     repository.write("a", "3\n");
-    let made = project.commits().create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
+    let made = Commits::new(&project).create(&NewCommit { forge: true, ..new(&["a"]) }, &origin()).unwrap();
     assert_eq!(parse(&made.message).messages.remove(0).memory, [Note::None]);
 }
 
@@ -337,7 +339,7 @@ fn a_name_that_looks_like_a_credential_is_not_committed() {
     let (repository, project) = begun();
     let name = format!("notes/{}{}.txt", concat!("gh", "p_"), "aB3x".repeat(9));
     repository.write(&name, "");
-    let error = project.commits().create(&new(&["notes"]), &origin()).unwrap_err();
+    let error = Commits::new(&project).create(&new(&["notes"]), &origin()).unwrap_err();
     assert_eq!((error.code, error.category.exit_code()), ("E_SECRET", 7));
     assert!(!error.message.contains("aB3x"), "{error}");
     assert_eq!(project.git().unwrap().status().unwrap().staged().count(), 0);

@@ -1,6 +1,7 @@
 use super::super::fixture::{Repository, run_at};
 use super::super::message::Severity;
 use super::*;
+use crate::git::Commits;
 
 fn hook(repository: &Repository, name: &str) -> PathBuf {
     repository.path().join(".git/hooks").join(name)
@@ -26,10 +27,10 @@ fn a_hook_runs_after_the_one_that_was_there() {
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());
     executable(&hook(&repository, "commit-msg"), "#!/bin/sh\necho before >> .git/called\n! grep -q WORSE \"$1\"\n");
-    let installed = project.commits().install_hook(Hook::CommitMsg, &program).unwrap();
+    let installed = Commits::new(&project).install_hook(Hook::CommitMsg, &program).unwrap();
     assert!(installed.changed && installed.before.is_some());
     assert!(
-        !project.commits().install_hook(Hook::CommitMsg, &program).unwrap().changed,
+        !Commits::new(&project).install_hook(Hook::CommitMsg, &program).unwrap().changed,
         "a second time changes nothing"
     );
     repository.commit("good");
@@ -42,10 +43,10 @@ fn a_hook_runs_after_the_one_that_was_there() {
         assert!(!output.ok(), "{bad}");
     }
     assert_eq!(called().lines().count(), 5, "the one before refused on its own");
-    assert!(project.commits().remove_hook(Hook::CommitMsg).unwrap().changed);
+    assert!(Commits::new(&project).remove_hook(Hook::CommitMsg).unwrap().changed);
     let text = fs::read_to_string(hook(&repository, "commit-msg")).unwrap();
     assert!(text.contains("echo before") && !hook(&repository, "commit-msg.before-forge").exists());
-    assert!(!project.commits().remove_hook(Hook::CommitMsg).unwrap().changed, "it is not ours");
+    assert!(!Commits::new(&project).remove_hook(Hook::CommitMsg).unwrap().changed, "it is not ours");
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn a_hook_does_nothing_without_a_memory_or_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());
     for each in Hook::ALL {
-        project.commits().install_hook(each, &program).unwrap();
+        Commits::new(&project).install_hook(each, &program).unwrap();
     }
     fs::rename(repository.path().join(".forge"), repository.path().join("away")).unwrap();
     repository.commit("BAD");
@@ -63,7 +64,7 @@ fn a_hook_does_nothing_without_a_memory_or_the_program() {
     fs::remove_file(&program).unwrap();
     repository.commit("BAD again");
     assert!(!repository.path().join(".git/called").exists());
-    project.commits().remove_hook(Hook::PrepareCommitMsg).unwrap();
+    Commits::new(&project).remove_hook(Hook::PrepareCommitMsg).unwrap();
     assert!(!hook(&repository, "prepare-commit-msg").exists());
 }
 
@@ -75,7 +76,7 @@ fn a_hook_finds_a_memory_below_the_root() {
     let project = crate::Project::open(&below, crate::ProjectEnvironment::default()).unwrap().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path());
-    project.commits().install_hook(Hook::CommitMsg, &program).unwrap();
+    Commits::new(&project).install_hook(Hook::CommitMsg, &program).unwrap();
     repository.write("a", "b");
     repository.commit("good");
     let called = fs::read_to_string(repository.path().join(".git/called")).unwrap();
@@ -92,10 +93,10 @@ fn hooks_that_others_use_too_are_left_alone() {
     let project = repository.project();
     let elsewhere = tempfile::tempdir().unwrap();
     repository.run(&["config", "core.hooksPath", elsewhere.path().to_str().unwrap()]);
-    let error = project.commits().install_hook(Hook::CommitMsg, "helmdeck").unwrap_err();
+    let error = Commits::new(&project).install_hook(Hook::CommitMsg, "helmdeck").unwrap_err();
     assert_eq!(error.category, Category::Refused);
     repository.run(&["config", "core.hooksPath", ".githooks"]);
-    let installed = project.commits().install_hook(Hook::CommitMsg, "helmdeck").unwrap();
+    let installed = Commits::new(&project).install_hook(Hook::CommitMsg, "helmdeck").unwrap();
     assert!(installed.path.ends_with(".githooks/commit-msg") && installed.path.exists());
 }
 
@@ -108,7 +109,7 @@ fn work_trees_share_their_hooks() {
     run_at(repository.path(), &["worktree", "add", "--quiet", folder.path().join("w").to_str().unwrap()]);
     let project =
         crate::Project::open(&folder.path().join("w"), crate::ProjectEnvironment::default()).unwrap().unwrap();
-    let installed = project.commits().install_hook(Hook::CommitMsg, "helmdeck").unwrap();
+    let installed = Commits::new(&project).install_hook(Hook::CommitMsg, "helmdeck").unwrap();
     assert_eq!(installed.path, hook(&repository, "commit-msg").canonicalize().unwrap());
 }
 
@@ -122,7 +123,7 @@ fn a_message_is_given_its_trace() {
         session_id: "0193f8a0-0000-7000-8000-000000000000".to_owned(),
         checkpoint: None,
     };
-    let commits = project.commits();
+    let commits = Commits::new(&project);
     let comments = "# Please enter the message\n#\n";
     let text = format!("Wire it\n\n- one change\n\nBecause.\n\n{comments}");
     let prepared = commits.prepare_message(&text, Some("message"), Some("SX9-1"), &origin).unwrap().unwrap();
@@ -142,7 +143,7 @@ fn a_message_is_given_its_trace() {
 fn messages_that_git_makes_are_not_judged() {
     let repository = Repository::new();
     let project = repository.project();
-    let commits = project.commits();
+    let commits = Commits::new(&project);
     let back = "Revert \"Add it\"\n\nThis reverts commit 0123456789012345678901234567890123456789.\n";
     for text in ["fixup! Add it\n", "squash! Add it\n\nMore\n", "amend! Add it\n\nAdd it\n", back] {
         assert_eq!(commits.check_message(text), [], "{text:?}");

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::features::Features;
+use crate::runner;
 use crate::sessions::Sessions;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,7 +17,7 @@ fn a_session_lives_as_long_as_a_check_of_it_runs() {
     let go = fixture.path().join("go");
     let ran = std::thread::scope(|scope| {
         let check =
-            scope.spawn(|| project.run_check("sh: touch begun; until [ -e go ]; do sleep 0.01; done", PATIENCE));
+            scope.spawn(|| runner::check(&project, "sh: touch begun; until [ -e go ]; do sleep 0.01; done", PATIENCE));
         let wait = |done: &dyn Fn() -> bool, what: &str| {
             let begun = Instant::now();
             while !done() {

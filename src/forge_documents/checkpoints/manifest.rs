@@ -4,8 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{self, Members};
-use crate::time::Time;
+use helmdeck_forge_files::json::{self, Members};
+use helmdeck_forge_files::time::Time;
 
 /// The line of a tag's message after which the manifest stands.
 const MARK: &str = "Forge-Manifest:";
@@ -164,13 +164,13 @@ fn full_hex(text: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub mod tests {
     use super::*;
 
     const RFC: &str = include_str!("../fixtures/checkpoint.json");
 
     /// A manifest with every member.
-    pub(crate) fn whole() -> Manifest {
+    pub fn whole() -> Manifest {
         let mut manifest: Manifest = serde_json::from_str(RFC).unwrap();
         manifest.schema_version = Some("1.0".to_owned());
         manifest.commit = "1".repeat(40);

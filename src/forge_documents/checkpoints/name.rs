@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::error::{Error, Result};
-use crate::layout;
+use helmdeck_forge_files::error::{Error, Result};
+use helmdeck_forge_files::layout;
 
 /// What every tag of a checkpoint starts with.
 pub const PREFIX: &str = "checkpoint/";

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::report::Report;
-use crate::files::Document;
-use crate::json::Members;
-use crate::layout::PAUSED;
-use crate::time::Time;
+use helmdeck_forge_files::files::Document;
+use helmdeck_forge_files::json::Members;
+use helmdeck_forge_files::layout::PAUSED;
+use helmdeck_forge_files::time::Time;
 
 /// For how long a token works, in seconds.
 pub const TOKEN_SECONDS: i64 = 900;
@@ -41,13 +41,13 @@ pub struct Token {
 
 impl Token {
     /// Makes the record of a token.
-    pub(super) fn new(secret: &str, now: Time) -> Self {
+    pub fn new(secret: &str, now: Time) -> Self {
         let until = jiff::Timestamp::from_second(now.0.as_second().saturating_add(TOKEN_SECONDS));
         Self { sha256: hash(secret), until: until.map_or(now, Time) }
     }
 
     /// Says whether this is the token, and still works.
-    pub(super) fn accepts(&self, secret: &str, now: Time) -> bool {
+    pub fn accepts(&self, secret: &str, now: Time) -> bool {
         // Hashes are compared, so how long it takes tells nothing about the token.
         now <= self.until && self.sha256 == hash(secret)
     }
@@ -67,7 +67,9 @@ impl Document for Paused {
     }
 }
 
-pub(super) fn hash(text: &str) -> String {
+/// Returns the SHA-256 of a text, in hex.
+#[must_use]
+pub fn hash(text: &str) -> String {
     helmdeck_core::hex(&Sha256::digest(text.as_bytes()))
 }
 

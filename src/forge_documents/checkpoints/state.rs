@@ -37,7 +37,7 @@ impl State {
 
 /// What was found out about a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CheckpointRef {
+pub struct CheckpointRef {
     /// The manifest in the file or in the tag cannot be read.
     pub corrupt: bool,
     /// There is a tag.
@@ -52,7 +52,7 @@ pub(super) struct CheckpointRef {
 
 impl CheckpointRef {
     /// Returns the state: the worst of what was found.
-    pub(super) const fn state(self) -> State {
+    pub const fn state(self) -> State {
         if self.corrupt {
             State::ManifestCorrupt
         } else if self.tag && !self.agree {

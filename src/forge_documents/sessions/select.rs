@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::issues::{Issue, key_order};
-use crate::time::Time;
+use helmdeck_forge_files::time::Time;
 
 /// What the choice is made from.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::{Action, Class, Decision, Size};
 use super::unknown::Unknown;
-use crate::time::Time;
+use helmdeck_forge_files::time::Time;
 
 /// What an assessment found. It only proposes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,10 +172,10 @@ impl fmt::Display for Report {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn report() -> Report {
+    fn report() -> Report {
         Report {
             at: Time::parse("2025-12-24T12:00:00Z").unwrap(),
             class: Class::Minor,
