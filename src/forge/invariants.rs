@@ -88,7 +88,7 @@ pub fn check(project: &Project) -> Result<Checked> {
             ms: 0,
             output: String::new(),
         };
-        match runner::check(project, check, timeout) {
+        match check(project, check, timeout) {
             Ok(ran) => {
                 outcome.state = match (ran.timed_out, ran.passed()) {
                     (true, _) => State::TimedOut,
