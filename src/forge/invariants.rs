@@ -61,8 +61,9 @@ pub enum State {
     CannotStart,
 }
 
-/// Runs the check of each invariant that has one and was not superseded, one after the other, each for 60 seconds at most unless
-/// `[verify] invariant_timeout_s` says otherwise. No lock is held meanwhile, and nothing is written.
+/// Runs the checks of all current invariants, one after the other.
+///
+/// Each may take 60 seconds, unless `[verify] invariant_timeout_s` says otherwise. It holds no lock and writes nothing.
 ///
 /// # Errors
 /// `Corrupt` if the knowledge is damaged; what reading says. An invariant that does not hold is no error.
@@ -88,7 +89,7 @@ pub fn check(project: &Project) -> Result<Checked> {
             ms: 0,
             output: String::new(),
         };
-        match check(project, check, timeout) {
+        match runner::check(project, check, timeout) {
             Ok(ran) => {
                 outcome.state = match (ran.timed_out, ran.passed()) {
                     (true, _) => State::TimedOut,

@@ -200,7 +200,7 @@ mod tests {
         let (repository, kept) = (Repository::new(), tempfile::tempdir().unwrap());
         drop(repository.project());
         let project = open(&repository, kept.path());
-        let refused = check(&project, "touch ran", std::time::Duration::from_secs(9)).unwrap_err();
+        let refused = crate::runner::check(&project, "touch ran", std::time::Duration::from_secs(9)).unwrap_err();
         assert_eq!((refused.code, refused.category), ("E_UNTRUSTED", Category::Refused));
         assert!(!repository.path().join("ran").exists());
 

@@ -136,12 +136,15 @@ async fn read(mut pipe: impl AsyncRead + Unpin, capture: Capture) -> Result<Capt
     }
 }
 
+/// A program to start, and where to send it.
+type Order = (Command, oneshot::Sender<io::Result<(Group, Pipes)>>);
+
 /// Starts programs from one thread that lives as long as this value.
 ///
 /// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not with the process. Threads of
 /// a runtime may end while the program is needed.
 #[derive(Debug, Clone)]
-pub struct Spawner(std::sync::mpsc::Sender<(Command, oneshot::Sender<io::Result<(Group, Pipes)>>)>);
+pub struct Spawner(std::sync::mpsc::Sender<Order>);
 
 impl Spawner {
     /// Starts the thread.
@@ -149,7 +152,7 @@ impl Spawner {
     /// # Errors
     /// Those of the system.
     pub fn new(name: &str, runtime: Handle) -> io::Result<Self> {
-        let (sender, receiver) = std::sync::mpsc::channel::<(Command, oneshot::Sender<_>)>();
+        let (sender, receiver) = std::sync::mpsc::channel::<Order>();
         let work = move || {
             let _inside = runtime.enter();
             for (mut command, answer) in receiver {

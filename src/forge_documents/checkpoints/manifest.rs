@@ -164,13 +164,13 @@ fn full_hex(text: &str) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
     const RFC: &str = include_str!("../fixtures/checkpoint.json");
 
     /// A manifest with every member.
-    pub fn whole() -> Manifest {
+    pub(super) fn whole() -> Manifest {
         let mut manifest: Manifest = serde_json::from_str(RFC).unwrap();
         manifest.schema_version = Some("1.0".to_owned());
         manifest.commit = "1".repeat(40);

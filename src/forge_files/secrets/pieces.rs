@@ -26,7 +26,7 @@ impl<R: Read> Pieces<R> {
     }
 
     /// Returns what looks like a credential in the next piece; `None` at the end. A finding may be told twice.
-    pub fn next(&mut self) -> io::Result<Option<Vec<Finding>>> {
+    pub fn next_piece(&mut self) -> io::Result<Option<Vec<Finding>>> {
         if self.from.by_ref().take(self.piece).read_to_end(&mut self.kept)? == 0 {
             return Ok(None);
         }
@@ -55,7 +55,7 @@ mod tests {
     fn found(text: &[u8]) -> Vec<Finding> {
         let mut pieces = Pieces { from: text, piece: 100, again: 50, kept: Vec::new(), lines: 0 };
         let mut all = Vec::new();
-        while let Some(found) = pieces.next().unwrap() {
+        while let Some(found) = pieces.next_piece().unwrap() {
             all.extend(found);
         }
         all

@@ -76,7 +76,7 @@ impl Commits<'_> {
         let mut file = &*file;
         file.rewind().map_err(|error| io(&error))?;
         let mut pieces = Pieces::new(file);
-        while let Some(found) = pieces.next().map_err(|error| io(&error))? {
+        while let Some(found) = pieces.next_piece().map_err(|error| io(&error))? {
             self.project.files().check_found(path, found)?;
         }
         Ok(())
