@@ -1,4 +1,5 @@
-//! All targets in one binary, because linking it takes longer than anything else: `HELMDECK_FUZZ_TARGET` says which one runs.
+//! All targets in one binary, because linking it takes longer than anything else:
+//! `HELMDECK_FUZZ_TARGET` says which one runs.
 
 #![no_main]
 

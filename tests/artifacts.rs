@@ -1,5 +1,5 @@
-//! Files that packs wrote, from outside: the commands and the routes of the real program, over a local folder and over a bucket of a
-//! real S3-compatible server.
+//! Files that packs wrote, from outside: the commands and the routes of the real program, over a local
+//! folder and over a bucket of a real S3-compatible server.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What somebody hostile sends, over real TCP to the real program. Each has to be refused, and to leave the next caller alone.
+//! What somebody hostile sends, over real TCP to the real program. Each has to be refused, and to leave
+//! the next caller alone.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

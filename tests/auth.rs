@@ -1,5 +1,5 @@
-//! Who may call, through the real program: tokens from the shell, tokens of an issuer, and a configuration that lets nobody in by
-//! mistake.
+//! Who may call, through the real program: tokens from the shell, tokens of an issuer, and a
+//! configuration that lets nobody in by mistake.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,4 +1,5 @@
-//! Pages of other origins in a real browser: what they may and may not do with a server of this machine without authentication.
+//! Pages of other origins in a real browser: what they may and may not do with a server of this machine
+//! without authentication.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

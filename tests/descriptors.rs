@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::support::KEY;
 use crate::support::program::{Home, Run};
 
-/// Prints the open descriptors of this process. The folder that it reads them from is one of them, the lowest that is free.
+/// Prints the open descriptors of this process. The folder that it reads them from is one of them, the
+/// lowest that is free.
 const LIST: &str = "import json, os\nprint(json.dumps({'open': sorted(map(int, os.listdir('/proc/self/fd')))}))\n";
 
 /// Runs helmdeck as a careless wrapper does: a key file stays open as descriptor 8, a folder of the host as 9.
@@ -64,7 +65,8 @@ fn mcp_servers_inherit_no_descriptor() {
         "[[mcp.servers]]\nname = \"lister\"\ncommand = [\"{server}\"]\ncwd = \"{}\"\n",
         folder.display()
     ));
-    // It ends before it speaks the protocol: what it saw is in a file. That file and the folder are its own descriptors.
+    // It ends before it speaks the protocol: what it saw is in a file. That file and the folder are its
+    // own descriptors.
     let run = careless(&home, &["run", "mcp.lister.any", "--json"]);
     assert_ne!(run.code, 0, "{}", run.stdout);
     let seen: Value = serde_json::from_str(&fs::read_to_string(folder.join("seen")).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! What somebody meets on the first day who does something slightly wrong, with the real program: nothing is lost, nothing is
-//! half done, and the message names the cause.
+//! What somebody meets on the first day who does something slightly wrong, with the real program:
+//! nothing is lost, nothing is half done, and the message names the cause.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
-//! The two gates over every built-in pack: with either shut, a call is byte for byte what it is where the lines about memory
-//! were left out. Clock and ids stand still, so nothing needs to be taken out before comparing.
+//! The two gates over every built-in pack: with either shut, a call is byte for byte what it is where
+//! the lines about memory were left out. Clock and ids stand still, so nothing needs to be taken out
+//! before comparing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -166,8 +167,8 @@ async fn run_pack(
     let manifest = Manifest::parse(pack.file, pack.manifest, &|_| Err(String::new())).unwrap();
     let name = manifest.name.as_str();
     for input in fixture.inputs(&manifest) {
-        // Twice in process and four times over REST: GitHub's stand-in answers writes with its recordings in turn, and six
-        // calls bring each of these inputs back to the first.
+        // Twice in process and four times over REST: GitHub's stand-in answers writes with its
+        // recordings in turn, and six calls bring each of these inputs back to the first.
         for _ in 0..2 {
             let answer = match engine.call(call(name, &input)).await {
                 Ok(outcome) => String::from_utf8(outcome.to_json()).unwrap(),

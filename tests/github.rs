@@ -1,5 +1,6 @@
-//! The `github.*` packs against recorded exchanges with the real GitHub, through the whole engine over a sealed file: what
-//! is fetched, what is only confirmed, what a limit or a failure means. Nothing here talks to GitHub.
+//! The `github.*` packs against recorded exchanges with the real GitHub, through the whole engine over
+//! a sealed file: what is fetched, what is only confirmed, what a limit or a failure means. Nothing
+//! here talks to GitHub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

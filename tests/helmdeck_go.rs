@@ -1,4 +1,5 @@
-//! A database of the Go original, made as it makes them: what becomes of each kind of row, and that nothing happens twice.
+//! A database of the Go original, made as it makes them: what becomes of each kind of row, and that
+//! nothing happens twice.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Packs of kind `http` with the real program and a packs folder: the cache in front of them, and the guard behind them.
+//! Packs of kind `http` with the real program and a packs folder: the cache in front of them, and the
+//! guard behind them.
 //!
 //! 127.0.0.1 is open and stands for a public host; 127.0.0.2 is not and stands for an inner one.
 

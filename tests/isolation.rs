@@ -1,5 +1,6 @@
-//! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody sees, lists, purges,
-//! cancels, follows or joins anything of another, and everybody finds their own through both transports and with every token.
+//! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody
+//! sees, lists, purges, cancels, follows or joins anything of another, and everybody finds their own
+//! through both transports and with every token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;

@@ -1,4 +1,5 @@
-//! Jobs through the real program: what becomes of them when their server is killed, told to stop, or asked by another process.
+//! Jobs through the real program: what becomes of them when their server is killed, told to stop, or
+//! asked by another process.
 
 use std::io::{Read, Write};
 use std::path::Path;

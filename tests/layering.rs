@@ -1,4 +1,5 @@
-//! The architecture as a test: which crate may depend on which, what may not be in the graph, and what must not be forgotten.
+//! The architecture as a test: which crate may depend on which, what may not be in the graph, and what
+//! must not be forgotten.
 //!
 //! Changing a line of [`MAY_DEPEND_ON`] changes the architecture.
 

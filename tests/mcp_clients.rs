@@ -1,5 +1,6 @@
-//! Other people's MCP clients in front of the real program: the official ones in Python and TypeScript, the inspector, and a
-//! checker of servers; over HTTP and over stdio. What they see of packs is what a person at the shell sees.
+//! Other people's MCP clients in front of the real program: the official ones in Python and TypeScript,
+//! the inspector, and a checker of servers; over HTTP and over stdio. What they see of packs is what a
+//! person at the shell sees.
 
 use std::path::{Path, PathBuf};
 
@@ -139,7 +140,8 @@ fn a_client_sees_what_the_shell_sees(client: Client, transport: Transport) {
     );
     assert_eq!(of("test__echo")["description"], "For tests");
 
-    // What the shell cached is served here, once the tree is confirmed to be the same: it is the same caller, and the same memory.
+    // What the shell cached is served here, once the tree is confirmed to be the same: it is the same
+    // caller, and the same memory.
     let content = |step: &Value| as_seen(&step["result"]["structuredContent"]);
     let cache = |step: &Value| step["result"]["_meta"]["helmdeck/cache"]["status"].clone();
     assert_eq!((content(hit), cache(hit)), (map.clone(), json!("revalidated")));

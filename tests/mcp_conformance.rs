@@ -1,8 +1,10 @@
-//! The official conformance suite against the real MCP transport: the server with its checks in front, over an engine with the
-//! built-in packs. What the suite wants beyond packs is in `support/conformance.rs`.
+//! The official conformance suite against the real MCP transport: the server with its checks in front,
+//! over an engine with the built-in packs. What the suite wants beyond packs is in
+//! `support/conformance.rs`.
 //!
-//! The suite's exit code and summary are not believed: each scored scenario must have left its checks, and each check must be a
-//! success. Two of the scenarios are content with any answer, an error too, so what they got is looked at.
+//! The suite's exit code and summary are not believed: each scored scenario must have left its checks,
+//! and each check must be a success. Two of the scenarios are content with any answer, an error too, so
+//! what they got is looked at.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,10 +27,10 @@ use crate::support::mcp::{CONFORMANCE, Programs};
 /// The checks of each scenario, by its name.
 type Results = BTreeMap<String, Vec<Value>>;
 
-/// Scenarios that the suite runs without counting them, and that hold here all the same. Of those about tasks four do not:
-/// `tasks-mrtr-input` and `tasks-mrtr-composition` want a task that asks the client something, which ours never do;
-/// `tasks-required-task-error` wants a tool that refuses whoever knows no tasks, where ours lets them wait for the answer;
-/// `tasks-status-notifications` is empty as yet.
+/// Scenarios that the suite runs without counting them, and that hold here all the same. Of those about
+/// tasks four do not: `tasks-mrtr-input` and `tasks-mrtr-composition` want a task that asks the client
+/// something, which ours never do; `tasks-required-task-error` wants a tool that refuses whoever knows
+/// no tasks, where ours lets them wait for the answer; `tasks-status-notifications` is empty as yet.
 const UNSCORED: &[(&str, &[&str])] = &[
     ("2025-11-25", &["server-session-lifecycle", "json-schema-2020-12"]),
     (
@@ -69,7 +71,8 @@ type = "object"
 region = { type = "string", x-mcp-header = "Region" }
 "#;
 
-/// The packs that become tasks. The suite calls their tools by names without a family; `mcp/names.mjs` adds it on the way.
+/// The packs that become tasks. The suite calls their tools by names without a family; `mcp/names.mjs`
+/// adds it on the way.
 fn long_packs() -> Vec<Builtin> {
     let long = |verb: &str| manifest(&format!("conformance.{verb}"), "async = true", "");
     let (computes, _) = function(&long("slow_compute"), async |_, input| {

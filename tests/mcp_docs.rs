@@ -39,7 +39,8 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// The words by which each client's file has its servers: what they stand under, what is a program's kind, and a web server's.
+/// The words by which each client's file has its servers: what they stand under, what is a program's
+/// kind, and a web server's.
 struct Format {
     client: &'static str,
     servers: &'static str,

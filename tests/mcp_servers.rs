@@ -13,8 +13,8 @@ use crate::support::{KEY, wait_for};
 
 const FILESYSTEM: &str = "@modelcontextprotocol/server-filesystem/dist/index.js";
 
-/// Runs a server as it is, and counts on the way what it is asked: its folder gets the file `asked`, and `group` with the id of
-/// its process group.
+/// Runs a server as it is, and counts on the way what it is asked: its folder gets the file `asked`,
+/// and `group` with the id of its process group.
 const COUNTING: &str = "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho $$ >group\ntee -a asked | \"$@\"\n";
 
 /// A home with one server and a folder of notes.

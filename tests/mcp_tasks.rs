@@ -1,5 +1,6 @@
-//! Long packs as MCP tasks of the real program, over HTTP and over stdio: a client that knows tasks gets one at once, asks for it,
-//! finds what came of it as a result and as a resource, and cancels; the program that ran ends with its task.
+//! Long packs as MCP tasks of the real program, over HTTP and over stdio: a client that knows tasks
+//! gets one at once, asks for it, finds what came of it as a result and as a resource, and cancels; the
+//! program that ran ends with its task.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! Several servers on one store: what one deletes is gone for all, and identical misses are one run where the pack asks for it.
+//! Several servers on one store: what one deletes is gone for all, and identical misses are one run
+//! where the pack asks for it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,8 +18,8 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// Starts them on the store at a URL, or on one file. Calls are given time for every read and lock: a busy machine must
-    /// not turn a slow read into a miss, nor a slow lock into a run.
+    /// Starts them on the store at a URL, or on one file. Calls are given time for every read and lock:
+    /// a busy machine must not turn a slow read into a miss, nor a slow lock into a run.
     fn patient(url: Option<&str>) -> Self {
         Self::start(url, &[("HELMDECK_CACHE__READ_BUDGET", "30s")])
     }
@@ -64,13 +65,14 @@ impl Replicas {
     }
 }
 
-/// One purge on A for each selector, seen on B. Returns how long each took from the purge's answer to B's first fresh read.
+/// One purge on A for each selector, seen on B. Returns how long each took from the purge's answer to
+/// B's first fresh read.
 fn purges_reach_the_other(replicas: &Replicas) -> Vec<Duration> {
     let [here, there] = &replicas.servers;
     let mut latencies = Vec::new();
     for round in 0..8 {
-        // Another key each time: what the other server wrote while the last purge went on is taken back late, and with it
-        // whatever has its key by then.
+        // Another key each time: what the other server wrote while the last purge went on is taken back
+        // late, and with it whatever has its key by then.
         let input = json!({ "repo": format!("A/b{round}") });
         let selector = match round % 4 {
             0 => json!({ "tag": format!("repo:a/b{round}") }),

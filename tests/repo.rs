@@ -1,4 +1,5 @@
-//! `repo.fetch`, `repo.map` and `repo.push` by the real program: a git server with a login, the vault, the real sandbox.
+//! `repo.fetch`, `repo.map` and `repo.push` by the real program: a git server with a login, the vault,
+//! the real sandbox.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

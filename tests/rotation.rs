@@ -1,4 +1,5 @@
-//! A new memory key while a server answers and others write: nothing fails, nothing is lost, however often it is killed.
+//! A new memory key while a server answers and others write: nothing fails, nothing is lost, however
+//! often it is killed.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

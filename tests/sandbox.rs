@@ -56,8 +56,8 @@ async fn forbidden_system_calls_are_refused() {
     fixture.engine.shutdown().await;
 }
 
-/// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the four families of the network
-/// namespace open, all others are `EPERM`.
+/// Opens a socket and a pair of each family, as either ABI, and prints what is not as it should be: the
+/// four families of the network namespace open, all others are `EPERM`.
 const FAMILIES: &str = r#"
 import ctypes, errno, platform
 socket, pair = {"x86_64": (41, 53), "aarch64": (198, 199)}[platform.machine()]

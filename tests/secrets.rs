@@ -1,5 +1,6 @@
-//! Secrets never leave: canary credentials are put into everything that a handler, GitHub or an operator can say, and then looked
-//! for in everything that comes out. What is looked for in the log is looked for at its most talkative level.
+//! Secrets never leave: canary credentials are put into everything that a handler, GitHub or an
+//! operator can say, and then looked for in everything that comes out. What is looked for in the log is
+//! looked for at its most talkative level.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

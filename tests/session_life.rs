@@ -1,4 +1,5 @@
-//! Whose a session is, how long it lives, and that nothing is left of it: of calls that fail, of processes that are killed.
+//! Whose a session is, how long it lives, and that nothing is left of it: of calls that fail, of
+//! processes that are killed.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -199,8 +200,8 @@ async fn network_wish_or_missing_runtime_is_refused() {
     assert_eq!(engine.call(call()).await.unwrap_err().code(), Code::SessionUnavailable);
 }
 
-/// Adds a pack that keeps its session, and one whose session ends with its call, which lasts until the file `go` is there, or for
-/// some minutes where its server was killed and nobody can say so.
+/// Adds a pack that keeps its session, and one whose session ends with its call, which lasts until the
+/// file `go` is there, or for some minutes where its server was killed and nobody can say so.
 fn install(home: &Home) {
     for (name, script, session) in [
         ("test.box", "#!/bin/sh\ncat >/dev/null\necho '{}'\n", "preserve = true\ntimeout = \"1h\""),

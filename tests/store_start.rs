@@ -1,5 +1,6 @@
-//! A store that is in trouble when the program starts costs the cache, never the call: the reply says what is wrong, a server says so
-//! and recovers by itself. A lost key, or a damaged file, has a way out.
+//! A store that is in trouble when the program starts costs the cache, never the call: the reply says
+//! what is wrong, a server says so and recovers by itself. A lost key, or a damaged file, has a way
+//! out.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

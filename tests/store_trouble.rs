@@ -1,5 +1,6 @@
-//! Trouble with a real SQLite file costs the cache, never the call: every answer is right, the handler runs exactly once for
-//! each call that is not a hit, no call waits for the store beyond its budget, and caching goes on afterwards without a restart.
+//! Trouble with a real SQLite file costs the cache, never the call: every answer is right, the handler
+//! runs exactly once for each call that is not a hit, no call waits for the store beyond its budget,
+//! and caching goes on afterwards without a restart.
 //!
 //! Each trial is run with the hot tier off, so that every call asks the store, and on.
 
@@ -41,7 +42,8 @@ async fn goes_through(begin: impl Fn(&Fixture) -> Ending, breaker: Breaker, coun
     }
 }
 
-/// Makes calls while the trouble lasts, ends it, and sees the cache recover. The calls check themselves (`Fixture::call`).
+/// Makes calls while the trouble lasts, ends it, and sees the cache recover. The calls check themselves
+/// (`Fixture::call`).
 async fn lasts(fixture: &Fixture, end: Ending, breaker: Breaker, counters: &[&str]) {
     for index in 0..12 {
         assert_eq!(fixture.call(&format!("during-{index}")).await, CacheStatus::Miss);
@@ -90,8 +92,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     format!("{}{suffix}", path.display()).into()
 }
 
-/// Runs a program: what another process does to the file. (Opening and closing the file in this process would drop the locks
-/// that SQLite holds on it, which is POSIX's doing and not what is tried here.)
+/// Runs a program: what another process does to the file. (Opening and closing the file in this process
+/// would drop the locks that SQLite holds on it, which is POSIX's doing and not what is tried here.)
 #[track_caller]
 fn sh(script: &str, path: &Path) {
     let status = Command::new("sh").args(["-euc", script, "sh"]).arg(path).status().unwrap();

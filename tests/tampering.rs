@@ -1,7 +1,7 @@
 //! What somebody who can write the SQLite file, but has no key, can do to answers: make them miss, and nothing else.
 //!
-//! The hot tier is off, so that every call asks the file. Each call checks itself (`Fixture::call`): a hit is what this caller was
-//! told before, anything else comes from the handler.
+//! The hot tier is off, so that every call asks the file. Each call checks itself (`Fixture::call`): a
+//! hit is what this caller was told before, anything else comes from the handler.
 
 use helmdeck_core::{CacheStatus, Identity};
 use helmdeck_memory::{Kind, MemoryKey, Namespace, StoreError};
@@ -34,8 +34,8 @@ fn tamper(fixture: &Fixture, sql: &[String]) {
     }
 }
 
-/// Asks for answers, each of which must come from the handler, `unreadable` of them because a row did not open; then sees that
-/// the neighbour was not harmed and that what was damaged is mended.
+/// Asks for answers, each of which must come from the handler, `unreadable` of them because a row did
+/// not open; then sees that the neighbour was not harmed and that what was damaged is mended.
 async fn missed(fixture: &Fixture, what: &str, repos: &[&str], unreadable: u64) {
     let before = fixture.unreadable();
     for repo in repos {
@@ -248,7 +248,8 @@ async fn any_flipped_byte_is_a_miss() {
             assert_eq!(connection.execute(&sql, [flipped]).unwrap(), 1);
             let before = fixture.unreadable();
             if name == "cost" {
-                // It says what the row takes of the quota, which the entry itself tells too; the answer does not depend on it.
+                // It says what the row takes of the quota, which the entry itself tells too; the answer
+                // does not depend on it.
                 assert_eq!(fixture.call("victim").await, CacheStatus::Hit, "{name}, byte {at}");
                 connection.execute(&format!("UPDATE memory_entries SET cost = 500 WHERE id = {id}"), []).unwrap();
                 at += 1;

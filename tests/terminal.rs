@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use crate::support::program::Home;
 use crate::support::{KEY, wait_for};
 
-/// Reports four steps, one of them twice and one that would steer the terminal, and answers with a diff of five lines, one of
-/// which would, too. The tool `hang` reports one step, answers nothing and does not end when it is asked to.
+/// Reports four steps, one of them twice and one that would steer the terminal, and answers with a diff
+/// of five lines, one of which would, too. The tool `hang` reports one step, answers nothing and does
+/// not end when it is asked to.
 const SERVER: &str = r##"#!/bin/sh
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 step() {
@@ -57,8 +58,8 @@ fn home() -> Home {
     home
 }
 
-/// Runs a line of shell on a terminal of 24 lines and 60 columns, types Ctrl-C each time that the next of these texts is shown, and returns
-/// all that was shown.
+/// Runs a line of shell on a terminal of 24 lines and 60 columns, types Ctrl-C each time that the next
+/// of these texts is shown, and returns all that was shown.
 fn on_a_terminal(home: &Home, line: &str, environment: &[(&str, &str)], interrupt_at: &[&str]) -> String {
     let mut command = Command::new("script");
     let line = format!("stty rows 24 cols 60; trap : INT; {line}; echo code $?");

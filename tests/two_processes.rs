@@ -1,4 +1,5 @@
-//! Several processes on one data folder: the shell beside a server, two servers, and a server that is stopped or killed.
+//! Several processes on one data folder: the shell beside a server, two servers, and a server that is
+//! stopped or killed.
 
 use std::collections::HashSet;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! Credentials of the vault, with the real program: who may use them, what becomes of cached answers, and that nothing of a secret
-//! is ever seen in any file, answer, log or process.
+//! Credentials of the vault, with the real program: who may use them, what becomes of cached answers,
+//! and that nothing of a secret is ever seen in any file, answer, log or process.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -65,8 +65,8 @@ fn start(home: &Home, more: &[(&str, &str)]) -> Server {
     Server::start_with(home, KEY, &settings)
 }
 
-/// Returns a home whose memory is a file, and one whose memory is in PostgreSQL; each with the pack that counts and two credentials for it.
-/// The server may end when it is dropped.
+/// Returns a home whose memory is a file, and one whose memory is in PostgreSQL; each with the pack
+/// that counts and two credentials for it. The server may end when it is dropped.
 fn homes() -> ([Home; 2], Arc<Postgres>) {
     let (homes, server) = ([Home::new(), Home::new()], Postgres::shared());
     homes[1].keep_memory_at(&server.database());
@@ -103,14 +103,15 @@ fn rotation_and_removal_purge_answers_in_every_process() {
         let rotated = vault(&home, VAULT_KEY, "sparrow-three", &["vault", "rotate", "token", "--json"]);
         let rotated: Value = serde_json::from_str(&rotated.stdout).unwrap();
         assert_eq!(rotated["purged"], 1, "{rotated}");
-        // The row of the other may be gone too: where a store tells only that something was deleted, a server takes back what it
-        // wrote shortly before.
+        // The row of the other may be gone too: where a store tells only that something was deleted, a
+        // server takes back what it wrote shortly before.
         assert_eq!(made_with(&home, "token"), 0, "the row is gone, not only out of use");
         wait_for("the server to see the rotation", || server.look("test.count", &mine) == "cache_miss");
         assert_eq!(call(&mine), "miss");
-        // The server sees the new version and hears of the purge one after the other, in any order. When it hears of a purge it takes
-        // no chances with what was written about then: both may run once more. And what ran before it saw the new version is kept
-        // under the old one, where nobody asks.
+        // The server sees the new version and hears of the purge one after the other, in any order.
+        // When it hears of a purge it takes no chances with what was written about then: both may run
+        // once more. And what ran before it saw the new version is kept under the old one, where nobody
+        // asks.
         wait_for("both answers to be kept", || {
             call(&mine) == "hit"
                 && call(&others) == "hit"
@@ -308,7 +309,8 @@ async fn killed_rotation_leaves_old_or_new_secret() {
     assert_eq!(vault(&home, VAULT_KEY, "", &["vault", "list"]).code, 0);
 }
 
-/// What is looked for: parts of the three secrets that no spelling of them is without, and what base64 and hex make of those.
+/// What is looked for: parts of the three secrets that no spelling of them is without, and what base64
+/// and hex make of those.
 pub(crate) struct Canaries(Vec<String>);
 
 impl Canaries {
@@ -401,7 +403,8 @@ fn no_secret_of_any_type_is_seen_anywhere() {
     let settings = [("HELMDECK_LOG", "trace"), ("HELMDECK_GITHUB_BASE_URL", &*github.url())];
     let mut server = start(&home, &settings);
 
-    // A program of a pack that declares them gets none of them; nor is one in the arguments or environment of any process.
+    // A program of a pack that declares them gets none of them; nor is one in the arguments or
+    // environment of any process.
     let shown = std::thread::scope(|scope| {
         let show = scope.spawn(|| server.ask("POST /api/v1/packs/test.show", "{}"));
         wait_for("the program to run", || home.packs().join("began").exists());

@@ -1,5 +1,6 @@
-//! A credential of the vault on its ways out: in a header of an `http` pack, in a header of an MCP server, and in the environment of
-//! one over stdio. Each says it back in every way, over REST and over MCP, and it is nowhere to be seen.
+//! A credential of the vault on its ways out: in a header of an `http` pack, in a header of an MCP
+//! server, and in the environment of one over stdio. Each says it back in every way, over REST and over
+//! MCP, and it is nowhere to be seen.
 
 use std::io::Write;
 use std::path::Path;
@@ -47,7 +48,8 @@ fn reply(status: &str, body: &Value) -> String {
     answer(status, "content-type: application/json\r\n", &body.to_string())
 }
 
-/// An upstream: an MCP server at `/mcp`, one at `/broken` that cannot be started, and any other path for an `http` pack.
+/// An upstream: an MCP server at `/mcp`, one at `/broken` that cannot be started, and any other path
+/// for an `http` pack.
 fn upstream(asked: &Asked) -> String {
     let said = said(asked);
     if asked.line.ends_with("/broken") {

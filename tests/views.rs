@@ -1,5 +1,5 @@
-//! The views over the store, from outside: the packs `memory.*`, the routes and the commands, in processes of their own that
-//! share one sealed file.
+//! The views over the store, from outside: the packs `memory.*`, the routes and the commands, in
+//! processes of their own that share one sealed file.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Conversations: what a turn costs as its conversation grows, what a context costs, and what ten thousand conversations take.
+//! Conversations: what a turn costs as its conversation grows, what a context costs, and what ten
+//! thousand conversations take.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -26,8 +27,8 @@ const TIMED: usize = 41;
 const SESSIONS: usize = 10_000;
 /// The cap of the scale part.
 const CAP: u64 = 32 << 20;
-/// What else may grow with use: the page caches of the store's five connections, 8 MiB each, and what the allocator keeps for the
-/// threads that freed it.
+/// What else may grow with use: the page caches of the store's five connections, 8 MiB each, and what
+/// the allocator keeps for the threads that freed it.
 const BESIDES: u64 = (40 + 32) << 20;
 
 /// Contexts and turns.
@@ -78,8 +79,8 @@ async fn contexts(table: &mut Table) {
     close(&[hot, cold], &*store).await;
 }
 
-/// A turn at the end of conversations of growing length, beside a buffer that is written as a whole each time, in a store of
-/// its own: what it writes would push the pages of ours out of memory.
+/// A turn at the end of conversations of growing length, beside a buffer that is written as a whole
+/// each time, in a store of its own: what it writes would push the pages of ours out of memory.
 async fn growth(table: &mut Table) {
     let (folder, folder_of_buffer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (store, store_of_buffer) = (open(folder.path()).await, open(folder_of_buffer.path()).await);

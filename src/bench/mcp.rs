@@ -1,5 +1,5 @@
-//! A hit over MCP: requests per second against the same hit over REST in one server, and the round trip over stdin and stdout of
-//! the real binary.
+//! A hit over MCP: requests per second against the same hit over REST in one server, and the round trip
+//! over stdin and stdout of the real binary.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

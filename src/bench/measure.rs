@@ -22,8 +22,8 @@ fn of(clock: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Runs two operations in turn, `count` times a round each, and returns the medians of the thread's CPU microseconds per
-/// operation. In turn, so that whatever else the machine does meets both.
+/// Runs two operations in turn, `count` times a round each, and returns the medians of the thread's CPU
+/// microseconds per operation. In turn, so that whatever else the machine does meets both.
 pub(crate) fn per_operation(count: usize, mut operations: [&mut dyn FnMut(); 2]) -> [f64; 2] {
     let mut rounds = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {

@@ -86,7 +86,8 @@ pub(crate) fn rest_request(address: &str) -> String {
     )
 }
 
-/// What the load puts another number of the same length in place of on each connection: a session has one call of an id at a time.
+/// What the load puts another number of the same length in place of on each connection: a session has
+/// one call of an id at a time.
 pub(crate) const ID: &str = r#""id":10"#;
 
 /// Sends requests over kept connections for a while, from one thread, and prints the rate.

@@ -72,8 +72,9 @@ fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns what is in backticks as a path from the root, if it looks like one: parts with `/` between them, of which the last has an
-/// ending or a `/` after it. `and/or`, `a::b`, patterns and addresses do not.
+/// Returns what is in backticks as a path from the root, if it looks like one: parts with `/` between
+/// them, of which the last has an ending or a `/` after it. `and/or`, `a::b`, patterns and addresses do
+/// not.
 fn path(span: &str) -> Option<String> {
     let span = span.trim().trim_start_matches("./");
     // `src/a.rs:12` and `src/a.rs#L12` name a line.

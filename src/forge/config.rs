@@ -47,13 +47,15 @@ pub struct FilesConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verify {
-    /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests. Default: `cargo test {prefix}`.
+    /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests.
+    /// Default: `cargo test {prefix}`.
     pub runner: String,
-    /// What counts the tests in what the runner writes: the sum of its first group, or the number of its matches. Default: the form of
-    /// cargo, pytest, go, node and npm; another program needs this.
+    /// What counts the tests in what the runner writes: the sum of its first group, or the number of
+    /// its matches. Default: the form of cargo, pytest, go, node and npm; another program needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
-    /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
+    /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and
+    /// `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
     /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
@@ -161,7 +163,8 @@ pub struct GitConfig {
     pub base: Option<String>,
     /// How long a git command may take, in seconds. Default: 60.
     pub timeout_s: u64,
-    /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123): …`). Default: `forge`.
+    /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123):
+    /// …`). Default: `forge`.
     pub style: Style,
     /// Whether `checkpoint create` pushes its tag, so that other clones and CI have the checkpoint. Default: no.
     pub push_checkpoints: bool,

@@ -4,7 +4,8 @@ use schemars::Schema;
 
 use crate::files::Kind;
 
-/// Every type of document. Each stands here once: this makes its schema public, and lets `init` create it and `repair` mend it.
+/// Every type of document. Each stands here once: this makes its schema public, and lets `init` create
+/// it and `repair` mend it.
 pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),

@@ -1,7 +1,7 @@
 //! The features, and which of them work: `features.json`.
 //!
-//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A feature that is said to pass
-//! without that counts as failing.
+//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A
+//! feature that is said to pass without that counts as failing.
 
 mod execute;
 mod manage;
@@ -82,8 +82,9 @@ impl Features<'_> {
         Ok(self.project.files().load::<FeaturesFile>()?.map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
     }
 
-    /// Returns all features and how they stand. With `closely`, the files of their tests are looked at, too, to say whether a pass of
-    /// older code still stands; without, such a pass is stale, which counts as passing all the same.
+    /// Returns all features and how they stand. With `closely`, the files of their tests are looked at,
+    /// too, to say whether a pass of older code still stands; without, such a pass is stale, which
+    /// counts as passing all the same.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; what git says.
@@ -110,8 +111,9 @@ impl Features<'_> {
         Ok((file, standings))
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one that this agent works on, then one that does not work,
-    /// then one that nobody has begun and that waits for nothing. What other sessions work on is left out.
+    /// Returns the feature to work on next: one that no longer works, then one that this agent works
+    /// on, then one that does not work, then one that nobody has begun and that waits for nothing. What
+    /// other sessions work on is left out.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged; what git says.

@@ -1,4 +1,5 @@
-//! Test fixture: a project in a real repository, with a manual clock and sequential ids, and workers in other processes.
+//! Test fixture: a project in a real repository, with a manual clock and sequential ids, and workers in
+//! other processes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -104,7 +105,8 @@ pub(crate) fn told() -> Option<(PathBuf, usize)> {
     Some((root.into(), number))
 }
 
-/// Tries again for as long as another process holds the lock: eight at once may make one wait too long on a busy machine.
+/// Tries again for as long as another process holds the lock: eight at once may make one wait too long
+/// on a busy machine.
 pub(crate) fn in_turn<T>(mut work: impl FnMut() -> crate::error::Result<T>) -> T {
     loop {
         match work() {

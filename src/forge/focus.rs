@@ -199,8 +199,8 @@ impl Focus {
     }
 }
 
-/// How a focus is to be changed. What is not given stays, unless the task is another one: that is a new focus, and what is not given is
-/// empty there.
+/// How a focus is to be changed. What is not given stays, unless the task is another one: that is a new
+/// focus, and what is not given is empty there.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetFocus {
@@ -346,8 +346,9 @@ impl Focused<'_> {
     /// Changes the focus.
     ///
     /// # Errors
-    /// `Usage` for a task that says nothing, and for a phase nobody knows unless it is there already; `NotFound` for a feature that is not
-    /// there; `Locked` (`E_FOCUS_TAKEN`) if it is that of another session, `Stale`, `Corrupt`, `Secret`, `Paused`.
+    /// `Usage` for a task that says nothing, and for a phase nobody knows unless it is there already;
+    /// `NotFound` for a feature that is not there; `Locked` (`E_FOCUS_TAKEN`) if it is that of another
+    /// session, `Stale`, `Corrupt`, `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
         if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus clear"));

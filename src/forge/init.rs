@@ -1,4 +1,5 @@
-//! `forge init`: creates the memory of a project. Existing files are never written over, so a second run changes nothing.
+//! `forge init`: creates the memory of a project. Existing files are never written over, so a second
+//! run changes nothing.
 
 mod adopt;
 mod detect;
@@ -83,8 +84,9 @@ const MERGE_DRIVER: Offer = Offer {
 /// Creates the memory of the project that a folder belongs to, and opens it.
 ///
 /// # Errors
-/// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one that has no work tree; `Corrupt`
-/// if there are settings and they are damaged; `Paused`, `Secret`, `Locked`, `Failed`.
+/// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one
+/// that has no work tree; `Corrupt` if there are settings and they are damaged; `Paused`, `Secret`,
+/// `Locked`, `Failed`.
 pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Project, Initialised)> {
     let found = place(start, init)?;
     let project = match Project::open(&found.root, environment.clone())? {

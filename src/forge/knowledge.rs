@@ -75,7 +75,8 @@ impl Knowledge<'_> {
     /// Puts something in the place of an entry. The entry stays, and says so.
     ///
     /// # Errors
-    /// `NotFound` for an entry that is not there; `Usage` if both are the same, or would take each other's place; what writing says.
+    /// `NotFound` for an entry that is not there; `Usage` if both are the same, or would take each
+    /// other's place; what writing says.
     pub fn supersede(&self, id: &str, learning: &Learning, if_match: Option<&str>) -> Result<Superseded> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
@@ -143,12 +144,12 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Makes merges that were proposed for the file with this etag: those into the entries named, or all if none is. The entries
-    /// as they were must be in git, which keeps them.
+    /// Makes merges that were proposed for the file with this etag: those into the entries named, or
+    /// all if none is. The entries as they were must be in git, which keeps them.
     ///
     /// # Errors
-    /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as it stands; `NotFound` for an
-    /// entry into which no merge is proposed.
+    /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as
+    /// it stands; `NotFound` for an entry into which no merge is proposed.
     pub fn compact(&self, etag: &str, approved: &[String]) -> Result<Compacted> {
         self.project.check_not_paused()?;
         let now = self.project.files().read(KNOWLEDGE)?;

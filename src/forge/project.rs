@@ -28,7 +28,8 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
-    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which said nothing when it was last asked.
+    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which
+    /// said nothing when it was last asked.
     pub(crate) server_rests: AtomicU64,
 }
 
@@ -43,7 +44,8 @@ impl Project {
         Ok(Some(Self::with(project.found, project.environment, config)))
     }
 
-    /// Opens a project even if its settings are damaged: then every setting has its default. For reading and for repair.
+    /// Opens a project even if its settings are damaged: then every setting has its default. For
+    /// reading and for repair.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.

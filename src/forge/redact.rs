@@ -15,7 +15,8 @@ pub(crate) fn redact(text: &str) -> String {
             *line = Some(left_out("a line", finding.rule));
         }
     }
-    // The scan finds only how a key begins. Without an end it goes on to the last line: too much is left out rather than too little.
+    // The scan finds only how a key begins. Without an end it goes on to the last line: too much is
+    // left out rather than too little.
     let mut inside = false;
     for (line, kept) in text.lines().zip(&mut lines) {
         let begins = line.rfind(BEGIN).filter(|at| line[*at..].contains(KEY));
@@ -39,12 +40,14 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const KEY: &str = "PRIVATE KEY";
 
-/// Returns the last lines of what a program wrote, at most `bytes` long, without what looks like a credential. All of it is looked
-/// through: where it is cut, the end of a credential would look like nothing.
+/// Returns the last lines of what a program wrote, at most `bytes` long, without what looks like a
+/// credential. All of it is looked through: where it is cut, the end of a credential would look like
+/// nothing.
 pub(crate) fn end_of(output: &str, bytes: usize) -> String {
     let clean = redact(output);
     let end = last(&clean, bytes);
-    // A report holds it as one line of JSON. What only looks like a credential there must not be in the way of the report.
+    // A report holds it as one line of JSON. What only looks like a credential there must not be in the
+    // way of the report.
     let printed = serde_json::to_string(end).unwrap_or_default();
     match secrets::scan(&printed).first() {
         Some(finding) => left_out("the output", finding.rule) + "\n",

@@ -1,5 +1,5 @@
-//! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would change; nothing is written unless
-//! one is chosen, and the damaged bytes are kept.
+//! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would
+//! change; nothing is written unless one is chosen, and the damaged bytes are kept.
 
 mod damage;
 mod diff;
@@ -98,8 +98,8 @@ pub struct Mend {
 /// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
 ///
 /// # Errors
-/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program wrote it, or if the version that is
-/// asked for is not offered; what writing says.
+/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program
+/// wrote it, or if the version that is asked for is not offered; what writing says.
 pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
@@ -207,14 +207,16 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     Ok(repair)
 }
 
-/// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file gets a second name: nothing is lost.
+/// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file
+/// gets a second name: nothing is lost.
 fn keep(project: &Project, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
     if !huge && let Some(copy) = project.files().quarantine(path, bytes)? {
         return Ok(Some(copy));
     }
     let name = path.rsplit('/').next().unwrap_or(path);
     let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, project.environment().uuid());
-    // The file stays where it is until it is replaced: were it gone for a moment and the process killed, it would count as absent.
+    // The file stays where it is until it is replaced: were it gone for a moment and the process
+    // killed, it would count as absent.
     if project.files().link(path, &copy).is_err() {
         project.files().rename(path, &copy)?;
     }

@@ -70,8 +70,9 @@ impl Ran {
 
 /// Runs a program in a folder, without a shell and with a time limit.
 ///
-/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with `sh:` is given to `sh -c`. The
-/// program has no input. It runs in its own process group, which is killed when the program ends or runs out of time.
+/// Words are split at blanks; `'`, `"` and `\` quote as in a shell. A command that begins with `sh:` is
+/// given to `sh -c`. The program has no input. It runs in its own process group, which is killed when
+/// the program ends or runs out of time.
 ///
 /// # Errors
 /// `E_USAGE` for a command that cannot be split, `E_CANNOT_START` for a program that cannot be started.

@@ -69,8 +69,8 @@ impl Scratch<'_> {
         Ok(self.count(&self.found()?.0))
     }
 
-    /// Removes the files that were last changed longer ago than that, and the folders that are empty then. Links are removed, and never
-    /// followed. With `dry_run` it only says which.
+    /// Removes the files that were last changed longer ago than that, and the folders that are empty
+    /// then. Links are removed, and never followed. With `dry_run` it only says which.
     ///
     /// # Errors
     /// As [`Self::usage`]; `Paused`, `Locked`.

@@ -1,7 +1,8 @@
 //! Skills of a project: found by their triggers, and read only as far as needed.
 //!
-//! Metadata of all skills are cheap and always at hand; the instructions of one are read when it is shown; what else it brings, file
-//! by file. A skill grants nothing: its scripts run only when a user runs them, with that user's rights.
+//! Metadata of all skills are cheap and always at hand; the instructions of one are read when it is
+//! shown; what else it brings, file by file. A skill grants nothing: its scripts run only when a user
+//! runs them, with that user's rights.
 
 #[cfg(test)]
 mod tests;
@@ -84,7 +85,8 @@ impl<'a> Skills<'a> {
 }
 
 impl Skills<'_> {
-    /// Returns all skills by name, invalid ones with the reasons. Only manifests are read: no instructions, no resources.
+    /// Returns all skills by name, invalid ones with the reasons. Only manifests are read: no
+    /// instructions, no resources.
     ///
     /// # Errors
     /// `Failed` if the folder cannot be read.
@@ -95,8 +97,8 @@ impl Skills<'_> {
     /// Returns a skill with its instructions.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` if it is invalid or its instructions are no text; `Refused` (`E_TOO_LARGE`) if these are more than about
-    /// 20,000 tokens.
+    /// `NotFound`; `Corrupt` if it is invalid or its instructions are no text; `Refused`
+    /// (`E_TOO_LARGE`) if these are more than about 20,000 tokens.
     pub fn show(&self, name: &str) -> Result<Shown> {
         let skill = self.named(name)?;
         if skill.tokens.instructions > folder::TOO_MANY {
@@ -126,7 +128,8 @@ impl Skills<'_> {
         self.file(name, path)
     }
 
-    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have none. Nothing is noted.
+    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have
+    /// none. Nothing is noted.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -134,8 +137,8 @@ impl Skills<'_> {
         Ok(matching(&self.list()?, query))
     }
 
-    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by` says who asks. While work is paused
-    /// nothing is noted; what fits may be known all the same.
+    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by`
+    /// says who asks. While work is paused nothing is noted; what fits may be known all the same.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -156,8 +159,8 @@ impl Skills<'_> {
         plan(&chains(&self.list()?), names)
     }
 
-    /// Notes that a skill is taken up, and says which others run before and after it. `focus.json` names it from then on if there is
-    /// one. `by` says who takes it up.
+    /// Notes that a skill is taken up, and says which others run before and after it. `focus.json`
+    /// names it from then on if there is one. `by` says who takes it up.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if the skill is invalid; `Refused` (`E_CYCLE`); `Paused`; what changing the focus says.
@@ -202,8 +205,9 @@ impl Skills<'_> {
         self.take_over(text, &[], Vec::new())
     }
 
-    /// Makes a skill of a `SKILL.md`, or of a folder with a `SKILL.md` and all files beside it (scripts, references). Of a `SKILL.md`
-    /// that has files beside it, only the text is taken over, with a warning that names them.
+    /// Makes a skill of a `SKILL.md`, or of a folder with a `SKILL.md` and all files beside it
+    /// (scripts, references). Of a `SKILL.md` that has files beside it, only the text is taken over,
+    /// with a warning that names them.
     ///
     /// # Errors
     /// As [`Self::import`]; `Refused` for a folder with links or too much in it; `Failed` if something cannot be read.
@@ -256,7 +260,8 @@ impl Skills<'_> {
         Ok(Taken { skill: name.clone(), files: written, warnings })
     }
 
-    /// Returns a skill as the text of a `SKILL.md`; see [`export`]. What it brings beside its instructions is not in it.
+    /// Returns a skill as the text of a `SKILL.md`; see [`export`]. What it brings beside its
+    /// instructions is not in it.
     ///
     /// # Errors
     /// As [`Self::show`].
@@ -266,11 +271,12 @@ impl Skills<'_> {
         export(&manifest, &shown.instructions).map_err(|why| Error::new(Category::Corrupt, "E_CORRUPT", why))
     }
 
-    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All else in its manifest stays.
+    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All
+    /// else in its manifest stays.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest; `Corrupt` if the manifest is no TOML;
-    /// `Secret`, `Paused`.
+    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest;
+    /// `Corrupt` if the manifest is no TOML; `Secret`, `Paused`.
     pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
         self.project.check_not_paused()?;
         self.named(name)?;

@@ -1,11 +1,12 @@
 //! Trust: the commands of a project that a person has agreed to run on this machine.
 //!
-//! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So nothing of that runs before a person
-//! has seen it and agreed. The answer belongs to one clone and to the commands as they were shown; it is kept outside of the repository,
-//! which could bring its own. A command that comes in later, with a pull for example, is asked for again.
+//! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So
+//! nothing of that runs before a person has seen it and agreed. The answer belongs to one clone and to
+//! the commands as they were shown; it is kept outside of the repository, which could bring its own. A
+//! command that comes in later, with a pull for example, is asked for again.
 //!
-//! Commands are the subject, not what they run: to trust `cargo test` is to run the tests that the repository has, today's and
-//! tomorrow's.
+//! Commands are the subject, not what they run: to trust `cargo test` is to run the tests that the
+//! repository has, today's and tomorrow's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -73,8 +74,8 @@ pub fn state(project: &Project) -> Result<TrustState> {
     Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
 }
 
-/// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays agreed to, so that going back
-/// to an older commit asks nothing.
+/// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays
+/// agreed to, so that going back to an older commit asks nothing.
 ///
 /// # Errors
 /// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
@@ -122,8 +123,8 @@ pub fn check(project: &Project) -> Result<()> {
         .next("helmdeck forge trust"))
 }
 
-/// Makes a change of this person's own that may add a command, such as the check of an invariant. What was trusted before is
-/// trusted after it.
+/// Makes a change of this person's own that may add a command, such as the check of an invariant. What
+/// was trusted before is trusted after it.
 pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
     let trusted =
         matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);

@@ -222,8 +222,8 @@ const DIGITS: usize = 9;
 
 /// Says whether a text is the key of an issue.
 ///
-/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at most nine digits that does not begin
-/// with a zero. It is the same everywhere.
+/// That is one to ten capital letters and digits, the first a letter, a hyphen, and a number of at most
+/// nine digits that does not begin with a zero. It is the same everywhere.
 #[must_use]
 pub fn is_key(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {

@@ -1,6 +1,7 @@
 //! What was learned: `knowledge.json`.
 //!
-//! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not work stays as a warning.
+//! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not
+//! work stays as a warning.
 
 pub mod compact;
 pub mod edit;

@@ -1,8 +1,9 @@
 //! Merging the documents of two branches.
 //!
-//! Entries of lists are joined by their names, so nothing that either side learned is lost. Of single values the changed one wins.
-//! Where both changed one, the newer entry wins, counts add up, and a status becomes `failing`, the safe side. What cannot be settled
-//! is a conflict: the result keeps ours and names the conflict, and no conflict marker is ever written into JSON.
+//! Entries of lists are joined by their names, so nothing that either side learned is lost. Of single
+//! values the changed one wins. Where both changed one, the newer entry wins, counts add up, and a
+//! status becomes `failing`, the safe side. What cannot be settled is a conflict: the result keeps ours
+//! and names the conflict, and no conflict marker is ever written into JSON.
 
 mod apart;
 mod links;

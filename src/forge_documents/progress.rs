@@ -45,8 +45,8 @@ pub struct ProgressEntry {
     pub line: usize,
     /// The time as it stands there: `HH:MM`.
     pub time: String,
-    /// When that was, as far as header and zone tell: a time earlier than the one before it is of the next day. The journal knows the
-    /// exact time. `None` without a header.
+    /// When that was, as far as header and zone tell: a time earlier than the one before it is of the
+    /// next day. The journal knows the exact time. `None` without a header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// What was done, without `CHECKPOINT: `.
@@ -72,7 +72,8 @@ impl Log {
         self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }
 
-    /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that the text names, else of `zone`.
+    /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that
+    /// the text names, else of `zone`.
     #[must_use]
     pub fn parse(text: &str, zone: &TimeZone) -> Self {
         let mut log = Self::default();
@@ -145,8 +146,8 @@ fn fits(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= TEXT_MAX && !text.chars().any(char::is_control)
 }
 
-/// Returns the instant of a clock time: the first at or after the one before it, from the header's day on. An hour that a zone has
-/// twice is tried both ways before the next day.
+/// Returns the instant of a clock time: the first at or after the one before it, from the header's day
+/// on. An hour that a zone has twice is tried both ways before the next day.
 fn instant(date: Date, clock: Clock, last: Option<Timestamp>, zone: &TimeZone) -> Option<Timestamp> {
     let first = last.map_or(date, |last| zone.to_datetime(last).date().max(date));
     [first, first.checked_add(1.day()).ok()?].into_iter().find_map(|day| {

@@ -1,8 +1,9 @@
 //! File store of a project: every file of `.forge/` is read and written here.
 //!
-//! Readers see whole files. A writer holds the lock of the work tree, reads the file again, writes the new version beside the old
-//! one and renames it. A damaged file is never overwritten: it is copied aside, and every change is refused until it is repaired.
-//! No text that looks like a credential is written.
+//! Readers see whole files. A writer holds the lock of the work tree, reads the file again, writes the
+//! new version beside the old one and renames it. A damaged file is never overwritten: it is copied
+//! aside, and every change is refused until it is repaired. No text that looks like a credential is
+//! written.
 
 mod atomic;
 mod document;
@@ -113,8 +114,8 @@ struct Shared {
 }
 
 impl Files {
-    /// Makes the files below a root. `common` is the folder all work trees of the repository share; without one, the common
-    /// lock is the local one.
+    /// Makes the files below a root. `common` is the folder all work trees of the repository share;
+    /// without one, the common lock is the local one.
     pub fn new(root: &Path, writer: Writer, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
@@ -157,8 +158,8 @@ impl Files {
         *self.shared.session.write() = session;
     }
 
-    /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a program, a call of the network or
-    /// of a model.
+    /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a
+    /// program, a call of the network or of a model.
     ///
     /// # Errors
     /// `Locked` (`E_LOCKED`) after five seconds, naming who holds it.
@@ -178,8 +179,8 @@ impl Files {
         self.shared.common.take(|| self.holder())
     }
 
-    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be held while git checks out,
-    /// which may take long.
+    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be
+    /// held while git checks out, which may take long.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -199,8 +200,8 @@ impl Files {
     /// Reads a document. `None` says that it is absent.
     ///
     /// # Errors
-    /// `Corrupt` with the place of the damage; the file is copied aside once. `Refused` (`E_SCHEMA_NEWER`) if a newer program wrote it
-    /// in a shape this one does not know.
+    /// `Corrupt` with the place of the damage; the file is copied aside once. `Refused`
+    /// (`E_SCHEMA_NEWER`) if a newer program wrote it in a shape this one does not know.
     pub fn load<D: Document>(&self) -> Result<Option<Loaded<D>>> {
         self.load_at(D::PATH)
     }
@@ -230,11 +231,13 @@ impl Files {
         }
     }
 
-    /// Changes a document, or the one a new project begins with if it is absent. It is written only if something changed.
+    /// Changes a document, or the one a new project begins with if it is absent. It is written only if
+    /// something changed.
     ///
     /// # Errors
-    /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`; `Secret`; `Locked`;
-    /// `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the document. What was there and is gone is `Corrupt` too.
+    /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`;
+    /// `Secret`; `Locked`; `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the
+    /// document. What was there and is gone is `Corrupt` too.
     pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
@@ -315,8 +318,8 @@ impl Files {
     /// Reads a whole file. `None` says that it is absent.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read. `Refused` for a path that leaves
-    /// the root, `Failed` if it is no file or cannot be read.
+    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
+    /// `Refused` for a path that leaves the root, `Failed` if it is no file or cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
@@ -382,8 +385,8 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new one begins on a line of its own. If
-    /// the disk takes only a part of the line, none of it stays.
+    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new
+    /// one begins on a line of its own. If the disk takes only a part of the line, none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.

@@ -44,8 +44,8 @@ impl Members {
     }
 }
 
-/// Writes a value as every file of a project is written: two spaces a level, members each on a line, lists of plain values on one
-/// line if that has room, a line feed at the end.
+/// Writes a value as every file of a project is written: two spaces a level, members each on a line,
+/// lists of plain values on one line if that has room, a line feed at the end.
 ///
 /// # Errors
 /// What the value's own `Serialize` says.
@@ -109,7 +109,8 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
     }
 }
 
-/// The numbers of a file whose text is another than we would write: more digits than the machine counts with, `1.10`, `1e3`.
+/// The numbers of a file whose text is another than we would write: more digits than the machine counts
+/// with, `1.10`, `1e3`.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(HashMap<String, VecDeque<String>>);
 
@@ -131,7 +132,8 @@ impl Numbers {
         Self(all)
     }
 
-    /// Puts them back into a text that we wrote: each number that is still there, in the order of those that we write alike.
+    /// Puts them back into a text that we wrote: each number that is still there, in the order of those
+    /// that we write alike.
     pub(crate) fn put_back(mut self, bytes: Vec<u8>) -> Vec<u8> {
         let text = match String::from_utf8(bytes) {
             Ok(text) if !self.0.is_empty() => text,

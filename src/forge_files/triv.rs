@@ -1,14 +1,15 @@
 //! Three-part names, "triv/1": content, context and id.
 //!
-//! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit number `h2 << 64 | h1`. `B36(n, w)` is `n`
-//! in base 36 (`0-9a-z`), the most significant digit first, filled up with `0` to `w` digits.
+//! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit number
+//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, filled
+//! up with `0` to `w` digits.
 //!
 //! - SCH = `B36(M(bytes, 0xC7A5_0000), 25)`: what it is.
 //! - CUID = `B36(low 64 bits of M(context, 0xC7A5_0001), 13)`: where it was made.
 //! - UUID = a `UUIDv7`: which one it is.
 //!
-//! The hash finds copies and damage by accident. It does not stand up to somebody who wants two things to have one name: nothing that
-//! decides about trust may rest on it.
+//! The hash finds copies and damage by accident. It does not stand up to somebody who wants two things
+//! to have one name: nothing that decides about trust may rest on it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -152,8 +153,8 @@ impl fmt::Display for Triv {
     }
 }
 
-/// A name as people may write it, whole or each part cut short: `triv:abc_def_ghi`. It stands for every whole name whose parts begin
-/// so, and may stand for none.
+/// A name as people may write it, whole or each part cut short: `triv:abc_def_ghi`. It stands for every
+/// whole name whose parts begin so, and may stand for none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference(String);
 
@@ -237,7 +238,8 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// Makes the file name for an SCH. `taken` says whether the file of another SCH has that short already: then it is made longer.
+    /// Makes the file name for an SCH. `taken` says whether the file of another SCH has that short
+    /// already: then it is made longer.
     pub fn new(sch: &str, name: &str, taken: impl Fn(&str) -> bool) -> Self {
         let short = (SHORT_LEN..=SCH_LEN).filter_map(|len| sch.get(..len)).find(|short| !taken(short)).unwrap_or(sch);
         Self { short: short.to_owned(), slug: slug(name) }
@@ -284,8 +286,8 @@ fn is_slug(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().copied().all(in_slug)
 }
 
-/// Makes a name fit for a file name: lower case, and `-` for every byte that is not a letter, a digit, `.`, `_` or `-`. It begins with
-/// a letter or digit, and has at most 120 bytes.
+/// Makes a name fit for a file name: lower case, and `-` for every byte that is not a letter, a digit,
+/// `.`, `_` or `-`. It begins with a letter or digit, and has at most 120 bytes.
 #[must_use]
 pub fn slug(name: &str) -> String {
     let text: String = name

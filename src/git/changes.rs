@@ -43,8 +43,8 @@ impl Change {
 impl Git {
     /// Returns the differences between a commit and the work tree, sorted by path.
     ///
-    /// They include later commits, staged and unstaged changes, and untracked files that are not ignored. The excluded folder is
-    /// left out. A renamed file is two paths.
+    /// They include later commits, staged and unstaged changes, and untracked files that are not
+    /// ignored. The excluded folder is left out. A renamed file is two paths.
     ///
     /// # Errors
     /// `E_GIT` if the commit does not exist.
@@ -137,7 +137,8 @@ fn parse(bytes: &[u8]) -> BTreeMap<String, Change> {
     changes.collect()
 }
 
-/// Counts the lines of a file, the last one even if it does not end; `None` if it is binary, no file, or cannot be read.
+/// Counts the lines of a file, the last one even if it does not end; `None` if it is binary, no file,
+/// or cannot be read.
 fn lines(path: &Path) -> Option<u64> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
     if kind.is_symlink() {

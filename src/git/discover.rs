@@ -1,7 +1,7 @@
 //! Discovery: the repository around a folder, and the address of its remote, without running git.
 //!
-//! Only the repository's own settings are read. Included files and rewriting of addresses in the user's settings are not. They
-//! rarely change the last part of an address, which callers use.
+//! Only the repository's own settings are read. Included files and rewriting of addresses in the user's
+//! settings are not. They rarely change the last part of an address, which callers use.
 
 mod config;
 
@@ -35,7 +35,8 @@ pub trait Files {
     /// Those of the system.
     fn is_foreign(&self, path: &Path) -> io::Result<bool>;
 
-    /// Reads a file of at most `limit` bytes. Bytes that are not UTF-8 are replaced by `U+FFFD`. `None` if nothing is there.
+    /// Reads a file of at most `limit` bytes. Bytes that are not UTF-8 are replaced by `U+FFFD`. `None`
+    /// if nothing is there.
     ///
     /// # Errors
     /// The reason why it is no readable file.
@@ -62,8 +63,8 @@ pub struct Repository {
 impl Repository {
     /// Finds the repository around a folder.
     ///
-    /// A repository of another user is not trusted, as in git: anybody can create a folder in `/tmp`. The folder itself is trusted if
-    /// the user `named` it.
+    /// A repository of another user is not trusted, as in git: anybody can create a folder in `/tmp`.
+    /// The folder itself is trusted if the user `named` it.
     ///
     /// # Errors
     /// The reason why the nearest repository cannot be used. It hides those above it, as in git.

@@ -21,8 +21,8 @@ pub enum Kind {
 /// An error of git. Its texts are not redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The code, for programs: `E_GIT`, `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`, `E_BARE_REPO`, `E_IO`, `E_USAGE`, `E_NOT_FOUND`,
-    /// `E_REFUSED`.
+    /// The code, for programs: `E_GIT`, `E_NO_GIT`, `E_TIMEOUT`, `E_TOO_LARGE`, `E_BARE_REPO`, `E_IO`,
+    /// `E_USAGE`, `E_NOT_FOUND`, `E_REFUSED`.
     pub code: &'static str,
     /// The kind.
     pub kind: Kind,

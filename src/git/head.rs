@@ -19,8 +19,8 @@ pub fn work_tree(folder: &Path) -> Option<&Path> {
 
 /// Returns the commit that is checked out, as hex digits; `None` without git or before the first commit.
 ///
-/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and its branches are in the
-/// folder that its `commondir` names.
+/// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and
+/// its branches are in the folder that its `commondir` names.
 #[must_use]
 pub fn commit(work_tree: &Path) -> Option<String> {
     let dot_git = work_tree.join(".git");

@@ -1,7 +1,7 @@
 //! Merges that are tried without the work tree.
 //!
-//! git merges in an empty repository that borrows the objects. So no setting, attribute or program of the user applies, and nothing is
-//! written to the user's repository.
+//! git merges in an empty repository that borrows the objects. So no setting, attribute or program of
+//! the user applies, and nothing is written to the user's repository.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,8 @@ pub struct Stages {
 }
 
 impl Git {
-    /// Tries to merge two commits. Nothing is changed, and no program but git is started: files with a merge driver conflict.
+    /// Tries to merge two commits. Nothing is changed, and no program but git is started: files with a
+    /// merge driver conflict.
     ///
     /// # Errors
     /// As [`Git::run`].

@@ -72,7 +72,8 @@ impl Git {
     /// Finds the repository around a folder. If there is none, git is not even started.
     ///
     /// # Errors
-    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if git will not read it.
+    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
+    /// git will not read it.
     pub fn find(start: &Path) -> Result<Option<Self>> {
         let start = start.canonicalize().map_err(|error| Error::io("cannot read", start, &error))?;
         let is_bare = |folder: &Path| {
@@ -236,7 +237,8 @@ impl Git {
         Ok(output.text().strip_prefix("refs/heads/").map(ToOwned::to_owned).filter(|_| output.ok()))
     }
 
-    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id. `None` if there is no such commit.
+    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id. `None` if
+    /// there is no such commit.
     ///
     /// # Errors
     /// As [`Git::run`].
@@ -322,7 +324,8 @@ impl Git {
         output.text().parse().map_err(|_| complaint(&args, &output))
     }
 
-    /// Returns the root commit of `HEAD`, the one with the smallest id if there are several. `None` before the first commit.
+    /// Returns the root commit of `HEAD`, the one with the smallest id if there are several. `None`
+    /// before the first commit.
     ///
     /// # Errors
     /// As [`Git::run`].

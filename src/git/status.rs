@@ -94,7 +94,8 @@ impl Status {
 impl Git {
     /// Returns the status. Nothing is written; the index is not refreshed either.
     ///
-    /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as a folder with a `/` at the end.
+    /// Ignored files are left out. Each untracked file is listed. A nested repository is listed as a
+    /// folder with a `/` at the end.
     ///
     /// # Errors
     /// As [`Git::succeed`].

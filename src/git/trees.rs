@@ -131,7 +131,8 @@ impl Git {
         let (from, to) = (self.git_dir().join("index"), folder.join(name));
         let copied = std::fs::metadata(&from).and_then(|data| data.modified()).and_then(|modified| {
             std::fs::copy(&from, &to)?;
-            // git reads files that are as new as the index. With a newer copy, it would miss a file that changed in the same tick.
+            // git reads files that are as new as the index. With a newer copy, it would miss a file
+            // that changed in the same tick.
             std::fs::File::options().write(true).open(&to)?.set_modified(modified)
         });
         match copied {

@@ -141,8 +141,8 @@ type Order = (Command, oneshot::Sender<io::Result<(Group, Pipes)>>);
 
 /// Starts programs from one thread that lives as long as this value.
 ///
-/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not with the process. Threads of
-/// a runtime may end while the program is needed.
+/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not
+/// with the process. Threads of a runtime may end while the program is needed.
 #[derive(Debug, Clone)]
 pub struct Spawner(std::sync::mpsc::Sender<Order>);
 

@@ -15,7 +15,8 @@ use crate::capture::{Buffer, Capture};
 use crate::failure::{Failure, Finished};
 use crate::group::{GroupId, Running};
 
-/// After the program has ended, its pipes count as read when nothing comes for so long: a process that it left may hold them open.
+/// After the program has ended, its pipes count as read when nothing comes for so long: a process that
+/// it left may hold them open.
 const GRACE: Duration = Duration::from_millis(500);
 /// The longest time to read on after the program has ended.
 const MAX_LINGER: Duration = Duration::from_secs(30);
@@ -209,7 +210,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits until the program has ended and its output is read. Returns false if it was killed because it ran out of time.
+    /// Waits until the program has ended and its output is read. Returns false if it was killed because
+    /// it ran out of time.
     fn watch(&mut self, timeout: Duration, tick: Duration, each: &mut dyn FnMut()) -> Result<bool, Failure> {
         let began = Instant::now();
         let complete = self.readers.iter().any(|reader| reader.kept.capture().complete);

@@ -1,7 +1,8 @@
 //! Kills the running process groups when this process is killed.
 //!
-//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more process, the reaper, and tells it
-//! through a pipe which groups run. The pipe closes with the process, however that ends, and the reaper kills what is left.
+//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more
+//! process, the reaper, and tells it through a pipe which groups run. The pipe closes with the process,
+//! however that ends, and the reaper kills what is left.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};

@@ -73,8 +73,8 @@ fn other_family() -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(FAMILIES.iter().map(differs).collect::<Result<_, _>>()?)
 }
 
-/// Matches `ptrace(2)` of process 1, which waits for the command and ends the sandbox: a command that stops it would end only by
-/// its timeout. Debuggers may trace every other process in there.
+/// Matches `ptrace(2)` of process 1, which waits for the command and ends the sandbox: a command that
+/// stops it would end only by its timeout. Debuggers may trace every other process in there.
 fn first_process() -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)?])
 }

@@ -34,30 +34,35 @@ pub enum QueryUse {
 /// What can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeamConfig {
-    /// The folder in which the process works, absolute. Relative paths begin here. An empty one says that there is none: then only what is
-    /// named by its whole path is found.
+    /// The folder in which the process works, absolute. Relative paths begin here. An empty one says
+    /// that there is none: then only what is named by its whole path is found.
     pub cwd: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,
-    /// Where a vault may be, the first that is not blank counts: `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the
-    /// settings of helmdeck. One that names no folder is broken, and hides those after it: a wrong setting must show.
+    /// Where a vault may be, the first that is not blank counts: `HELMDECK_MEMORY`, `MEMORY_ROOT`,
+    /// `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no folder is broken, and
+    /// hides those after it: a wrong setting must show.
     pub vaults: Vec<Given>,
-    /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is asked when no vault is given.
+    /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is
+    /// asked when no vault is given.
     pub prefix: Option<PathBuf>,
     /// Whether that file is read at all. It is by default.
     pub settings: bool,
-    /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`). Zero counts as none.
+    /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`).
+    /// Zero counts as none.
     pub budgets: BTreeMap<Phase, usize>,
     /// What is done with a query.
     pub query: QueryUse,
-    /// The part of a budget, in percent, that is kept for the notes that come second: those of the project, or in the phase
-    /// `documenter` those that are always loaded. 40 by default; more than 100 counts as 100.
+    /// The part of a budget, in percent, that is kept for the notes that come second: those of the
+    /// project, or in the phase `documenter` those that are always loaded. 40 by default; more than 100
+    /// counts as 100.
     pub kept_percent: u8,
     /// Whether the long-term memory in `.forge/` is read too. It is by default.
     pub forge: bool,
-    /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest `.harness/` up to the root of the repository,
-    /// else that root; outside of a repository, up to the home folder or a folder of another user, else [`Self::cwd`]. It does by default;
-    /// else it means that folder itself.
+    /// Whether a context without a folder means the project around [`Self::cwd`]: the nearest
+    /// `.harness/` up to the root of the repository, else that root; outside of a repository, up to the
+    /// home folder or a folder of another user, else [`Self::cwd`]. It does by default; else it means
+    /// that folder itself.
     pub discover: bool,
 }
 

@@ -12,8 +12,8 @@ use crate::error::StateError;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Context {
-    /// The root of the project, taken as it is: no `~`, and no looking above it. If absent or empty, the project around the
-    /// folder in which the process works.
+    /// The root of the project, taken as it is: no `~`, and no looking above it. If absent or empty,
+    /// the project around the folder in which the process works.
     pub cwd: Option<PathBuf>,
     /// The phase: see [`Phase::of`](crate::Phase::of).
     pub phase: Option<String>,

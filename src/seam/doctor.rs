@@ -56,7 +56,8 @@ pub struct Doctor {
     pub recalled: usize,
     /// What cannot be read.
     pub warnings: Vec<Warning>,
-    /// In which of the layouts of a vault the project lies: `projects`, `desk`, `personal-projects`, or `spaces` if the settings say.
+    /// In which of the layouts of a vault the project lies: `projects`, `desk`, `personal-projects`, or
+    /// `spaces` if the settings say.
     pub layout: Option<&'static str>,
     /// Whether the project is in the vault yet.
     pub in_vault: bool,

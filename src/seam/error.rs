@@ -98,11 +98,13 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// Memory that is there and is not shown, most often since it cannot be read: the call went on without it. Shown on one line.
+/// Memory that is there and is not shown, most often since it cannot be read: the call went on without
+/// it. Shown on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`, `unknown-phase`, `cwd-below-project`,
-    /// `plan-misplaced`, `no-such-task`, or the code of an error that this call goes on in spite of.
+    /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`,
+    /// `unknown-phase`, `cwd-below-project`, `plan-misplaced`, `no-such-task`, or the code of an error
+    /// that this call goes on in spite of.
     pub code: &'static str,
     /// What is wrong, and where.
     pub message: String,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// Returns the fingerprint of a text: the SHA-256, in hex, of its lines without blanks around them, with one blank for any row of blanks,
-/// without empty lines, case folded.
+/// Returns the fingerprint of a text: the SHA-256, in hex, of its lines without blanks around them,
+/// with one blank for any row of blanks, without empty lines, case folded.
 #[must_use]
 pub fn fingerprint(text: &str) -> String {
     let lines: Vec<String> = text

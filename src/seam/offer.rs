@@ -29,8 +29,9 @@ const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
 
 /// What could be saved: what the caller gave, and where it would go.
 ///
-/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and `duplicate_of`. The members have an order:
-/// `kind`, `slug`, `body`, `confidence`, `confidence_reason`, the caller's others, what was added.
+/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and
+/// `duplicate_of`. The members have an order: `kind`, `slug`, `body`, `confidence`,
+/// `confidence_reason`, the caller's others, what was added.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate(Vec<(String, Value)>);
 
@@ -135,8 +136,8 @@ fn in_order(mut members: Map<String, Value>) -> Candidate {
     Candidate(all)
 }
 
-/// Finds a note that holds and says the same: in the project, among those of this kind, or among those that are always loaded. What it
-/// says counts, not the fingerprint that was once written into it.
+/// Finds a note that holds and says the same: in the project, among those of this kind, or among those
+/// that are always loaded. What it says counts, not the fingerprint that was once written into it.
 fn same_note(
     look: &dyn Look,
     vault: &Vault<'_>,

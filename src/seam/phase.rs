@@ -67,8 +67,8 @@ impl Phase {
         Self::ALL.into_iter().find(|phase| phase.as_str() == name).unwrap_or_default()
     }
 
-    /// Returns the phase that a name which is none surely means, if that is not the one it counts as: it is written in other letters, or
-    /// with blanks around it.
+    /// Returns the phase that a name which is none surely means, if that is not the one it counts as:
+    /// it is written in other letters, or with blanks around it.
     pub(crate) fn meant(name: &str) -> Option<Self> {
         let meant = Self::ALL.into_iter().find(|phase| phase.as_str().eq_ignore_ascii_case(name.trim()))?;
         Some(meant).filter(|meant| *meant != Self::of(name))

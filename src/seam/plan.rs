@@ -36,8 +36,8 @@ impl Meant {
         }
     }
 
-    /// Finds out which plan is meant: what the caller says comes before the marker, which then is not even read. Whether the plan of a
-    /// marker is there is not asked here.
+    /// Finds out which plan is meant: what the caller says comes before the marker, which then is not
+    /// even read. Whether the plan of a marker is there is not asked here.
     pub(crate) fn of(resolved: &Resolved<'_>, plan: Option<&str>) -> Result<Self, StateError> {
         if let Some(plan) = plan {
             return match slug(plan) {
@@ -89,8 +89,8 @@ pub(crate) fn file(which: Which, name: Option<&Name>) -> String {
     }
 }
 
-/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and copies that a sync left are none,
-/// of any plan.
+/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and
+/// copies that a sync left are none, of any plan.
 pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     let stem = file.strip_suffix(".md")?;
     if is_copy(stem) || stem.ends_with(".archive") || stem.contains(".archive.") {
@@ -106,8 +106,9 @@ pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     }
 }
 
-/// Says whether a file is a copy of a plan: one that a sync left, as for notes, or one that a program or a person made of it. Of a note,
-/// `Rule (2)` and `Copy of a rule` are names as good as any; a plan's name has no such part, and its copy must not pass for another plan.
+/// Says whether a file is a copy of a plan: one that a sync left, as for notes, or one that a program
+/// or a person made of it. Of a note, `Rule (2)` and `Copy of a rule` are names as good as any; a
+/// plan's name has no such part, and its copy must not pass for another plan.
 fn is_copy(stem: &str) -> bool {
     let lower = stem.to_lowercase();
     let numbered = lower

@@ -29,7 +29,8 @@ pub struct Recall {
     pub text: String,
     /// How many notes it holds.
     pub entries: usize,
-    /// The first of the notes that had no room, by what they are called: at most 20, and fewer if their names are long for the budget.
+    /// The first of the notes that had no room, by what they are called: at most 20, and fewer if their
+    /// names are long for the budget.
     pub omitted: Vec<String>,
     /// How many notes had no room.
     pub omitted_count: usize,

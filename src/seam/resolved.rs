@@ -132,8 +132,9 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the repository. Outside of a repository it
-    /// is not looked for in the folders of others, nor above the home folder.
+    /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the
+    /// repository. Outside of a repository it is not looked for in the folders of others, nor above the
+    /// home folder.
     fn discover(&mut self, at: &Path, home: Option<&Path>) -> Option<PathBuf> {
         let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
         for folder in at.ancestors() {

@@ -1,4 +1,5 @@
-//! `.agentm-config.json`: where a vault is, and whether state is kept in it. It is only read: an old form stays as it is.
+//! `.agentm-config.json`: where a vault is, and whether state is kept in it. It is only read: an old
+//! form stays as it is.
 
 use std::path::Path;
 

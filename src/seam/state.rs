@@ -1,7 +1,7 @@
 //! Where the files of a plan lie.
 //!
-//! What binds a work tree to a plan is either there and sound, or absent, or an error: the plan without a name is never put in the place
-//! of one that cannot be told.
+//! What binds a work tree to a plan is either there and sound, or absent, or an error: the plan without
+//! a name is never put in the place of one that cannot be told.
 
 use std::path::{Path, PathBuf};
 

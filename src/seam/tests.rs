@@ -1,5 +1,5 @@
-//! Whole calls over real files. What the original's own tests ask of the contract is asked here, as far as it belongs to it: recall works,
-//! and a vault of any layout is accepted.
+//! Whole calls over real files. What the original's own tests ask of the contract is asked here, as far
+//! as it belongs to it: recall works, and a vault of any layout is accepted.
 //!
 //! Left out, and why:
 //!

@@ -22,8 +22,8 @@ pub(crate) enum Short {
     Wrong(String),
 }
 
-/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not there. A byte order mark, which some
-/// editors put before a text, is dropped.
+/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not
+/// there. A byte order mark, which some editors put before a text, is dropped.
 pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read(path, most))
 }

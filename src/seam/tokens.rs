@@ -1,4 +1,5 @@
-//! How many tokens a text is, about: four characters each, but one for each character of a script that writes words with few.
+//! How many tokens a text is, about: four characters each, but one for each character of a script that
+//! writes words with few.
 
 /// The first character that counts as a token of its own: Hangul, kana, ideographs and signs lie from here on.
 const WIDE: char = '\u{1100}';

@@ -18,7 +18,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Names, besides those of this machine, by which clients may address the server: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Web origins, besides the server's own, whose pages may call and read the answers: `https://name` or `https://name:port`.
+    /// Web origins, besides the server's own, whose pages may call and read the answers: `https://name`
+    /// or `https://name:port`.
     pub allowed_origins: Vec<String>,
     /// The largest request body; 1 MiB by default. It is refused before it is read.
     #[serde(with = "size")]
@@ -30,17 +31,19 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// The most of them of one peer: an IPv4 address, or an IPv6 network of 64 bits; 512 by default.
     pub max_connections_per_peer: usize,
-    /// The most requests at work at once; 256 by default. More are answered `overloaded`. A request whose body is still on its way
-    /// does not count. With authentication one peer gets at most half of them.
+    /// The most requests at work at once; 256 by default. More are answered `overloaded`. A request
+    /// whose body is still on its way does not count. With authentication one peer gets at most half of
+    /// them.
     pub max_requests: usize,
-    /// The most requests of one caller, at work or with the body on its way; 0 (the default) = a quarter of `max_requests`. Without
-    /// authentication there is one caller, and no such limit.
+    /// The most requests of one caller, at work or with the body on its way; 0 (the default) = a
+    /// quarter of `max_requests`. Without authentication there is one caller, and no such limit.
     pub max_requests_per_caller: usize,
     /// Addresses and networks of proxies, through which many callers come: they have no limit per peer.
     pub proxies: Vec<String>,
     /// The most requests a second that one caller may make; 0 (the default) = no limit.
     pub rate_per_second: u32,
-    /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as one second allows.
+    /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as
+    /// one second allows.
     pub rate_burst: u32,
     /// How long a call may take; 120 s by default.
     #[serde(with = "text")]

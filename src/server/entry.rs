@@ -1,7 +1,7 @@
 //! Checks before each route: host and origin, the caller, concurrent requests, rate.
 //!
-//! It is a plain function in front of the router instead of a stack of middleware: each layer of an `axum::Router` costs a
-//! box and a clone per request, and a cache hit costs little more than that.
+//! It is a plain function in front of the router instead of a stack of middleware: each layer of an
+//! `axum::Router` costs a box and a clone per request, and a cache hit costs little more than that.
 
 use parking_lot::RwLock;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the tests of this crate stand on: a small engine of real packs, with and without memory, and a clock that is moved.
+//! What the tests of this crate stand on: a small engine of real packs, with and without memory, and a
+//! clock that is moved.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Host and origin check: keeps web pages of other origins out, also after DNS rebinding.
 //!
-//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A page that calls this
-//! server directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`. Both are refused before the body is read.
-//! Another port of this machine is another origin: pages that are served there must not run packs.
+//! A page of another site that made its own name point at 127.0.0.1 still sends that name as `Host`. A
+//! page that calls this server directly sends its own `Origin`, and a browser adds `Sec-Fetch-Site`.
+//! Both are refused before the body is read. Another port of this machine is another origin: pages that
+//! are served there must not run packs.
 
 use std::net::IpAddr;
 
@@ -106,8 +107,9 @@ fn foreign() -> Problem {
     Problem::new(Code::Forbidden, "this origin may not call; add it to allowed_origins if it should")
 }
 
-/// Refuses a body that a browser sends without asking first: one of no type or of a form's. JSON from another origin needs a
-/// preflight (Fetch standard, "CORS-safelisted request-header"), which only `allowed_origins` pass.
+/// Refuses a body that a browser sends without asking first: one of no type or of a form's. JSON from
+/// another origin needs a preflight (Fetch standard, "CORS-safelisted request-header"), which only
+/// `allowed_origins` pass.
 fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
     if !asked.body || asked.headers.get(CONTENT_TYPE).is_some_and(|kind| body::is_json(kind.as_bytes())) {
         return Ok(());
@@ -118,15 +120,17 @@ fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
     ))
 }
 
-/// Says whether a person followed a link to a page of ours. That only shows something, and the other page cannot read it.
+/// Says whether a person followed a link to a page of ours. That only shows something, and the other
+/// page cannot read it.
 fn is_followed_link(asked: &Asked<'_>) -> bool {
     let says = |name: &HeaderName, value: &str| asked.headers.get(name).is_some_and(|found| found == value);
     let shows = matches!(*asked.method, Method::GET | Method::HEAD) && !asked.uri.path().starts_with("/api/");
     shows && says(&SEC_FETCH_MODE, "navigate") && says(&SEC_FETCH_DEST, "document") && asked.uri.path() != "/mcp"
 }
 
-/// Says whether an origin is the one that `Host` names: the same scheme, name and port. The server itself speaks HTTP. A name of
-/// the operator's may have a proxy with TLS before it, which then has `https`; a name of this machine has none.
+/// Says whether an origin is the one that `Host` names: the same scheme, name and port. The server
+/// itself speaks HTTP. A name of the operator's may have a proxy with TLS before it, which then has
+/// `https`; a name of this machine has none.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let (authority, secure) = match (origin.strip_prefix("http://"), origin.strip_prefix("https://")) {
         (Some(authority), _) => (authority, false),

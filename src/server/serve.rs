@@ -154,8 +154,8 @@ impl Server {
 
     /// Returns the whole server as one router, for tests and for callers with their own listener.
     ///
-    /// Limits on connections, the time limit for a request head and the drain are up to that listener then, and closing the
-    /// conversations is up to their owner.
+    /// Limits on connections, the time limit for a request head and the drain are up to that listener
+    /// then, and closing the conversations is up to their owner.
     pub fn router(self) -> Router {
         let (_, _, entry) = self.assemble();
         Router::new().fallback(move |request: Request| {
@@ -166,12 +166,13 @@ impl Server {
 
     /// Serves until `shutdown` is cancelled and the running requests have ended.
     ///
-    /// After the cancel it accepts no connection and starts no job. Running requests and jobs have `drain_timeout` to finish;
-    /// then everything is closed, the conversations last. The engine stays open: its owner shuts it down afterwards.
+    /// After the cancel it accepts no connection and starts no job. Running requests and jobs have
+    /// `drain_timeout` to finish; then everything is closed, the conversations last. The engine stays
+    /// open: its owner shuts it down afterwards.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a setting is invalid;
-    /// the listener's error if its address cannot be read.
+    /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a
+    /// setting is invalid; the listener's error if its address cannot be read.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let authenticated = self.auth.is_some();
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;

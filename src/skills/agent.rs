@@ -1,8 +1,8 @@
 //! Import and export of `SKILL.md` (Agent Skills): front matter, then the instructions.
 //!
-//! The instructions are the same bytes on both sides. What a `SKILL.md` says and a manifest has no word for (licence, compatibility,
-//! allowed tools, metadata) is kept in a table `[agentskills]`; what a manifest says and a `SKILL.md` has no word for stands in its
-//! metadata as JSON.
+//! The instructions are the same bytes on both sides. What a `SKILL.md` says and a manifest has no word
+//! for (licence, compatibility, allowed tools, metadata) is kept in a table `[agentskills]`; what a
+//! manifest says and a `SKILL.md` has no word for stands in its metadata as JSON.
 
 use indexmap::IndexMap;
 use toml_edit::{DocumentMut, Item, Table, value};

@@ -10,8 +10,9 @@ pub type Chains<'a> = BTreeMap<&'a str, &'a Dependencies>;
 
 /// Returns the skills that run if these are asked for, in their order.
 ///
-/// That is: what stands in `before`, the skill, what stands in `requires` and `after`, and so on for each of them. Each comes once,
-/// when all that must come before it has come; what is not chained stays in the order in which it was come upon.
+/// That is: what stands in `before`, the skill, what stands in `requires` and `after`, and so on for
+/// each of them. Each comes once, when all that must come before it has come; what is not chained stays
+/// in the order in which it was come upon.
 ///
 /// # Errors
 /// `NotFound` if a skill that was asked for or is required does not exist, `Refused` if the order is a circle.

@@ -1,5 +1,5 @@
-//! The skills of a project as they lie in `.forge/skills/`: their metadata. Instructions are not opened here; what has to be known of
-//! them tells the folder.
+//! The skills of a project as they lie in `.forge/skills/`: their metadata. Instructions are not opened
+//! here; what has to be known of them tells the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -266,7 +266,8 @@ pub fn inside(folder: &Path, path: &str) -> Result<fs::Metadata, Problem> {
     real.metadata().map_err(gone)
 }
 
-/// Looks at a file or folder to which no link leads below the folder: then it lies inside, wherever the folder itself lies.
+/// Looks at a file or folder to which no link leads below the folder: then it lies inside, wherever the
+/// folder itself lies.
 fn plain(folder: &Path, path: &str) -> Option<fs::Metadata> {
     let (mut at, mut found) = (folder.to_path_buf(), None);
     for part in path.split('/').filter(|part| !part.is_empty()) {

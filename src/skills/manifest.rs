@@ -377,7 +377,8 @@ fn texts(list: &[String]) -> Item {
     value(list.iter().map(String::as_str).collect::<Array>())
 }
 
-/// Adds keywords and patterns to the text of a manifest. All else stays, to the byte. Returns `None` if all are there already.
+/// Adds keywords and patterns to the text of a manifest. All else stays, to the byte. Returns `None` if
+/// all are there already.
 ///
 /// # Errors
 /// What is wrong with the text.

@@ -1,14 +1,15 @@
 //! Patterns of files: `*.rs`, `Cargo.toml`, `src/**/*.{rs,toml}`.
 //!
-//! They are compared character by character, so that a thousand skills need nothing built before the first of them is compared.
+//! They are compared character by character, so that a thousand skills need nothing built before the
+//! first of them is compared.
 
 /// The longest pattern, in bytes.
 const LONGEST: usize = 200;
 /// Maximum number of patterns that `{a,b}` may stand for.
 const WAYS: usize = 64;
 
-/// A pattern of files: `*` is any run of characters but `/`, `?` is one of them, `[a-z]` and `[!a-z]` one of a set, `{a,b}` either,
-/// `**` any number of folders. Case counts.
+/// A pattern of files: `*` is any run of characters but `/`, `?` is one of them, `[a-z]` and `[!a-z]`
+/// one of a set, `{a,b}` either, `**` any number of folders. Case counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// Without a slash: compared with the name of the file alone.

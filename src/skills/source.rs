@@ -38,8 +38,8 @@ pub struct Content {
 /// Reads a folder. Links and special files are refused: what lies elsewhere is no part of the skill.
 ///
 /// # Errors
-/// `Usage` without a `SKILL.md`, and for names that are no text; `Refused` for links, special files, and more than the limits allow;
-/// `Failed` if something cannot be read.
+/// `Usage` without a `SKILL.md`, and for names that are no text; `Refused` for links, special files,
+/// and more than the limits allow; `Failed` if something cannot be read.
 pub fn read(folder: &Path) -> Result<Content> {
     let mut content = Content::default();
     content.folder(folder, "", 1)?;

@@ -51,8 +51,8 @@ fn health(server: &Server, caller: usize) -> String {
     health
 }
 
-/// Adds turns `mk_<caller>_<number>` from `number` on until the server is gone; returns the number of the first that was not
-/// acknowledged.
+/// Adds turns `mk_<caller>_<number>` from `number` on until the server is gone; returns the number of
+/// the first that was not acknowledged.
 fn add(server: &Server, caller: usize, mut number: usize, acknowledged: &AtomicUsize) -> usize {
     loop {
         let text = format!("mk_{caller}_{number:05}");

@@ -17,7 +17,8 @@ const CALLERS: usize = 4;
 /// How many adds may be told to come again, of both servers together: one in twenty.
 const REFUSALS: usize = 2 * TURNS / 20;
 
-/// Adds all turns through both servers at once: `mk_<caller>_<number>`; the callers of a server are those with its letter.
+/// Adds all turns through both servers at once: `mk_<caller>_<number>`; the callers of a server are
+/// those with its letter.
 ///
 /// Returns the ids, and how many adds were told to come again.
 fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
@@ -33,7 +34,8 @@ fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
                         let text = format!("mk_{letter}{caller}_{number:04}");
                         let turn = json!({ "user_message": text, "assistant_response": "yes", "once": text });
                         let path = format!("POST /api/v1/conversations/{session}/turns");
-                        // Others write at the same time: one who loses every race is told so, and comes again. That is rare.
+                        // Others write at the same time: one who loses every race is told so, and comes
+                        // again. That is rare.
                         let added = loop {
                             let answer = server.ask(&path, &turn.to_string());
                             if answer.code != 503 {

@@ -1,5 +1,5 @@
-//! A long conversation and a real, small language model. It counts badly and goes round in circles: what it says becomes a summary or does
-//! not, and either way no turn is lost and the health is honest.
+//! A long conversation and a real, small language model. It counts badly and goes round in circles:
+//! what it says becomes a summary or does not, and either way no turn is lost and the health is honest.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -196,7 +196,8 @@ async fn real_small_model_summaries_lose_no_turn() {
         assert!(!patch.summary.is_empty() && patch.opening.as_deref() == Some(&*opening), "{:?}", patch.opening);
     }
 
-    // Something was folded, unless the machine was too slow for one answer; a model that answers and is never understood is a defect.
+    // Something was folded, unless the machine was too slow for one answer; a model that answers and is
+    // never understood is a defect.
     let too_slow =
         !metrics.summary_failures.is_empty() && metrics.summary_failures.keys().all(|failure| *failure == "timeout");
     assert!((metrics.summaries > 0 && covered > 0) || too_slow, "{:?}", metrics.summary_failures);

@@ -320,7 +320,8 @@ fn new_project_and_fresh_clone_are_healthy() {
     let next: Vec<&Value> = doctor["found"].as_array().unwrap().iter().map(|found| &found["next"]).collect();
     assert_eq!(doctor["healthy"], true);
     assert_eq!(next, ["helmdeck forge init --merge-driver", "helmdeck forge session start"]);
-    // Nobody has worked in it yet, which is no defect: grey, until the session begins that the doctor names. Asking twice changes nothing.
+    // Nobody has worked in it yet, which is no defect: grey, until the session begins that the doctor
+    // names. Asking twice changes nothing.
     for _ in 0..2 {
         let grey = fixture.forge_in(&clone, &["health"]);
         let found = (&grey["short_term"]["colour"], &grey["short_term"]["reasons"][0]["code"]);

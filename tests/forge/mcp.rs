@@ -1,4 +1,5 @@
-//! The packs `forge.*` as agents reach them: the official clients in front of the real program, on a real project in a real repository.
+//! The packs `forge.*` as agents reach them: the official clients in front of the real program, on a
+//! real project in a real repository.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The whole story with the real program and a real event server: a session that dies, one that takes up its work and goes astray, the way
-//! back, and two agents who learn at the same time.
+//! The whole story with the real program and a real event server: a session that dies, one that takes
+//! up its work and goes astray, the way back, and two agents who learn at the same time.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

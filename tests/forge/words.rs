@@ -1,6 +1,8 @@
-//! Nothing that an agent or a person gets to read is a command that destroys something, and no program is called with one.
+//! Nothing that an agent or a person gets to read is a command that destroys something, and no program
+//! is called with one.
 //!
-//! These tests read sources as text, because nothing else can say it of all texts: a text is not run, and no lint knows git.
+//! These tests read sources as text, because nothing else can say it of all texts: a text is not run,
+//! and no lint knows git.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +32,8 @@ const CALLED: &[&[&str]] = &[
     &["reflog", "expire"],
 ];
 
-/// What is called, if at all, only on what we made ourselves and for a commit that is named, and is nothing to tell somebody to do.
+/// What is called, if at all, only on what we made ourselves and for a commit that is named, and is
+/// nothing to tell somebody to do.
 const SAID: &[&[&str]] = &[
     &["checkout", "."],
     &["restore", "."],
@@ -59,7 +62,8 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the words of a source without what stands between them: arguments of a program, a list of literals, read as in a shell.
+/// Returns the words of a source without what stands between them: arguments of a program, a list of
+/// literals, read as in a shell.
 fn as_typed(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let words = source.split(|c: char| c.is_whitespace() || matches!(c, '"' | ',' | '[' | ']' | '&' | '`' | '(' | ')'));

@@ -45,8 +45,9 @@ pub fn json_rpc(data: &[u8]) {
     answer(data);
 }
 
-/// The first byte chooses how the rest gets to the transport: `0` as a message with no more than any request has, `1` with the headers of
-/// the newest revision, which repeat what the message says, `2` in a session, `3` as lines over stdin. `None` if there is nothing.
+/// The first byte chooses how the rest gets to the transport: `0` as a message with no more than any
+/// request has, `1` with the headers of the newest revision, which repeat what the message says, `2` in
+/// a session, `3` as lines over stdin. `None` if there is nothing.
 pub fn answer(data: &[u8]) -> Option<Answer> {
     let (way, rest) = data.split_first()?;
     let bytes = filled(rest);
@@ -86,7 +87,8 @@ fn said_in_headers(request: &Value) -> Vec<(&'static str, HeaderValue)> {
     headers
 }
 
-/// Sends a message in the session that all inputs of a thread share. If others began so many that it was closed, begins another one.
+/// Sends a message in the session that all inputs of a thread share. If others began so many that it
+/// was closed, begins another one.
 fn in_a_session(bytes: &[u8]) -> Answer {
     thread_local! {
         static SESSION: RefCell<Option<HeaderValue>> = const { RefCell::new(None) };

@@ -1,4 +1,5 @@
-//! The fuzz targets in the normal test run: their seeds, and some thousand mutations of them. `scripts/fuzz` runs them for longer.
+//! The fuzz targets in the normal test run: their seeds, and some thousand mutations of them.
+//! `scripts/fuzz` runs them for longer.
 
 #[expect(unreachable_pub, reason = "shared with fuzz/")]
 mod targets;
@@ -187,7 +188,8 @@ fn the_seeds_of_json_rpc_reach_the_door() {
     assert_eq!(codes, [-32700, -32600, -32600, -32600]);
 }
 
-/// A call gets to the handler of its pack both ways: the short one hands its output on as it was written, the long one has parsed it.
+/// A call gets to the handler of its pack both ways: the short one hands its output on as it was
+/// written, the long one has parsed it.
 #[test]
 fn json_rpc_seeds_reach_packs_on_both_paths() {
     const AS_WRITTEN: &str = r#""structuredContent":{"ran": 1.50, "input": "#;

@@ -1,6 +1,7 @@
 //! What is fuzzed: functions that take any bytes and panic if something that must hold does not.
 //!
-//! One file for both who run them: `fuzz/` with libFuzzer, and the tests here with the seeds and with mutations of them.
+//! One file for both who run them: `fuzz/` with libFuzzer, and the tests here with the seeds and with
+//! mutations of them.
 
 #[path = "json_rpc.rs"]
 pub mod json_rpc;
@@ -43,8 +44,8 @@ struct Fixture {
 }
 
 thread_local! {
-    // Tests of one process run in threads: what one sends must not change what another gets. Leaked, because a runtime cannot be
-    // dropped while its thread ends.
+    // Tests of one process run in threads: what one sends must not change what another gets. Leaked,
+    // because a runtime cannot be dropped while its thread ends.
     static FIXTURE: &'static Fixture = Box::leak(Box::new(make()));
 }
 
@@ -78,8 +79,8 @@ fn make() -> Fixture {
     Fixture { runtime, engine, router }
 }
 
-/// A request to the REST transport, spelled like HTTP: `METHOD path`, lines of headers, an empty line, the body. What HTTP itself
-/// does not allow is refused before us and skipped here.
+/// A request to the REST transport, spelled like HTTP: `METHOD path`, lines of headers, an empty line,
+/// the body. What HTTP itself does not allow is refused before us and skipped here.
 pub fn rest(data: &[u8]) {
     rest_status(data);
 }
@@ -219,7 +220,8 @@ pub fn url_guard(data: &[u8]) {
     );
 }
 
-/// Says whether an address is public, by the standard library and by the text of the registries; another list than the guard's.
+/// Says whether an address is public, by the standard library and by the text of the registries;
+/// another list than the guard's.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -276,8 +278,8 @@ fn as_the_c_library_reads(host: &str) -> Option<u64> {
     })
 }
 
-/// The first byte chooses: an even one puts the rest as values into a request that is fixed, an odd one takes it as a URL
-/// template and puts hostile values into it.
+/// The first byte chooses: an even one puts the rest as values into a request that is fixed, an odd one
+/// takes it as a URL template and puts hostile values into it.
 pub fn template(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     if first % 2 == 0 { values(rest) } else { url_template(rest) }

@@ -73,7 +73,8 @@ const STARTS: &[&str] = &["clone", "clone3", "fork", "vfork", "socket", "epoll_c
 /// Calls that change something if they are told to.
 const OTHERS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
-/// A place with everything that a call may meet: a repository, memory of both kinds, a marker, settings and folders of the system.
+/// A place with everything that a call may meet: a repository, memory of both kinds, a marker, settings
+/// and folders of the system.
 fn furnished() -> Fixture {
     let place = Fixture::new();
     place.write("repo/.git/HEAD", "ref: refs/heads/main\n");

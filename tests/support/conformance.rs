@@ -1,5 +1,6 @@
-//! What the MCP conformance suite wants to find at a server, beside the packs: tools that answer with images, ask the user or
-//! need several rounds, prompts, resources. It stands behind the real server as what an embedder adds to its MCP transport.
+//! What the MCP conformance suite wants to find at a server, beside the packs: tools that answer with
+//! images, ask the user or need several rounds, prompts, resources. It stands behind the real server as
+//! what an embedder adds to its MCP transport.
 //!
 //! The words, names and texts are the suite's; they are data, in `conformance/fixtures.json`. Here is only what moves.
 

@@ -1,5 +1,5 @@
-//! The engine as the program wires it, with a clock that is moved by hand and credentials that a test names; it opens nothing
-//! outside the folder it is given.
+//! The engine as the program wires it, with a clock that is moved by hand and credentials that a test
+//! names; it opens nothing outside the folder it is given.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,5 @@
-//! An engine over a sealed SQLite file, with a clock that is moved by hand and a pack whose answers are checked at each call.
+//! An engine over a sealed SQLite file, with a clock that is moved by hand and a pack whose answers are
+//! checked at each call.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

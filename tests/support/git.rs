@@ -1,4 +1,5 @@
-//! A real git server over HTTP, with a login if wanted (`git/git_http.py`), and git itself for what tests look at and prepare.
+//! A real git server over HTTP, with a login if wanted (`git/git_http.py`), and git itself for what
+//! tests look at and prepare.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

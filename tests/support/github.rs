@@ -110,7 +110,8 @@ fn workspace() -> PathBuf {
     here.ancestors().find(|folder| folder.join("Cargo.lock").exists()).unwrap_or(here).to_owned()
 }
 
-/// Returns cargo's target folder, found from where this test runs, so that it is the right one wherever it was moved to.
+/// Returns cargo's target folder, found from where this test runs, so that it is the right one wherever
+/// it was moved to.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());

@@ -1,5 +1,6 @@
-//! Other people's MCP programs, which `mcp/install.sh` installs: the official clients in Python and TypeScript, driven by a plan
-//! (see `mcp/client.py` for its words), the conformance suite, the inspector and two servers.
+//! Other people's MCP programs, which `mcp/install.sh` installs: the official clients in Python and
+//! TypeScript, driven by a plan (see `mcp/client.py` for its words), the conformance suite, the
+//! inspector and two servers.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -27,8 +28,8 @@ pub(crate) struct Programs {
 impl Programs {
     /// Returns what `tests/run` installed; run by hand without it, installs the same (about a minute, once).
     ///
-    /// The environment says where: `HELMDECK_TEST_NODE` (the program), `HELMDECK_TEST_NPM` (the folder `node_modules`) and
-    /// `HELMDECK_TEST_PYTHON` (the program), all three or none.
+    /// The environment says where: `HELMDECK_TEST_NODE` (the program), `HELMDECK_TEST_NPM` (the folder
+    /// `node_modules`) and `HELMDECK_TEST_PYTHON` (the program), all three or none.
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
     pub(crate) fn installed() -> &'static Self {
         static FOUND: OnceLock<Programs> = OnceLock::new();
@@ -55,7 +56,8 @@ impl Programs {
         command
     }
 
-    /// Prepares a run of a script of an npm package that calls some tools by names which no pack can have; see `mcp/names.mjs`.
+    /// Prepares a run of a script of an npm package that calls some tools by names which no pack can
+    /// have; see `mcp/names.mjs`.
     pub(crate) fn node_with_names(&self, script: &str) -> Command {
         let words = self.node_script(script);
         let mut command = Command::new(&words[0]);

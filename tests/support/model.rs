@@ -1,5 +1,5 @@
-//! A scripted model: an OpenAI-compatible chat endpoint on loopback that gives prepared answers in their order and keeps every
-//! request.
+//! A scripted model: an OpenAI-compatible chat endpoint on loopback that gives prepared answers in
+//! their order and keeps every request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

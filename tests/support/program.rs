@@ -26,7 +26,8 @@ pub(crate) const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same without tags) and `test.slow`.
+    /// Makes a home with the packs `test.echo` (tagged `repo:<repo>`), `test.plain` (the same without
+    /// tags) and `test.slow`.
     pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         std::fs::create_dir_all(home.packs()).unwrap();
@@ -74,8 +75,9 @@ impl Home {
         std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
     }
 
-    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself. On a machine that is busy
-    /// a read of the store may take longer than the 50 ms it is given unless told otherwise, and would then be a miss.
+    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself.
+    /// On a machine that is busy a read of the store may take longer than the 50 ms it is given unless
+    /// told otherwise, and would then be a miss.
     pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
         let home = self.0.path().to_str().unwrap().to_owned();
         BTreeMap::from([

@@ -86,8 +86,8 @@ pub(crate) fn place(data: &Path) -> SessionPlace {
 }
 
 impl SessionFixture {
-    /// Makes an engine with the packs `test.once` (its session ends with the call), `test.keep` (it is kept) and `test.maybe` (only
-    /// if one is pinned).
+    /// Makes an engine with the packs `test.once` (its session ends with the call), `test.keep` (it is
+    /// kept) and `test.maybe` (only if one is pinned).
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// An endpoint: that of `swe/small_model.sh`, or the one that `HELMDECK_TEST_LLM_URL` names. Its model is called `small`.
+/// An endpoint: that of `swe/small_model.sh`, or the one that `HELMDECK_TEST_LLM_URL` names. Its model
+/// is called `small`.
 pub(crate) struct SmallModel {
     /// The base URL.
     pub(crate) url: String,

@@ -1,5 +1,5 @@
-//! What the tests of `swe.solve` run beside it, which `swe/install.sh` installs: real bugs of real packages, an interpreter with
-//! pytest for them, and mini-swe-agent.
+//! What the tests of `swe.solve` run beside it, which `swe/install.sh` installs: real bugs of real
+//! packages, an interpreter with pytest for them, and mini-swe-agent.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub(crate) struct Programs {
 impl Programs {
     /// Returns what `tests/run` installed; run by hand without it, installs the same (about a minute, once).
     ///
-    /// The environment says where: `HELMDECK_TEST_SWE_PYTEST`, `HELMDECK_TEST_SWE_MINI` and `HELMDECK_TEST_SWE_TASKS`, all three
-    /// or none.
+    /// The environment says where: `HELMDECK_TEST_SWE_PYTEST`, `HELMDECK_TEST_SWE_MINI` and
+    /// `HELMDECK_TEST_SWE_TASKS`, all three or none.
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
     pub(crate) fn installed() -> &'static Self {
         static FOUND: OnceLock<Programs> = OnceLock::new();
@@ -95,7 +95,8 @@ impl Task {
         to
     }
 
-    /// Runs its tests in a folder: all, or those that are named. Says which of them passed as a whole, and what pytest said.
+    /// Runs its tests in a folder: all, or those that are named. Says which of them passed as a whole,
+    /// and what pytest said.
     pub(crate) fn test(&self, folder: &Path, names: &[String]) -> (bool, String) {
         let mut command = Command::new(&self.python);
         command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts="]);
@@ -106,7 +107,8 @@ impl Task {
         (status.success(), String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    /// Shows that a patch mends it: in a fresh clone its tests fail, `git apply` takes the patch, and then all tests pass.
+    /// Shows that a patch mends it: in a fresh clone its tests fail, `git apply` takes the patch, and
+    /// then all tests pass.
     #[track_caller]
     pub(crate) fn assert_mended_by(&self, patch: &str) {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A server that is killed, whatever a run is doing then: nothing of it goes on, and the next start cleans up and says what happened.
+//! A server that is killed, whatever a run is doing then: nothing of it goes on, and the next start
+//! cleans up and says what happened.
 
 use super::cancel::{Held, Phase};
 use super::{ask, job, wait_for};

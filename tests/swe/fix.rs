@@ -1,4 +1,5 @@
-//! Bugs are mended: the tests of the package fail before and pass after, and everything that is told about the run is right.
+//! Bugs are mended: the tests of the package fail before and pass after, and everything that is told
+//! about the run is right.
 
 use serde_json::{Value, json};
 

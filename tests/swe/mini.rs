@@ -1,5 +1,5 @@
-//! mini-swe-agent 2.4.6 beside `swe.solve`: the same commands on the same bugs give the same change, and a trajectory that is
-//! exported in its format is one that its own programs read.
+//! mini-swe-agent 2.4.6 beside `swe.solve`: the same commands on the same bugs give the same change,
+//! and a trajectory that is exported in its format is one that its own programs read.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -58,8 +58,8 @@ fn roles(trajectory: &Value) -> Vec<&str> {
     messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
-/// Lets mini-swe-agent's own inspector read a trajectory; returns how many steps it shows, and the commands and outputs that its
-/// tools take from it.
+/// Lets mini-swe-agent's own inspector read a trajectory; returns how many steps it shows, and the
+/// commands and outputs that its tools take from it.
 fn inspected(trajectory: &Value, folder: &Path) -> Value {
     let file = folder.join("exported.traj.json");
     std::fs::write(&file, trajectory.to_string()).unwrap();

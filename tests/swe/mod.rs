@@ -1,5 +1,5 @@
-//! `swe.solve` with the real program, end to end: real bugs of real packages, a real git server over HTTP with a login, the real
-//! sandbox, and a model that says what its script says.
+//! `swe.solve` with the real program, end to end: real bugs of real packages, a real git server over
+//! HTTP with a login, the real sandbox, and a model that says what its script says.
 
 mod cancel;
 mod crash;
@@ -44,7 +44,8 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// All that a run needs: a home with the credentials `git` and `llm`, a git server with `acme/<package>.git`, and a model.
+/// All that a run needs: a home with the credentials `git` and `llm`, a git server with
+/// `acme/<package>.git`, and a model.
 struct Fixture {
     home: Home,
     git: GitServer,

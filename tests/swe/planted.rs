@@ -1,4 +1,5 @@
-//! What an agent plants in its repository and its home never runs outside the sandbox, and changes nothing of what is pushed.
+//! What an agent plants in its repository and its home never runs outside the sandbox, and changes
+//! nothing of what is pushed.
 
 use serde_json::json;
 
@@ -7,8 +8,8 @@ use super::limits::open_to_all;
 use crate::support::git::git;
 use crate::support::model::{bash, submit as done};
 
-/// Plants a program at every place that git runs one from: each makes a file in the folder `@`, if there is such a folder. In the
-/// sandbox there is none.
+/// Plants a program at every place that git runs one from: each makes a file in the folder `@`, if
+/// there is such a folder. In the sandbox there is none.
 const PLANT: &str = r#"
 out=@
 trap_at() { printf '#!/bin/sh\ntouch %s/%s\ncat 2>/dev/null\nexit 0\n' "$out" "$2" >"$1"; chmod +x "$1"; }
@@ -95,7 +96,8 @@ fn planted_files_never_run_outside_the_sandbox() {
     assert!(pushed.contains("\"%f\": \"[0-9]{1,6}\""), "no filter changed it");
     fixture.task.assert_mended_by(output["patch"].as_str().unwrap());
     assert!(fixture.git.log().iter().all(|line| line["user"].is_null() || line["user"] == "x-access-token"));
-    // The traps are real: outside of a sandbox, git itself walks into one. (It then waits for a filter that says nothing.)
+    // The traps are real: outside of a sandbox, git itself walks into one. (It then waits for a filter
+    // that says nothing.)
     let proof = tempfile::tempdir().unwrap();
     let planted = PLANT.replace('@', outside.path().to_str().unwrap());
     let mut walk = std::process::Command::new("bash");

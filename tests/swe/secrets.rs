@@ -1,5 +1,5 @@
-//! The credentials of the git server and of the model are nowhere: in no process, file, log, artifact or answer, whatever a run is
-//! doing.
+//! The credentials of the git server and of the model are nowhere: in no process, file, log, artifact
+//! or answer, whatever a run is doing.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! A real, small language model, which cannot program: whatever it says, the run ends within its limits and is honest about it.
+//! A real, small language model, which cannot program: whatever it says, the run ends within its limits
+//! and is honest about it.
 
 use serde_json::json;
 

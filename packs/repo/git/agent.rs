@@ -40,7 +40,8 @@ impl Agent {
     pub(super) async fn start(folder: &Path, path: &str, key: &Secret, host: &str) -> Result<Self> {
         let socket = folder.join("agent");
         let mut command = Command::new("ssh-agent");
-        // The agent ends with the program that it starts, which ends with its stdin: with this process, however that ends.
+        // The agent ends with the program that it starts, which ends with its stdin: with this process,
+        // however that ends.
         command.env_clear().env("PATH", path).env("HOME", folder).arg("-a").arg(&socket).arg("cat");
         let (group, pipes) = spawn(command)?;
         let agent = Self { _group: group, _pipes: pipes, socket };

@@ -25,7 +25,8 @@ impl Git {
     /// Checks a folder of this machine and resolves its links.
     ///
     /// # Errors
-    /// `forbidden` if the folder, or anything that git reads for it, may not be used; `not_found` if it is no repository.
+    /// `forbidden` if the folder, or anything that git reads for it, may not be used; `not_found` if it
+    /// is no repository.
     pub(super) fn folder(&self, url: &RepoUrl) -> Result<RepoUrl> {
         let folder = url.folder().unwrap_or_default();
         let shown = folder.to_string_lossy().escape_debug().to_string();

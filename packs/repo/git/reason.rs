@@ -1,8 +1,8 @@
 //! Maps a failure of git to an error with a code.
 //!
-//! Facts come first: what the proxy saw, what the credential helper was asked, what a push reported line by line. Then the
-//! last lines of git itself, which are always the same text because git runs with the C locale. What a server said
-//! (`remote: `) decides nothing.
+//! Facts come first: what the proxy saw, what the credential helper was asked, what a push reported
+//! line by line. Then the last lines of git itself, which are always the same text because git runs
+//! with the C locale. What a server said (`remote: `) decides nothing.
 
 use helmdeck_core::{Code, Error, Secret};
 use helmdeck_egress::Trouble;

@@ -26,7 +26,8 @@ const TOKEN_USER: &str = "x-access-token";
 /// The variable with the password of the proxy, for `helmdeck __connect`.
 const PROXY_AUTHORIZATION: &str = "HELMDECK_PROXY_AUTHORIZATION";
 
-/// The receiver of a push to a repository on this machine: git's own, without anything that the repository could make it run.
+/// The receiver of a push to a repository on this machine: git's own, without anything that the
+/// repository could make it run.
 const OWN_RECEIVER: &str = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false \
      -c receive.denyCurrentBranch=refuse receive-pack";
 
@@ -93,8 +94,9 @@ impl Git {
     /// Opens a repository with the call's credential; `named` says that the caller asked for this credential.
     ///
     /// # Errors
-    /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named credential that is not for the
-    /// host; `credential_invalid` for a credential that cannot be one of this repository; `not_found` for a folder that is not there.
+    /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named
+    /// credential that is not for the host; `credential_invalid` for a credential that cannot be one of
+    /// this repository; `not_found` for a folder that is not there.
     pub(crate) async fn open(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Remote> {
         let scratch = scratch()?;
         let mut url = url.clone();
@@ -149,8 +151,8 @@ impl Git {
 
     /// Checks that a credential may be sent to a host.
     ///
-    /// A credential that the caller did not name is left out for other hosts, and over http, where everybody on the way could
-    /// read it.
+    /// A credential that the caller did not name is left out for other hosts, and over http, where
+    /// everybody on the way could read it.
     fn credential_for(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
         let Some(secret) = credential else { return Ok(None) };
         let host = &url.host().map(ToString::to_string).unwrap_or_default();
@@ -262,9 +264,10 @@ impl Remote {
     /// Fetches into a clean bare repository.
     ///
     /// # Errors
-    /// `credential_invalid` if the server wants another credential; `not_found` if there is no such repository or ref;
-    /// `forbidden` if the host may not be reached or is not who it was; `timeout` if it does not answer; `too_large` if the
-    /// repository grows over what it may have; `handler_failed` otherwise.
+    /// `credential_invalid` if the server wants another credential; `not_found` if there is no such
+    /// repository or ref; `forbidden` if the host may not be reached or is not who it was; `timeout` if
+    /// it does not answer; `too_large` if the repository grows over what it may have; `handler_failed`
+    /// otherwise.
     pub(crate) async fn fetch(&self, repository: &Path, depth: Option<u32>, specs: &[&str]) -> Result<()> {
         let url = self.url.to_string();
         let depth = depth.map(|depth| format!("--depth={depth}"));

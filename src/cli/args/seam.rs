@@ -11,8 +11,9 @@ use super::Global;
 // Read by itself, without all the other commands: to make ready for those takes longer than the answer.
 /// What a process sees of memory: it never writes, and works without any memory
 ///
-/// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project learned in `.forge/`. No key is needed: it is
-/// neither the store of `HELMDECK_MEMORY_KEY` nor the vault of credentials.
+/// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project learned in
+/// `.forge/`. No key is needed: it is neither the store of `HELMDECK_MEMORY_KEY` nor the vault of
+/// credentials.
 #[derive(Debug, Parser)]
 #[command(name = "helmdeck seam", bin_name = "helmdeck seam", max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct SeamCli {
@@ -55,7 +56,8 @@ const DOCTOR: &str = "Examples:
   helmdeck seam doctor --phase plan --plan foo";
 
 impl SeamCli {
-    /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of every command may stand before it.
+    /// Returns the arguments as [`SeamCli`] reads them, `None` if the command is another one. Flags of
+    /// every command may stand before it.
     pub(crate) fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
         let mut arguments: Vec<OsString> = arguments.into_iter().collect();
         let mut at = 1;
@@ -95,7 +97,8 @@ pub(crate) enum SeamCommand {
     /// Print where the plan, its progress or its tracker lies, whether it is there or not
     #[command(after_help = STATE)]
     StatePath(StatePathArgs),
-    /// Print a candidate with the project and the place it would be saved in, as a JSON list; [] without memory. Nothing is saved
+    /// Print a candidate with the project and the place it would be saved in, as a JSON list; []
+    /// without memory. Nothing is saved
     #[command(after_help = OFFER)]
     OfferSaveHere(OfferArgs),
     /// List the plans: path, status and last line of progress, apart by tabs; then active-binding=<name>

@@ -1,12 +1,15 @@
 //! Token counters.
 //!
-//! - `chars` (the default) estimates by characters, like the original's bytes/4 + 1, but not three times too many for Chinese:
-//!   an ASCII character counts a quarter of a token, one of Chinese, Japanese or Korean and everything beyond the basic plane (most
-//!   emoji) a whole one, any other a half; and one more per text. It costs next to nothing and knows no model. Against `o200k_base` it
-//!   is right for English and code, 10 to 50 % too high for most other languages, a fifth too low for emoji, and less than half
-//!   of the truth for hex and base64. Too high leaves room unused; too low may send a model more than the budget says.
-//! - `cl100k_base` and `o200k_base` count as the tokenizers of OpenAI's models do. The table of one is built at first use, which takes
-//!   some tenths of a second and stays in memory (see [`Counter::warm`]). Models of others have other tokenizers, so their number is an estimate too.
+//! - `chars` (the default) estimates by characters, like the original's bytes/4 + 1, but not three
+//!   times too many for Chinese: an ASCII character counts a quarter of a token, one of Chinese,
+//!   Japanese or Korean and everything beyond the basic plane (most emoji) a whole one, any other a
+//!   half; and one more per text. It costs next to nothing and knows no model. Against `o200k_base` it
+//!   is right for English and code, 10 to 50 % too high for most other languages, a fifth too low for
+//!   emoji, and less than half of the truth for hex and base64. Too high leaves room unused; too low
+//!   may send a model more than the budget says.
+//! - `cl100k_base` and `o200k_base` count as the tokenizers of OpenAI's models do. The table of one is
+//!   built at first use, which takes some tenths of a second and stays in memory (see
+//!   [`Counter::warm`]). Models of others have other tokenizers, so their number is an estimate too.
 //!
 //! A long text is counted in pieces, because a tokenizer's cost can grow with the square of the length; each seam may
 //! add a token.

@@ -11,8 +11,10 @@
 //!
 //! - Left out if empty: `turns`, `summary`, `opening`. Everything else is always written.
 //! - A digest has the keys `ToolsInvoked`, `ObservationsSummary`, `ReasoningSummary`, `ArtifactsRefs`.
-//! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow the known ones, by name.
-//! - What comes out is what the original writes for the same values, so another spelling of a text (`\/`, `\u0041`) is not kept.
+//! - `ArtifactsShown` and members that this version does not know keep their text; the latter follow
+//!   the known ones, by name.
+//! - What comes out is what the original writes for the same values, so another spelling of a text
+//!   (`\/`, `\u0041`) is not kept.
 //!
 //! Reading is strict: one document, no key twice, no wrong type, bounded depth. An error names the path and never the
 //! text.

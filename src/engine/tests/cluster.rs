@@ -1,4 +1,5 @@
-//! `single_flight = "cluster"`: one run per key across engines on one store, and never an error or an endless wait for it.
+//! `single_flight = "cluster"`: one run per key across engines on one store, and never an error or an
+//! endless wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -212,9 +212,10 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `t.write` writes files of noise: `{name, bytes}`; `stream` = a piece at a time; `fails` = the source fails at the end;
-/// `hangs` = it never ends; `waits` = it goes on when there is a file of this name; `count` = so many files; `then` = what is
-/// written after that, whose failure is not the call's. `t.other` does the same and keeps them for an hour.
+/// `t.write` writes files of noise: `{name, bytes}`; `stream` = a piece at a time; `fails` = the source
+/// fails at the end; `hangs` = it never ends; `waits` = it goes on when there is a file of this name;
+/// `count` = so many files; `then` = what is written after that, whose failure is not the call's.
+/// `t.other` does the same and keeps them for an hour.
 fn packs() -> Vec<Builtin> {
     [("t.write", ""), ("t.other", "[artifacts]\nretention = \"1h\"")]
         .map(|(name, rest)| function(&manifest(name, "", rest), |cx, input| async move { write(cx, input).await }).0)

@@ -200,8 +200,9 @@ async fn progress_reaches_everybody_who_waits() {
     );
 }
 
-/// Calls twice, with one run for both, and says how the two and a third call, made as soon as the first has its answer, were
-/// answered: while the second still holds the answer, and long before it is asked what it got.
+/// Calls twice, with one run for both, and says how the two and a third call, made as soon as the first
+/// has its answer, were answered: while the second still holds the answer, and long before it is asked
+/// what it got.
 async fn two_on_board_and_one_too_late(
     mut gated: Gated,
     between: impl AsyncFnOnce(&EngineFixture),

@@ -1,6 +1,7 @@
 //! Packs that make an HTTP request, against a scripted server on loopback.
 //!
-//! 127.0.0.1 is open and stands for the world, 127.0.0.2 is open where a test says so and else stands for the inner network.
+//! 127.0.0.1 is open and stands for the world, 127.0.0.2 is open where a test says so and else stands
+//! for the inner network.
 
 use std::collections::HashMap;
 use std::path::Path;

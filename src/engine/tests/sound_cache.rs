@@ -1,4 +1,5 @@
-//! When the cache must not answer: no session, another spelling, another program, a shorter ttl, a clock that was wrong.
+//! When the cache must not answer: no session, another spelling, another program, a shorter ttl, a
+//! clock that was wrong.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -56,7 +56,8 @@ pub(crate) fn status(outcome: &Outcome) -> CacheStatus {
     outcome.cache.expect("both gates are open").status
 }
 
-/// A cached pack `t.echo` (ttl 60 s) that answers `{"n": <how often it ran>, "input": <input>}`; `memory` is added to `[memory]`.
+/// A cached pack `t.echo` (ttl 60 s) that answers `{"n": <how often it ran>, "input": <input>}`;
+/// `memory` is added to `[memory]`.
 pub(crate) fn echo(memory: &str) -> (Builtin, Counted) {
     let runs = std::sync::atomic::AtomicUsize::new(0);
     let text = manifest("t.echo", "read_only = true", &format!("[memory]\ncache = true\nttl = \"60s\"\n{memory}"));

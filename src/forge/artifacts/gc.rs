@@ -17,8 +17,8 @@ use crate::layout::{ARTIFACTS, CHECKPOINTS, FORGE, SHORT_TERM};
 use crate::project::Project;
 use crate::triv::{FileName, Reference};
 
-/// Which artifacts are of no more use: those that another one replaces, and those that are old. One that any file of the memory names
-/// is kept, and so is one that another artifact was made from.
+/// Which artifacts are of no more use: those that another one replaces, and those that are old. One
+/// that any file of the memory names is kept, and so is one that another artifact was made from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gc {
     /// Also those last stored longer ago than that. `None` = age does not matter.

@@ -1,7 +1,8 @@
 //! The append-only index of the artifacts.
 //!
-//! A line that was torn by a crash is passed over and reported, and the next one begins on a line of its own. Any other line that makes
-//! no sense is damage: what can be read is still read, but nothing is added before the file is repaired.
+//! A line that was torn by a crash is passed over and reported, and the next one begins on a line of
+//! its own. Any other line that makes no sense is damage: what can be read is still read, but nothing
+//! is added before the file is repaired.
 
 use std::collections::BTreeSet;
 

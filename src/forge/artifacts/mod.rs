@@ -1,6 +1,7 @@
 //! Artifacts of a project: code, documents and reports, named by content and origin.
 //!
-//! A file is written once and never changed. The index is only added to; grown long, it goes on in another file. Nothing here runs an artifact.
+//! A file is written once and never changed. The index is only added to; grown long, it goes on in
+//! another file. Nothing here runs an artifact.
 
 mod entry;
 mod gc;
@@ -165,11 +166,12 @@ impl Artifacts<'_> {
         self.put(&bytes, put)
     }
 
-    /// Stores bytes. The same bytes of the same kind are one file, whatever their names; each time adds a line to the index.
+    /// Stores bytes. The same bytes of the same kind are one file, whatever their names; each time adds
+    /// a line to the index.
     ///
     /// # Errors
-    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential, `Corrupt` if the index is damaged,
-    /// `Usage`, `Paused`, `Locked`.
+    /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential,
+    /// `Corrupt` if the index is damaged, `Usage`, `Paused`, `Locked`.
     pub fn put(&self, bytes: &[u8], put: &Put) -> Result<Stored> {
         self.project.check_not_paused()?;
         self.check_size(bytes.len() as u64)?;
@@ -272,8 +274,8 @@ impl Artifacts<'_> {
             .next("helmdeck forge artifact verify"))
     }
 
-    /// Finds an artifact: by its whole name or a part of it (`triv:abc_def_ghi`), by its file's name or path, or by the first six or
-    /// more characters of its hash.
+    /// Finds an artifact: by its whole name or a part of it (`triv:abc_def_ghi`), by its file's name or
+    /// path, or by the first six or more characters of its hash.
     ///
     /// # Errors
     /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
@@ -371,8 +373,8 @@ impl Artifacts<'_> {
         Err(error.hint(format!("if it must be so large, raise max_bytes under {which} in .forge/config.toml")))
     }
 
-    /// Returns the focus of the session that stores something; none if it is absent or cannot be read, for the artifact counts all the
-    /// same.
+    /// Returns the focus of the session that stores something; none if it is absent or cannot be read,
+    /// for the artifact counts all the same.
     fn focus(&self) -> Focus {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(Focused::new(self.project)));

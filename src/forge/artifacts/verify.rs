@@ -105,7 +105,8 @@ impl Artifacts<'_> {
         })
     }
 
-    /// Adds lines for the files that the index does not know: all of them, if it was lost. What only the index knew stays unknown.
+    /// Adds lines for the files that the index does not know: all of them, if it was lost. What only
+    /// the index knew stays unknown.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.

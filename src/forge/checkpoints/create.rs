@@ -1,4 +1,5 @@
-//! Creating a checkpoint: check without a lock, check again under the lock, tag, mirror. A failure leaves neither tag nor file.
+//! Creating a checkpoint: check without a lock, check again under the lock, tag, mirror. A failure
+//! leaves neither tag nor file.
 
 use std::time::Duration;
 
@@ -101,9 +102,9 @@ impl Checkpoints<'_> {
     /// Makes a checkpoint of HEAD, if everything that is to be checked succeeds.
     ///
     /// # Errors
-    /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the tree is not clean outside `.forge/`
-    /// or git is in the middle of something; `Stale` (`E_MOVED`) if HEAD or the tree changed while the checks ran. In all cases there
-    /// is neither a tag nor a file.
+    /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the
+    /// tree is not clean outside `.forge/` or git is in the middle of something; `Stale` (`E_MOVED`) if
+    /// HEAD or the tree changed while the checks ran. In all cases there is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
         // A pause for want of a checkpoint ends with one.
         let paused = Recovery::new(self.project).paused_for_want_of_a_checkpoint()?;
@@ -242,11 +243,13 @@ impl Checkpoints<'_> {
         })
     }
 
-    /// Makes the tag with the next free number. Of two that try at once, git lets one make it; the other takes the number after.
+    /// Makes the tag with the next free number. Of two that try at once, git lets one make it; the
+    /// other takes the number after.
     fn tag(&self, git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str) -> Result<Name> {
         let invalid = |error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}"));
         let at = Oid::parse(&manifest.commit).ok_or_else(|| Error::not_found("the commit of the manifest is none"))?;
-        // Commands, closed issues and the name of the branch go into an object that may be pushed, and that nothing takes back.
+        // Commands, closed issues and the name of the branch go into an object that may be pushed, and
+        // that nothing takes back.
         let first = manifest.message(text).map_err(invalid)?;
         self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {

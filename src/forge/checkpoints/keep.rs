@@ -1,4 +1,5 @@
-//! Which checkpoints may go: all but the newest of each key, those that an open issue names, and the one to which one would go back.
+//! Which checkpoints may go: all but the newest of each key, those that an open issue names, and the
+//! one to which one would go back.
 
 use std::collections::{BTreeMap, BTreeSet};
 

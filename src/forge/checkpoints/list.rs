@@ -33,7 +33,8 @@ pub struct Checkpoint {
     pub commit: Option<String>,
     /// When it was made.
     pub timestamp: Option<Time>,
-    /// Whether one may roll back to it: its state is `ok`, and the tag holds checks that all succeeded on exactly this commit and code.
+    /// Whether one may roll back to it: its state is `ok`, and the tag holds checks that all succeeded
+    /// on exactly this commit and code.
     pub can_rollback_to: bool,
     /// What else there is to say.
     pub notes: Vec<String>,
@@ -116,7 +117,8 @@ impl Checkpoints<'_> {
         Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.can_rollback_to))
     }
 
-    /// Returns the newest checkpoint whose state is `ok`: it is reachable from HEAD, whether one may roll back to it or not.
+    /// Returns the newest checkpoint whose state is `ok`: it is reachable from HEAD, whether one may
+    /// roll back to it or not.
     ///
     /// # Errors
     /// See [`Checkpoints::list`].
@@ -124,8 +126,9 @@ impl Checkpoints<'_> {
         Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.state == State::Ok))
     }
 
-    /// Looks at all checkpoints or one, also at whether the commits hold the trees the tags speak of, and writes missing files anew
-    /// from their tags. The other way round nothing is made up: a file without a tag is reported.
+    /// Looks at all checkpoints or one, also at whether the commits hold the trees the tags speak of,
+    /// and writes missing files anew from their tags. The other way round nothing is made up: a file
+    /// without a tag is reported.
     ///
     /// # Errors
     /// `NotFound` if there is none of that name; what writing a file may say.
@@ -152,7 +155,8 @@ impl Checkpoints<'_> {
         Ok(Verified { checkpoints, rebuilt })
     }
 
-    /// Returns the tag of a checkpoint and what the file that mirrors it should hold; none if there is no such tag, or no manifest in it.
+    /// Returns the tag of a checkpoint and what the file that mirrors it should hold; none if there is
+    /// no such tag, or no manifest in it.
     pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
         let Some(name) = Name::parse(name) else { return Ok(None) };
         let Some(tag) = self.project.git()?.tag(&name.tag())? else { return Ok(None) };

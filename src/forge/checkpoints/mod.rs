@@ -1,5 +1,5 @@
-//! Checkpoints: commits on which everything that was to be checked succeeded. The annotated tag holds all that is known; a file
-//! mirrors it.
+//! Checkpoints: commits on which everything that was to be checked succeeded. The annotated tag holds
+//! all that is known; a file mirrors it.
 
 mod create;
 mod keep;

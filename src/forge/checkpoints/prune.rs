@@ -1,4 +1,5 @@
-//! Dropping checkpoints that nobody needs any more. Their commits stay: only what other references lead to as well is let go.
+//! Dropping checkpoints that nobody needs any more. Their commits stay: only what other references lead
+//! to as well is let go.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +36,8 @@ pub struct Pruned {
 }
 
 impl Checkpoints<'_> {
-    /// Drops the checkpoints that are neither among the newest of their key, nor named by an open issue, nor the newest to which one
-    /// may roll back, nor the only way to their commit.
+    /// Drops the checkpoints that are neither among the newest of their key, nor named by an open
+    /// issue, nor the newest to which one may roll back, nor the only way to their commit.
     ///
     /// # Errors
     /// What git and the files say.
@@ -67,7 +68,8 @@ impl Checkpoints<'_> {
                 None => drop_these.push(name),
             }
         }
-        // All that takes long is done. Each tag goes only if it is still the one that was looked at, and the newest only ever stay.
+        // All that takes long is done. Each tag goes only if it is still the one that was looked at,
+        // and the newest only ever stay.
         let guard = if asked.dry_run { None } else { Some(self.project.common_lock()?) };
         for name in drop_these {
             if !asked.dry_run {

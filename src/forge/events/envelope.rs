@@ -91,7 +91,8 @@ impl Envelope {
         }
     }
 
-    /// Returns the event as one line, with its data withheld if it is too long, or looks as if there were a secret in it.
+    /// Returns the event as one line, with its data withheld if it is too long, or looks as if there
+    /// were a secret in it.
     pub(super) fn line(mut self) -> (Self, String) {
         let text = compact(&self);
         let mut reasons: Vec<_> = secrets::scan(&text).into_iter().map(|finding| finding.rule).collect();

@@ -1,5 +1,5 @@
-//! Every event of this work tree, a line each, with its exact time. When it has grown large it becomes the older one, and a new one
-//! begins.
+//! Every event of this work tree, a line each, with its exact time. When it has grown large it becomes
+//! the older one, and a new one begins.
 
 use super::envelope::Envelope;
 use crate::error::Result;

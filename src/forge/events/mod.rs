@@ -1,7 +1,7 @@
 //! Events of the memory, in order.
 //!
-//! Each event is written to the journal of the work tree, and sent to a server if one is configured. It is emitted after the change
-//! is written, and never delays it.
+//! Each event is written to the journal of the work tree, and sent to a server if one is configured. It
+//! is emitted after the change is written, and never delays it.
 
 pub mod data;
 mod envelope;
@@ -53,8 +53,8 @@ pub struct Events<'a> {
     project: &'a Project,
 }
 
-/// Emits an event, after the change was written. It is in the journal then; the server gets it now, or later if it does not answer
-/// within 250 ms. Never fails: an event that cannot be written is logged.
+/// Emits an event, after the change was written. It is in the journal then; the server gets it now, or
+/// later if it does not answer within 250 ms. Never fails: an event that cannot be written is logged.
 pub fn emit(project: &Project, subject: Subject, data: impl Serialize) {
     Events::new(project).say(subject, None, &data);
 }
@@ -131,7 +131,8 @@ impl Events<'_> {
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 
-    /// Says what is wrong with the settings, as far as nobody has to be asked for it. It stops nothing: events are noted, and wait.
+    /// Says what is wrong with the settings, as far as nobody has to be asked for it. It stops nothing:
+    /// events are noted, and wait.
     #[must_use]
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();

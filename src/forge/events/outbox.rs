@@ -1,5 +1,6 @@
-//! Events that no server has yet, oldest first. Each is written here before it is sent and removed after the server has it, so a process
-//! that dies between the two loses none; the server knows it by its id should it come twice.
+//! Events that no server has yet, oldest first. Each is written here before it is sent and removed
+//! after the server has it, so a process that dies between the two loses none; the server knows it by
+//! its id should it come twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -113,8 +114,9 @@ pub struct Drained {
     pub error: Option<String>,
 }
 
-/// Sends what waits, oldest first, until the server is not there or the time is up. An event that the server does not want waits on, and
-/// holds up none of those behind it. The lock is not held meanwhile: several may do so at once, and the server has each event once.
+/// Sends what waits, oldest first, until the server is not there or the time is up. An event that the
+/// server does not want waits on, and holds up none of those behind it. The lock is not held meanwhile:
+/// several may do so at once, and the server has each event once.
 pub(super) fn drain(
     files: &Files,
     environment: &ProjectEnvironment,

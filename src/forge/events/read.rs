@@ -83,12 +83,12 @@ impl Events<'_> {
         Ok(replay.of(lines.events, lines.damaged))
     }
 
-    /// Reads what the server kept of this repository again, of all its work trees and clones: also what the journal here never had, or
-    /// has no more.
+    /// Reads what the server kept of this repository again, of all its work trees and clones: also what
+    /// the journal here never had, or has no more.
     ///
     /// # Errors
-    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot reach servers; `Failed` (`E_SERVER`) if
-    /// it is away, or cannot be read within the time.
+    /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot
+    /// reach servers; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }

@@ -51,7 +51,8 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
     Ok(Call { command, count })
 }
 
-/// Says whether a path in a test leads out of the folder in which it is run. Runners that take files would run what lies there.
+/// Says whether a path in a test leads out of the folder in which it is run. Runners that take files
+/// would run what lies there.
 fn leaves(prefix: &str) -> bool {
     prefix
         .split(char::is_whitespace)
@@ -103,8 +104,8 @@ pub(crate) fn count(call: &Call, output: &str) -> Result<u64> {
     Ok(most)
 }
 
-/// Returns what counts tests in the output of a program that is known. A program that is not known must be configured: its output may
-/// say anything.
+/// Returns what counts tests in the output of a program that is known. A program that is not known must
+/// be configured: its output may say anything.
 fn patterns(command: &str) -> &'static [&'static str] {
     const CARGO: &[&str] = &[
         // One line for each binary; a failure is a test that ran as well.

@@ -49,7 +49,8 @@ pub struct Add {
 /// What to change of a feature. What is absent stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Edit {
-    /// Its status. `passing` is refused: it is verified. `blocked` needs something it waits for, or a reason; `deferred` a reason.
+    /// Its status. `passing` is refused: it is verified. `blocked` needs something it waits for, or a
+    /// reason; `deferred` a reason.
     #[serde(default)]
     pub status: Option<Status>,
     /// Why it is as far as it is. An empty one is taken away.
@@ -73,7 +74,8 @@ pub struct Edit {
     /// Whether a person must see that it works.
     #[serde(default)]
     pub manual: Option<bool>,
-    /// Why what was agreed at the last checkpoint is changed: a feature removed or renamed, steps changed, tests taken away. Logged.
+    /// Why what was agreed at the last checkpoint is changed: a feature removed or renamed, steps
+    /// changed, tests taken away. Logged.
     #[serde(default)]
     pub amend_contract: Option<String>,
 }
@@ -136,7 +138,8 @@ impl Features<'_> {
     /// Adds a feature at the end.
     ///
     /// # Errors
-    /// `Usage` for an id that is taken, was removed, or has a wrong form, and for blockers that are not there; what writing says.
+    /// `Usage` for an id that is taken, was removed, or has a wrong form, and for blockers that are not
+    /// there; what writing says.
     pub fn add(&self, add: &Add, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         let name = text("name", &add.name)?;
@@ -171,8 +174,9 @@ impl Features<'_> {
     /// Changes a feature.
     ///
     /// # Errors
-    /// `Refused` for `passing`, and (`E_CONTRACT`) for what was agreed at the last checkpoint, unless it says why; `NotFound`; `Usage`
-    /// if something that the status needs is missing; what writing says.
+    /// `Refused` for `passing`, and (`E_CONTRACT`) for what was agreed at the last checkpoint, unless
+    /// it says why; `NotFound`; `Usage` if something that the status needs is missing; what writing
+    /// says.
     pub fn set(&self, id: &str, edit: &Edit, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         if edit.status == Some(Status::Passing) {
@@ -238,8 +242,8 @@ impl Features<'_> {
     /// Removes a feature. Its id is never given again.
     ///
     /// # Errors
-    /// `Refused` (`E_CONTRACT`) if it was agreed at the last checkpoint, unless a reason is given; `NotFound`; `Usage` if another waits
-    /// for it; what writing says.
+    /// `Refused` (`E_CONTRACT`) if it was agreed at the last checkpoint, unless a reason is given;
+    /// `NotFound`; `Usage` if another waits for it; what writing says.
     pub fn remove(&self, id: &str, amend_contract: Option<&str>, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         let changed = self.change(amend_contract, if_match, |file| {
@@ -259,8 +263,8 @@ impl Features<'_> {
     /// Notes that a person saw that a feature works, for one that no test can show.
     ///
     /// # Errors
-    /// `Usage` for a feature that tests verify, or without a person's name; `NotFound` for evidence that is no artifact; what writing
-    /// says.
+    /// `Usage` for a feature that tests verify, or without a person's name; `NotFound` for evidence
+    /// that is no artifact; what writing says.
     pub fn manual(&self, id: &str, manual: &Manual) -> Result<Changed> {
         let project = self.project;
         project.check_not_paused()?;
@@ -305,7 +309,8 @@ impl Features<'_> {
     /// Says how the features, and the files of tests, differ from those of a checkpoint; the last one if none is named.
     ///
     /// # Errors
-    /// `NotFound` without such a checkpoint, or if it holds no features; `Corrupt` if the file is damaged; what git says.
+    /// `NotFound` without such a checkpoint, or if it holds no features; `Corrupt` if the file is
+    /// damaged; what git says.
     pub fn audit(&self, since: Option<&str>) -> Result<Audit> {
         let file = self.read()?;
         let git = self.project.repository()?.ok_or_else(|| {
@@ -352,8 +357,8 @@ impl Features<'_> {
         })
     }
 
-    /// Changes the file, but not what was agreed at the last checkpoint unless there is a reason. What was changed by hand before is
-    /// not this change's fault: `audit` shows it.
+    /// Changes the file, but not what was agreed at the last checkpoint unless there is a reason. What
+    /// was changed by hand before is not this change's fault: `audit` shows it.
     fn change(
         &self,
         amend: Option<&str>,
@@ -399,7 +404,8 @@ impl Features<'_> {
     }
 }
 
-/// Returns what was agreed at a checkpoint: the one that is named, or the newest that HEAD descends from. None without features there.
+/// Returns what was agreed at a checkpoint: the one that is named, or the newest that HEAD descends
+/// from. None without features there.
 fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
     let Some(head) = git.head()? else { return Ok(None) };
     let wanted = named.map(|name| name.strip_prefix("checkpoint/").unwrap_or(name));

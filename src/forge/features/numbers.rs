@@ -1,6 +1,7 @@
 //! Numbers of new features.
 //!
-//! The highest number of each prefix is kept in the folder all work trees share: two of them must not give one id to two features.
+//! The highest number of each prefix is kept in the folder all work trees share: two of them must not
+//! give one id to two features.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

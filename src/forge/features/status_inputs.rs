@@ -12,7 +12,8 @@ use crate::git::{Git, Oid, Run};
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
-/// Of how many commits the changes since are asked for. With more, a pass of one of the others is stale, which costs a verification.
+/// Of how many commits the changes since are asked for. With more, a pass of one of the others is
+/// stale, which costs a verification.
 const MOST_COMMITS: usize = 16;
 
 /// The artifacts that are there.
@@ -75,8 +76,8 @@ impl Evidence {
         self.any(reference.as_str(), |_, _| true)
     }
 
-    /// Says whether what is said to show that a feature works is there: the report of its own tests, or, of one that a person must see,
-    /// any artifact.
+    /// Says whether what is said to show that a feature works is there: the report of its own tests,
+    /// or, of one that a person must see, any artifact.
     fn shows(&self, feature: &Feature) -> bool {
         let Some(evidence) = feature.evidence.as_deref() else { return false };
         let report = report_name(&feature.id);
@@ -98,8 +99,8 @@ pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
     }
 }
 
-/// Returns the code as it lies in the work tree, with what is not committed; untracked files count if they are not ignored. The
-/// repository's own index is not touched.
+/// Returns the code as it lies in the work tree, with what is not committed; untracked files count if
+/// they are not ignored. The repository's own index is not touched.
 pub(super) fn work_tree(git: &Git) -> Result<String> {
     let folder = tempfile::tempdir_in(git.git_dir())
         .map_err(|error| crate::Error::io("cannot write in", git.git_dir(), &error))?;
@@ -108,15 +109,16 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
     Ok(git.code_tree(&git.write_tree(&index)?)?)
 }
 
-/// Judges every feature without asking git: a pass counts whether its code has changed since or not. An index of artifacts that cannot
-/// be read shows no evidence.
+/// Judges every feature without asking git: a pass counts whether its code has changed since or not. An
+/// index of artifacts that cannot be read shows no evidence.
 pub(crate) fn judge_by_evidence(evidence: Option<&Evidence>, features: &[Feature]) -> Vec<Standing> {
     let shows = |feature: &Feature| evidence.is_some_and(|evidence| evidence.shows(feature));
     let status_inputs = StatusInputs { code_tree: None, shows: &shows, same_tests: &|_| true };
     features.iter().map(|feature| feature.standing(&status_inputs)).collect()
 }
 
-/// Judges every feature. With `closely`, a pass of other code still stands if the files of its tests have not changed since.
+/// Judges every feature. With `closely`, a pass of other code still stands if the files of its tests
+/// have not changed since.
 pub(super) fn judge(project: &Project, features: &[Feature], closely: bool) -> Result<Vec<Standing>> {
     judge_by(project, &Evidence::read(project)?, features, closely)
 }
@@ -185,8 +187,8 @@ impl<'a> TestFiles<'a> {
     }
 }
 
-/// Returns the files in which a test is. A path is that file, a folder all below it; `a::b::tests::*` is the module's file that fits
-/// the most parts of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
+/// Returns the files in which a test is. A path is that file, a folder all below it; `a::b::tests::*`
+/// is the module's file that fits the most parts of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
 fn files_of<'a>(test: &str, tracked: &'a [String]) -> Vec<&'a str> {
     let (named, pattern) = match test.split_once(':') {
         Some((_, rest)) if !rest.starts_with(':') => (true, rest),

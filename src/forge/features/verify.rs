@@ -40,7 +40,8 @@ pub struct Verified {
     /// The commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The code that was tested, with what is not committed, without `.forge/`. Absent without git, and if it changed meanwhile.
+    /// The code that was tested, with what is not committed, without `.forge/`. Absent without git, and
+    /// if it changed meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
@@ -116,8 +117,8 @@ pub enum Which {
 enum Purpose {
     /// Somebody asked for it: a pass is stored in any case.
     Verification,
-    /// A session starts: a pass is stored only if the code differs from the code that passed before. Features without stored evidence
-    /// are never probed.
+    /// A session starts: a pass is stored only if the code differs from the code that passed before.
+    /// Features without stored evidence are never probed.
     Probe,
 }
 
@@ -146,13 +147,15 @@ struct Code {
 }
 
 impl Features<'_> {
-    /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one test; then an artifact shows it.
-    /// A feature that worked and no longer does is noted as such; one whose tests could not be started, or did not end, stays what it
-    /// was. No lock is held while tests run.
+    /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one
+    /// test; then an artifact shows it. A feature that worked and no longer does is noted as such; one
+    /// whose tests could not be started, or did not end, stays what it was. No lock is held while tests
+    /// run.
     ///
     /// # Errors
-    /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if the commit changed, or the
-    /// feature, while its tests ran; what writing says. A test that fails is no error.
+    /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if
+    /// the commit changed, or the feature, while its tests ran; what writing says. A test that fails is
+    /// no error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
         let verified = self.test(id, Purpose::Verification)?;
         // A command that does not start, or does not end, tells nothing of the code.
@@ -162,8 +165,8 @@ impl Features<'_> {
         Ok(verified)
     }
 
-    /// Verifies several features, one after the other. Those that a person must see, were left for later or have no tests are left out
-    /// unless they are named.
+    /// Verifies several features, one after the other. Those that a person must see, were left for
+    /// later or have no tests are left out unless they are named.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -288,8 +291,8 @@ impl Features<'_> {
         })
     }
 
-    /// Runs the tests of some features that pass, those verified longest ago; 2 unless `[session] probes` says otherwise. What no
-    /// longer works is noted.
+    /// Runs the tests of some features that pass, those verified longest ago; 2 unless `[session]
+    /// probes` says otherwise. What no longer works is noted.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -367,8 +370,8 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why, unless it says nothing of the feature and another does. The others still run, since whoever mends it
-            // wants to know all.
+            // The first says why, unless it says nothing of the feature and another does. The others
+            // still run, since whoever mends it wants to know all.
             problem = match (problem, found) {
                 (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
                 (first, other) => first.or(other),

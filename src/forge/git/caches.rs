@@ -1,5 +1,5 @@
-//! What git knows, kept at hand in two files: `commits.log` and `branches.json`. They are caches: made anew from git whenever `HEAD`
-//! differs, never trusted, never committed.
+//! What git knows, kept at hand in two files: `commits.log` and `branches.json`. They are caches: made
+//! anew from git whenever `HEAD` differs, never trusted, never committed.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -57,7 +57,8 @@ impl Line {
 }
 
 impl Commits<'_> {
-    /// Returns the last commits, newest last, at most 200: from the cache if it was made at this `HEAD`, else from git. Writes nothing.
+    /// Returns the last commits, newest last, at most 200: from the cache if it was made at this
+    /// `HEAD`, else from git. Writes nothing.
     ///
     /// # Errors
     /// `E_NOT_A_REPO`; what [`Git::succeed`] says.
@@ -85,7 +86,8 @@ impl Commits<'_> {
     /// Makes both caches anew.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what [`Git::succeed`] says; what writing a file says, so if a subject holds what looks like a credential.
+    /// `E_NOT_A_REPO`; what [`Git::succeed`] says; what writing a file says, so if a subject holds what
+    /// looks like a credential.
     pub fn refresh(&self) -> Result<()> {
         let files = self.project.files();
         let mut text = String::new();

@@ -47,7 +47,8 @@ pub struct NewCommit {
     pub key: Option<String>,
     /// Whether it is what the session leaves behind, so that no issue is needed.
     pub session_commit: bool,
-    /// The kind of change for the conventional style (`feat`, `fix!`); `feat` unless said otherwise, `chore` for the session's own.
+    /// The kind of change for the conventional style (`feat`, `fix!`); `feat` unless said otherwise,
+    /// `chore` for the session's own.
     pub kind: Option<String>,
     /// The subject, without key: at most 100 characters with it.
     pub subject: String,
@@ -59,7 +60,8 @@ pub struct NewCommit {
     pub learned: Vec<String>,
     /// What must always hold from now on.
     pub invariants: Vec<String>,
-    /// The files and folders to be staged, relative to the root. Nothing else is staged; what is staged already is committed too.
+    /// The files and folders to be staged, relative to the root. Nothing else is staged; what is staged
+    /// already is committed too.
     pub paths: Vec<String>,
     /// Whether the memory is staged too.
     pub forge: bool,
@@ -120,12 +122,14 @@ struct Staged {
 }
 
 impl Commits<'_> {
-    /// Makes a commit by the protocol. Hooks run and commits are signed as the user's git does. Where it refuses, nothing is staged.
+    /// Makes a commit by the protocol. Hooks run and commits are signed as the user's git does. Where
+    /// it refuses, nothing is staged.
     ///
     /// # Errors
-    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if the message breaks a rule;
-    /// `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`; `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed meanwhile;
-    /// `E_GIT` with what git or a hook said.
+    /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if
+    /// the message breaks a rule; `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`;
+    /// `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed
+    /// meanwhile; `E_GIT` with what git or a hook said.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;

@@ -18,8 +18,9 @@ struct FeatureEntry {
     status: String,
 }
 
-/// Returns the features whose status differs, in the order of the new file, then those that are gone. A side that is absent has none. Of
-/// one that cannot be read nothing is known: what stood in a damaged file is not removed.
+/// Returns the features whose status differs, in the order of the new file, then those that are gone. A
+/// side that is absent has none. Of one that cannot be read nothing is known: what stood in a damaged
+/// file is not removed.
 pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Feature> {
     let read = |bytes: Option<&[u8]>| {
         let file = bytes.map_or_else(|| Ok(File::default()), serde_json::from_slice::<File>);

@@ -1,4 +1,5 @@
-//! Hooks of git that keep the protocol: installed on request, after those that are there, and taken away again without a trace.
+//! Hooks of git that keep the protocol: installed on request, after those that are there, and taken
+//! away again without a trace.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -54,8 +55,8 @@ impl Hook {
         }
     }
 
-    /// Returns the script. It does nothing without a memory, or where the program is not installed. `memory` is the folder of the memory
-    /// below the root of the work tree, in which git runs hooks.
+    /// Returns the script. It does nothing without a memory, or where the program is not installed.
+    /// `memory` is the folder of the memory below the root of the work tree, in which git runs hooks.
     fn script(self, program: &str, memory: &str) -> String {
         let (name, program) = (self.name(), quoted(program));
         let project = match memory.strip_suffix(FORGE).and_then(|folder| folder.strip_suffix('/')) {
@@ -85,7 +86,8 @@ fn quoted(text: &str) -> String {
 }
 
 impl Commits<'_> {
-    /// Installs a hook, which runs `<program> forge hook <name> …`. One that is there stays, runs first, and may refuse.
+    /// Installs a hook, which runs `<program> forge hook <name> …`. One that is there stays, runs
+    /// first, and may refuse.
     ///
     /// # Errors
     /// `E_NOT_A_REPO`; `E_REFUSED` if hooks lie outside the repository, where other repositories use them too; `E_IO`.
@@ -130,8 +132,9 @@ impl Commits<'_> {
         Ok(Installed { hook, path, before: None, changed: ours })
     }
 
-    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count. Messages that git itself makes are
-    /// not ours to judge: of merges, of commits that take back others, and of those that are to be melted into others.
+    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count.
+    /// Messages that git itself makes are not ours to judge: of merges, of commits that take back
+    /// others, and of those that are to be melted into others.
     #[must_use]
     pub fn check_message(&self, text: &str) -> Vec<Finding> {
         let text = strip_comments(text);
@@ -139,8 +142,9 @@ impl Commits<'_> {
         if is_of_git(&text) || merges() { Vec::new() } else { lint(&text) }
     }
 
-    /// Returns what the hook `prepare-commit-msg` makes of a message that is about to be edited: where it comes from is written into it;
-    /// `None` if it stays as it is. `source` is git's second argument (`message`, `merge`, `squash`, …).
+    /// Returns what the hook `prepare-commit-msg` makes of a message that is about to be edited: where
+    /// it comes from is written into it; `None` if it stays as it is. `source` is git's second argument
+    /// (`message`, `merge`, `squash`, …).
     ///
     /// # Errors
     /// `E_NOT_A_REPO`; what git says.

@@ -11,8 +11,8 @@ const NAMED: usize = 20;
 /// How long each may be, in characters.
 const LONGEST: usize = 500;
 
-/// Returns the first text of each entry that is new, in one line, in the order of the file. A side that is absent or cannot be read has
-/// none: whoever reads that file says that it is damaged.
+/// Returns the first text of each entry that is new, in one line, in the order of the file. A side that
+/// is absent or cannot be read has none: whoever reads that file says that it is damaged.
 pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
     if old == new {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! The message of a commit: what was done and why, what was learned, and where it comes from (RFC-9060, Commit Protocol).
+//! The message of a commit: what was done and why, what was learned, and where it comes from (RFC-9060,
+//! Commit Protocol).
 //!
 //! ```text
 //! [SX9-123] Brief description
@@ -21,8 +22,8 @@
 //! Forge-Linear: SX9-123
 //! ```
 //!
-//! The headings are comments to git, and an editor may drop them; so the same facts stand in trailers, and a message is read without
-//! its headings too.
+//! The headings are comments to git, and an editor may drop them; so the same facts stand in trailers,
+//! and a message is read without its headings too.
 
 mod lint;
 mod parse;
@@ -47,7 +48,8 @@ pub enum Style {
     /// `[SX9-123] Brief description`, as in the RFC.
     #[default]
     Forge,
-    /// `feat(SX9-123): brief description`, as in [Conventional Commits](https://www.conventionalcommits.org/en/v1.0.0/).
+    /// `feat(SX9-123): brief description`, as in [Conventional
+    /// Commits](https://www.conventionalcommits.org/en/v1.0.0/).
     Conventional,
 }
 

@@ -38,7 +38,8 @@ impl Git {
     /// Finds the repository around a folder. If there is none, git is not even started.
     ///
     /// # Errors
-    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if git cannot read it.
+    /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
+    /// git cannot read it.
     pub fn find(start: &Path) -> Result<Option<Self>> {
         let found = helmdeck_git::Git::find(start).map_err(|error| match error.code {
             "E_BARE_REPO" => {
@@ -196,7 +197,8 @@ impl Git {
         Ok(helmdeck_git::Git::mark_resolved(self, &self.in_memory(path))?)
     }
 
-    /// Says whether branches can be merged here and the merge driver of the memory is missing: settings of git are never cloned.
+    /// Says whether branches can be merged here and the merge driver of the memory is missing: settings
+    /// of git are never cloned.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::run`].

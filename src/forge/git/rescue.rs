@@ -1,8 +1,9 @@
 //! A commit of everything that is not committed, made without touching anything.
 //!
-//! It has the shape of an entry of the stash: its tree is the work tree with the untracked files, its parents are `HEAD` and a commit of
-//! the index. Where git would not give back the very bytes of
-//! a file, they are in it as well. It is made from copies of the index, so the index, `HEAD` and the status stay what they were.
+//! It has the shape of an entry of the stash: its tree is the work tree with the untracked files, its
+//! parents are `HEAD` and a commit of the index. Where git would not give back the very bytes of a
+//! file, they are in it as well. It is made from copies of the index, so the index, `HEAD` and the
+//! status stay what they were.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +32,8 @@ pub struct Rescue {
     pub head: Option<Oid>,
     /// Repositories inside this one: they are on disk, and not in the commit.
     pub left: Vec<String>,
-    /// Files that a filter or the like would not give back as they were. As they were, they are in the commit below `.forge-raw/`.
+    /// Files that a filter or the like would not give back as they were. As they were, they are in the
+    /// commit below `.forge-raw/`.
     pub raw: Vec<String>,
 }
 
@@ -57,12 +59,13 @@ const EXACT: &[&str] =
     &["-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "-c", "core.fsync=all", "-c", "core.splitIndex=false"];
 
 impl Git {
-    /// Puts the work tree, untracked files too, and the index into a commit at `refs/forge/rescue/<name>`, which must be free. Ignored
-    /// files are not in it, nor repositories inside this one: they stay on disk. Needs no identity; runs no hook.
+    /// Puts the work tree, untracked files too, and the index into a commit at
+    /// `refs/forge/rescue/<name>`, which must be free. Ignored files are not in it, nor repositories
+    /// inside this one: they stay on disk. Needs no identity; runs no hook.
     ///
     /// # Errors
-    /// `E_REFUSED` if the name is taken; `E_USAGE` if it is no good; `E_GIT` or `E_IO` if a file cannot be read or nothing can be
-    /// written. Then nothing holds the rescue, and one must not go on.
+    /// `E_REFUSED` if the name is taken; `E_USAGE` if it is no good; `E_GIT` or `E_IO` if a file cannot
+    /// be read or nothing can be written. Then nothing holds the rescue, and one must not go on.
     pub fn rescue(&self, name: &str, message: &str) -> Result<Rescue> {
         let reference = self.free_rescue(name)?;
         let found = self.gather()?;

@@ -34,8 +34,8 @@ pub fn inputs(project: &Project) -> Inputs {
     inputs_by(project, &OnceCell::new())
 }
 
-/// Returns what says whether a commit with some message belongs to an issue that is known here, or needs none; none if issues are
-/// switched off.
+/// Returns what says whether a commit with some message belongs to an issue that is known here, or
+/// needs none; none if issues are switched off.
 pub(crate) fn belongs_to_an_issue(project: &Project) -> Option<impl Fn(&str) -> bool + use<>> {
     let known = issues::known(project, &project.files().reading())?;
     Some(move |message: &str| known.has(message))

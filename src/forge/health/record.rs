@@ -75,8 +75,8 @@ struct Step {
     drop: usize,
 }
 
-/// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so that what flickers is not told
-/// of at all; the first that were ever measured are no change.
+/// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so
+/// that what flickers is not told of at all; the first that were ever measured are no change.
 fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     let passed = |since: Time| now.0.duration_since(since.0);
     let last = ring.last();
@@ -110,8 +110,8 @@ pub fn history(project: &Project) -> Result<Vec<HealthSample>> {
     Ok(parse(&bytes))
 }
 
-/// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns what was told. Nothing is
-/// written if there is nothing to keep. Measuring never does this by itself.
+/// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns
+/// what was told. Nothing is written if there is nothing to keep. Measuring never does this by itself.
 ///
 /// # Errors
 /// `Locked`; `Failed` if the file cannot be read or written.

@@ -62,7 +62,8 @@ fn error(code: Code, detail: impl Into<String>) -> Reason {
     Reason::new(Severity::Error, code, detail, None)
 }
 
-/// Returns how many seconds, with their fraction cut off upwards, have passed: an age of 3,600.5 s is more than an hour.
+/// Returns how many seconds, with their fraction cut off upwards, have passed: an age of 3,600.5 s is
+/// more than an hour.
 fn age(at: Time, now: Time) -> i64 {
     let passed = now.0.duration_since(at.0);
     passed.as_secs().saturating_add(i64::from(passed.subsec_nanos() > 0))

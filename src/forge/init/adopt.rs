@@ -1,7 +1,7 @@
 //! `forge init --adopt`: imports what other tools left in the repository. Their files are only read.
 //!
-//! A feature that another tool calls done is failing here until it is verified. Notes become proposals: nothing of them is learned
-//! unless somebody says so.
+//! A feature that another tool calls done is failing here until it is verified. Notes become proposals:
+//! nothing of them is learned unless somebody says so.
 
 use helmdeck_core::text;
 use serde::{Deserialize, Serialize};

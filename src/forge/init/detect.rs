@@ -24,7 +24,8 @@ pub struct Tests {
     pub hint: &'static str,
 }
 
-/// Finds out how tests are run. Of several files the first counts: Cargo.toml, go.mod, those of Python, package.json, Makefile.
+/// Finds out how tests are run. Of several files the first counts: Cargo.toml, go.mod, those of Python,
+/// package.json, Makefile.
 pub(super) fn tests(root: &Path) -> Tests {
     const PYTHON: [&str; 5] = ["pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini"];
     let hint = "if that is wrong, set verify.runner and verify.commands in .forge/config.toml";

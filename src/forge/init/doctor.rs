@@ -21,7 +21,8 @@ use crate::repair::{self, Extent};
 pub enum Problem {
     /// Not found.
     Missing,
-    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It is created when it is needed.
+    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It
+    /// is created when it is needed.
     NotYet,
     /// Nobody knows what it is for.
     Unexpected,

@@ -12,7 +12,8 @@ use crate::files::MAX_FILE;
 use crate::layout::FORGE;
 use crate::project::Project;
 
-/// What the merge driver did. A transport ends with exit code 1 if there are conflicts, which tells git that the file is not merged.
+/// What the merge driver did. A transport ends with exit code 1 if there are conflicts, which tells git
+/// that the file is not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Driven {
     /// The file that was merged, below the root.
@@ -24,7 +25,8 @@ pub struct Driven {
     pub quarantined: Option<String>,
 }
 
-/// Merges a file for git: reads the three versions from the files git made for them, and writes the merged one over `ours`.
+/// Merges a file for git: reads the three versions from the files git made for them, and writes the
+/// merged one over `ours`.
 ///
 /// `root` is the root of the work tree, where git starts it; `path` is the file's own path.
 ///
@@ -46,8 +48,8 @@ pub fn drive(
     let merged = merge(path, &base, &ours_bytes, &theirs);
     let mut quarantined = None;
     if !merged.conflicts.is_empty() {
-        // First theirs is safe, then ours is written.
-        // Once for the same content. Git has it as well, as the third version of the path, until the conflict is settled.
+        // First theirs is safe, then ours is written. Once for the same content. Git has it as well, as
+        // the third version of the path, until the conflict is settled.
         if let Some(project) = Project::open_anyway(&project, environment.clone())? {
             quarantined = project.files().quarantine(path, &theirs)?;
         }

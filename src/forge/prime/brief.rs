@@ -171,8 +171,9 @@ pub const fn estimate(text: &str) -> usize {
 }
 
 impl Brief {
-    /// Writes the brief within a budget of tokens (at least [`LEAST`]). What does not fit is cut from the end, item by item, and
-    /// counted. Everything that others wrote stands in quotes between two tags.
+    /// Writes the brief within a budget of tokens (at least [`LEAST`]). What does not fit is cut from
+    /// the end, item by item, and counted. Everything that others wrote stands in quotes between two
+    /// tags.
     #[must_use]
     pub fn render(self, budget: usize) -> Primed {
         let budget = budget.max(LEAST);

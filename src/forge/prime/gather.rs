@@ -29,8 +29,8 @@ const SKILLS: usize = 5;
 /// Maximum number of warnings that are named.
 const WARNINGS: usize = 20;
 
-/// Returns the briefing for a new session, within a budget of estimated tokens; none = as configured, 2,000. Only reads, and
-/// works while work is paused.
+/// Returns the briefing for a new session, within a budget of estimated tokens; none = as configured,
+/// 2,000. Only reads, and works while work is paused.
 ///
 /// # Errors
 /// What cannot be read is a warning of the brief, and no error.
@@ -254,8 +254,8 @@ impl Context<'_> {
     }
 }
 
-/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of a day that belong to no session
-/// come before its sessions, which say what comes next.
+/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of
+/// a day that belong to no session come before its sessions, which say what comes next.
 fn order(folder: &str) -> (&str, u32) {
     let number = session_of(folder).parse::<SessionId>().map_or(0, |id| id.number);
     (folder.get(..10).unwrap_or_default(), number)

@@ -93,8 +93,8 @@ pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
 }
 
-/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Those of sessions that live stay.
-/// Returns the sessions.
+/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Those
+/// of sessions that live stay. Returns the sessions.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let keep = project.config().session.archives;
     let old = |sessions: &[String]| sessions[..sessions.len().saturating_sub(keep)].to_vec();

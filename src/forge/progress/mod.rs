@@ -1,7 +1,7 @@
 //! Progress of a session: `progress.txt`, for people and for the next session.
 //!
-//! Lines are only ever added. The file is put away when the next session begins. Its times are those of the wall; exact times stand in
-//! the journal.
+//! Lines are only ever added. The file is put away when the next session begins. Its times are those of
+//! the wall; exact times stand in the journal.
 
 mod archive;
 
@@ -79,8 +79,9 @@ impl Progress<'_> {
         Ok(Some(Log::parse(text, &self.project.environment().zone)))
     }
 
-    /// Begins the file of a session. What another session left there is put into that session's folder first; the newest of those
-    /// (`[session] archives`, 20 unless configured otherwise) are kept, and all that git does not have. Once begun, the file of a session is not begun again.
+    /// Begins the file of a session. What another session left there is put into that session's folder
+    /// first; the newest of those (`[session] archives`, 20 unless configured otherwise) are kept, and
+    /// all that git does not have. Once begun, the file of a session is not begun again.
     ///
     /// # Errors
     /// `Corrupt` if the file is no text, `Secret` if somebody wrote a credential into it, `Paused`, `Locked`, `Usage`.

@@ -31,8 +31,8 @@ pub(crate) struct Repository {
 }
 
 impl FoundProject {
-    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside of one, that of another user is
-    /// refused (`E_FOREIGN`).
+    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside
+    /// of one, that of another user is refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
         let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
         let repository = Repository::find(&start)?;
@@ -74,7 +74,8 @@ impl Repository {
         Ok(None)
     }
 
-    /// Says whether a folder is a repository without a work tree, or lies in one. A work tree may itself lie in such a repository.
+    /// Says whether a folder is a repository without a work tree, or lies in one. A work tree may
+    /// itself lie in such a repository.
     pub(crate) fn is_bare(start: &Path) -> bool {
         let bare = |folder: &Path| {
             ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists()) && folder.join("config").is_file()
@@ -83,8 +84,8 @@ impl Repository {
     }
 }
 
-/// Refuses the memory of another user. Its settings say which programs are run, and outside of a repository nobody else asks whose it
-/// is: anyone may put a folder into `/tmp`.
+/// Refuses the memory of another user. Its settings say which programs are run, and outside of a
+/// repository nobody else asks whose it is: anyone may put a folder into `/tmp`.
 ///
 /// # Errors
 /// `Refused` (`E_FOREIGN`) if it belongs neither to who runs this nor to root.

@@ -25,8 +25,9 @@ const WHY: usize = 4_000;
 pub struct Apply {
     /// How. Default: `mode` under `[recovery]`.
     pub mode: Option<Mode>,
-    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to whatever the table says, unless git is
-    /// in the middle of something, the memory is damaged, another session works on the files, or the clock is wrong.
+    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to
+    /// whatever the table says, unless git is in the middle of something, the memory is damaged,
+    /// another session works on the files, or the clock is wrong.
     pub checkpoint: Option<String>,
     /// Why, in 1 to 4,000 characters. It is learned as the reason of the failed pattern. Default: what was measured.
     pub why: Option<String>,
@@ -48,13 +49,15 @@ pub struct Applied {
 }
 
 impl Recovery<'_> {
-    /// Assesses, and does what is proposed. Going back keeps everything: a commit at `refs/forge/rescue/` holds the work tree and the
-    /// index as they were, no branch is moved back, and neither an untracked nor an ignored file is deleted.
+    /// Assesses, and does what is proposed. Going back keeps everything: a commit at
+    /// `refs/forge/rescue/` holds the work tree and the index as they were, no branch is moved back,
+    /// and neither an untracked nor an ignored file is deleted.
     ///
     /// # Errors
-    /// `Unknown` (`E_UNKNOWN`) if nobody can say in what state things are: then work is paused. `Refused` if a named checkpoint is none
-    /// to go back to, or in `restore` mode a file that is not tracked is in the way. What git and the files say; the rollback is
-    /// then taken up again by the next call.
+    /// `Unknown` (`E_UNKNOWN`) if nobody can say in what state things are: then work is paused.
+    /// `Refused` if a named checkpoint is none to go back to, or in `restore` mode a file that is not
+    /// tracked is in the way. What git and the files say; the rollback is then taken up again by the
+    /// next call.
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
         if let Some(current) = self.journal()?.current {

@@ -49,11 +49,13 @@ impl Default for Assess {
 }
 
 impl Recovery<'_> {
-    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and proposes what to do. It changes
-    /// nothing; the verify command may. Only how that went is noted in this clone, for the count of tries, unless work is paused.
+    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and
+    /// proposes what to do. It changes nothing; the verify command may. Only how that went is noted in
+    /// this clone, for the count of tries, unless work is paused.
     ///
     /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error: the report says so.
+    /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error:
+    /// the report says so.
     pub fn assess(&self, asked: Assess) -> Result<Report> {
         let git = self.project.git()?;
         let now = self.project.environment().now();
@@ -352,7 +354,8 @@ fn case_of(measures: &Measures) -> Case {
     }
 }
 
-/// Finds what is wrong with the checkpoints: there is none to go back to, or one newer than that is damaged or was moved.
+/// Finds what is wrong with the checkpoints: there is none to go back to, or one newer than that is
+/// damaged or was moved.
 fn of_checkpoints(
     git: &Git,
     all: &[Checkpoint],

@@ -15,8 +15,9 @@ pub(super) struct Code<'a> {
 }
 
 impl Recovery<'_> {
-    /// Notes how a try to mend something went. One that succeeded sets the count back; the same code that fails again does not count
-    /// twice. Without a checkpoint there is nothing to go back to, and nothing is counted.
+    /// Notes how a try to mend something went. One that succeeded sets the count back; the same code
+    /// that fails again does not count twice. Without a checkpoint there is nothing to go back to, and
+    /// nothing is counted.
     ///
     /// # Errors
     /// `Paused`; what git and the files say.
@@ -32,8 +33,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count back only if nothing else failed
-    /// before. That it cannot be noted spoils no test.
+    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count
+    /// back only if nothing else failed before. That it cannot be noted spoils no test.
     pub(crate) fn tried_feature(&self, passed: bool, id: &str) {
         let noted = || -> Result<()> {
             if passed {
@@ -50,7 +51,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is no try to mend anything.
+    /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is
+    /// no try to mend anything.
     pub(crate) fn tried_command(&self, command: &str) {
         let noted = || -> Result<()> {
             let now = self.project.environment().now().seconds();
@@ -68,8 +70,9 @@ impl Recovery<'_> {
         spoils_nothing("checkpoint", self.count(|attempts| attempts.green(now)).map(drop));
     }
 
-    /// Notes how the verify command went on a state of the code, and returns what is counted now. While work is paused nothing is
-    /// noted, and it counts all the same. Uncommitted code is no attempt yet, so assessing while editing counts nothing.
+    /// Notes how the verify command went on a state of the code, and returns what is counted now. While
+    /// work is paused nothing is noted, and it counts all the same. Uncommitted code is no attempt yet,
+    /// so assessing while editing counts nothing.
     pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
         let now = self.project.environment().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {

@@ -1,5 +1,5 @@
-//! What a rollback does to the memory: what was learned stays, features go back to what they were, and why one went back is learned
-//! too. Pure functions over JSON, which keep all members they do not know.
+//! What a rollback does to the memory: what was learned stays, features go back to what they were, and
+//! why one went back is learned too. Pure functions over JSON, which keep all members they do not know.
 
 use crate::json::{Json, Members};
 use crate::knowledge::{Failed, KnowledgeFile, Trace};
@@ -23,8 +23,9 @@ pub(super) struct Lesson {
     pub resolution: String,
 }
 
-/// Returns the features as they were at the checkpoint. What has changed since carries when it was lost; features that came later
-/// keep their definition, since ids are never used twice, and count as not implemented.
+/// Returns the features as they were at the checkpoint. What has changed since carries when it was
+/// lost; features that came later keep their definition, since ids are never used twice, and count as
+/// not implemented.
 pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
     let mut result = then.clone();
     let Some(all) = features_mut(&mut result) else { return now.clone() };

@@ -32,7 +32,8 @@ pub struct Needed {
 }
 
 impl Recovery<'_> {
-    /// Finds the work trees of rollbacks that nobody needs any more, and with `yes` removes them. git refuses to remove one with changes.
+    /// Finds the work trees of rollbacks that nobody needs any more, and with `yes` removes them. git
+    /// refuses to remove one with changes.
     ///
     /// # Errors
     /// `Paused`; what git and the files say.

@@ -1,5 +1,5 @@
-//! What recovery remembers in this clone: the rollback that is under way, so that a killed one is taken up again; how many tries to
-//! mend failed; and what was done before.
+//! What recovery remembers in this clone: the rollback that is under way, so that a killed one is taken
+//! up again; how many tries to mend failed; and what was done before.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -44,7 +44,8 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Where the branches of rollbacks are: the second where a branch is in the way of the first, the third where one is of both.
+/// Where the branches of rollbacks are: the second where a branch is in the way of the first, the third
+/// where one is of both.
 const ROLLBACKS: [&str; 3] = ["forge/rollback", "forge-rollback", "forge-rollbacks"];
 
 /// Says whether a branch is one that a rollback made.

@@ -1,5 +1,5 @@
-//! Pausing work, and ending a pause: a person does it at a terminal, or with a one-time token that was shown to them. An agent
-//! has neither.
+//! Pausing work, and ending a pause: a person does it at a terminal, or with a one-time token that was
+//! shown to them. An agent has neither.
 
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ pub struct Ack {
 }
 
 impl Recovery<'_> {
-    /// Pauses: from now on whatever changes something is refused with exit code 4, until somebody acknowledges. A pause that is there
-    /// stays as it is.
+    /// Pauses: from now on whatever changes something is refused with exit code 4, until somebody
+    /// acknowledges. A pause that is there stays as it is.
     ///
     /// # Errors
     /// What the files say.
@@ -81,8 +81,9 @@ impl Recovery<'_> {
         }))
     }
 
-    /// Assesses again if an assessment caused the pause, and ends the pause if none of its reasons is left. Returns what it was about.
-    /// `verify` allows to run the verify command, without which nobody can say that its failure is gone.
+    /// Assesses again if an assessment caused the pause, and ends the pause if none of its reasons is
+    /// left. Returns what it was about. `verify` allows to run the verify command, without which nobody
+    /// can say that its failure is gone.
     ///
     /// # Errors
     /// What git and the files say.
@@ -120,8 +121,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before. For who can show it to a person
-    /// and to nobody else.
+    /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before.
+    /// For who can show it to a person and to nobody else.
     ///
     /// # Errors
     /// `NotFound` if work is not paused.
@@ -145,7 +146,8 @@ impl Recovery<'_> {
     /// or a later one; an unfinished merge or the like that was acknowledged counts on this commit alone.
     ///
     /// # Errors
-    /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong, used or old token.
+    /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong,
+    /// used or old token.
     pub fn ack(&self, ack: &Ack) -> Result<Acknowledged> {
         let reason = ack.reason.trim();
         if reason.is_empty() || reason.chars().count() > 1_000 {

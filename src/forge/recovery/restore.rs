@@ -1,5 +1,5 @@
-//! Going back with a further commit on the same branch: tracked files become what they were at the checkpoint. What was there before
-//! is rescued; a file that git does not track is never written over.
+//! Going back with a further commit on the same branch: tracked files become what they were at the
+//! checkpoint. What was there before is rescued; a file that git does not track is never written over.
 
 use super::rollback::{QUIET, in_the_way, slow};
 use super::{Recovery, Rollback, memory};

@@ -1,5 +1,5 @@
-//! Going back, step by step. Each step is noted after it was done and does no harm if it is done again, so a rollback that was killed
-//! anywhere is taken up where it was.
+//! Going back, step by step. Each step is noted after it was done and does no harm if it is done again,
+//! so a rollback that was killed anywhere is taken up where it was.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,9 @@ pub(super) const QUIET: [&str; 6] =
     ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
 
 impl Recovery<'_> {
-    /// Does the steps that are left. A lock that keeps nobody but other rollbacks waiting is held from one step to the next: to check
-    /// out may take long. References are made only where there is none, and moved only from what is expected, so they need no lock.
+    /// Does the steps that are left. A lock that keeps nobody but other rollbacks waiting is held from
+    /// one step to the next: to check out may take long. References are made only where there is none,
+    /// and moved only from what is expected, so they need no lock.
     pub(super) fn go_on(&self, id: &str, asked: &Apply) -> Result<Rollback> {
         let git = self.project.git()?;
         let guard = self.project.files().rollback_lock()?;
@@ -68,8 +69,9 @@ impl Recovery<'_> {
         Ok(rollback)
     }
 
-    /// Forgets a rollback that can never go on, so that another one may begin. There is nothing to take back: what was made are the
-    /// rescue and perhaps a branch, which stay. A restore that git refuses half way is not forgotten: the next run does the rest.
+    /// Forgets a rollback that can never go on, so that another one may begin. There is nothing to take
+    /// back: what was made are the rescue and perhaps a branch, which stay. A restore that git refuses
+    /// half way is not forgotten: the next run does the rest.
     fn give_up(&self, rollback: &Rollback, error: Error) -> Error {
         let begun = rollback.step >= Step::Branched && rollback.mode == Mode::Restore;
         let never = match error.code {
@@ -173,7 +175,8 @@ impl Recovery<'_> {
         for number in 1..TRIES {
             let branch = format!("{folder}/{checkpoint}-{number}");
             let reference = format!("refs/heads/{branch}");
-            // A rollback that was killed right here has made the branch already. One of which git has made half a work tree is in use.
+            // A rollback that was killed right here has made the branch already. One of which git has
+            // made half a work tree is in use.
             let ours = git.reference(&reference)?.is_some_and(|there| there == made)
                 && broken.iter().all(|tree| tree.branch.as_ref() != Some(&branch));
             if ours || git.update_ref(&reference, Some(&made), None, "forge: roll back")? == Updated::Done {
@@ -325,7 +328,8 @@ pub(super) fn lesson(rollback: &Rollback) -> Lesson {
     }
 }
 
-/// Returns below which name branches of rollbacks can be made: a branch `forge` leaves no room for one `forge/rollback/...`.
+/// Returns below which name branches of rollbacks can be made: a branch `forge` leaves no room for one
+/// `forge/rollback/...`.
 fn branches(git: &Git) -> Result<&'static str> {
     for (folder, above) in [
         (ROLLBACKS[0], &["refs/heads/forge", "refs/heads/forge/rollback"][..]),

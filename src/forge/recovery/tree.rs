@@ -1,5 +1,5 @@
-//! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put together in an index of its
-//! own, so neither the work tree nor the index is touched.
+//! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put
+//! together in an index of its own, so neither the work tree nor the index is touched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,5 @@
-//! Every kind of file, damaged: it is named wherever one looks, what is offered mends it, and nobody is stuck, writes over it or commits it.
+//! Every kind of file, damaged: it is named wherever one looks, what is offered mends it, and nobody is
+//! stuck, writes over it or commits it.
 
 use std::path::Path;
 use std::process::Command;

@@ -7,7 +7,8 @@ const MAX_LINES: usize = 100;
 /// How long a line is shown, in characters.
 const MAX_LINE: usize = 200;
 
-/// Shows what changes from one text to another: between the first and the last line that differ, what goes and what comes.
+/// Shows what changes from one text to another: between the first and the last line that differ, what
+/// goes and what comes.
 pub(super) fn lines(old: &[u8], new: &[u8]) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());

@@ -29,7 +29,8 @@ pub(super) enum Wrong {
     Newer(String),
     /// Nothing of it can be read.
     Whole(Damage),
-    /// The number of its lines that cannot be parsed; the others are read. `torn`: a crash cut them off, and nothing else is wrong.
+    /// The number of its lines that cannot be parsed; the others are read. `torn`: a crash cut them
+    /// off, and nothing else is wrong.
     Lines {
         /// The first of them.
         first: Damage,

@@ -1,5 +1,6 @@
-//! Files with a conflict in git: the versions of both sides are in its index, and are united entry by entry, as the merge driver does
-//! it. While git has a conflict, no version that holds only one side is offered.
+//! Files with a conflict in git: the versions of both sides are in its index, and are united entry by
+//! entry, as the merge driver does it. While git has a conflict, no version that holds only one side is
+//! offered.
 
 use super::form::{Form, check};
 use super::{Candidate, Source, diff, of_tag};

@@ -29,7 +29,8 @@ impl<'a> Sessions<'a> {
         Ok(self.project.files().load::<ActiveSessions>()?.map_or_else(ActiveSessions::empty, |loaded| loaded.value))
     }
 
-    /// As [`Self::living`], as the next start will see them: those whose process was killed or whose lease has run out are abandoned.
+    /// As [`Self::living`], as the next start will see them: those whose process was killed or whose
+    /// lease has run out are abandoned.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -45,8 +46,9 @@ impl<'a> Sessions<'a> {
         Ok(living)
     }
 
-    /// Returns the session of who works: the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else the only one of this
-    /// agent's name. `None` if there is none, or if it cannot be told which.
+    /// Returns the session of who works: the one that
+    /// [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else the only one
+    /// of this agent's name. `None` if there is none, or if it cannot be told which.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -71,12 +73,12 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the session in which something is changed. `None` says that none lives, and that it may be done without. Who names no
-    /// session never works in another agent's.
+    /// Returns the session in which something is changed. `None` says that none lives, and that it may
+    /// be done without. Who names no session never works in another agent's.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if only another agent's lives, or
-    /// several of this name; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if
+    /// only another agent's lives, or several of this name; `Corrupt`.
     pub fn acting(&self) -> Result<Option<Session>> {
         let environment = self.project.environment();
         let living = self.living()?;
@@ -97,7 +99,8 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Refuses who names a session that is over: it takes nothing any more. A pause is said first, by what is asked for.
+    /// Refuses who names a session that is over: it takes nothing any more. A pause is said first, by
+    /// what is asked for.
     ///
     /// # Errors
     /// `NotFound` (`E_SESSION_OVER`).
@@ -137,7 +140,8 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Returns the session of who names none: the only one of the agent's name. `None` if nobody's primary session is in the way.
+/// Returns the session of who names none: the only one of the agent's name. `None` if nobody's primary
+/// session is in the way.
 ///
 /// # Errors
 /// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.

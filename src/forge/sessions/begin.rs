@@ -36,8 +36,9 @@ pub(super) struct Who<'a> {
     pub(super) lease: Duration,
 }
 
-/// Gives up the sessions that nobody works in any more, and returns the id of the one that the start belongs to: it is among those
-/// that live. `free` says whether nobody keeps the lock of a session; `fresh` makes a new one.
+/// Gives up the sessions that nobody works in any more, and returns the id of the one that the start
+/// belongs to: it is among those that live. `free` says whether nobody keeps the lock of a session;
+/// `fresh` makes a new one.
 pub(super) fn take_place(
     living: &mut ActiveSessions,
     who: &Who<'_>,
@@ -180,8 +181,9 @@ fn last_given(git: &Git) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Keeps the name for the other work trees: until it is committed they cannot see it. The caller holds the common lock. Half a
-/// name, left by a crash, is none; the record of its session was not written then either.
+/// Keeps the name for the other work trees: until it is committed they cannot see it. The caller holds
+/// the common lock. Half a name, left by a crash, is none; the record of its session was not written
+/// then either.
 fn give(git: &Git, id: &str) -> Result<()> {
     let path = last_path(git);
     let folder = path.parent().unwrap_or(&path);

@@ -27,7 +27,8 @@ pub(super) fn check_knowledge(project: &Project) -> Result<()> {
     repair::damage_of(project, KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
 }
 
-/// Reads the features and what shows that they work, to find out whether they can be read. Returns a warning if only some lines cannot.
+/// Reads the features and what shows that they work, to find out whether they can be read. Returns a
+/// warning if only some lines cannot.
 pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
     if project.files().load::<FeaturesFile>()?.is_none()
         && let Some(lost) = repair::damage_of(project, FEATURES)
@@ -64,8 +65,9 @@ pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
         .collect())
 }
 
-/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what state it is in. No test is
-/// run: what is known from before counts. Without git there is nothing to say.
+/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what
+/// state it is in. No test is run: what is known from before counts. Without git there is nothing to
+/// say.
 pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     if project.git().is_err() {
         return Ok(None);
@@ -89,7 +91,8 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 
-/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says otherwise. That it fails stops no start.
+/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says
+/// otherwise. That it fails stops no start.
 fn go_back(project: &Project, class: String) -> Result<Assessed> {
     let (warning, paused) = match Recovery::new(project).apply(&Apply::default()) {
         Ok(Applied { rollback: Some(done), next, .. }) => {

@@ -1,7 +1,7 @@
 //! Work claims in all work trees of a repository: a claimed feature or issue is not given to another session.
 //!
-//! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it lives stands in the record of its
-//! work tree: nothing has to be given back by who dies.
+//! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it
+//! lives stands in the record of its work tree: nothing has to be given back by who dies.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -37,7 +37,8 @@ struct Claim {
 }
 
 impl Sessions<'_> {
-    /// Returns the features and issues on which other sessions work, in any work tree. Claims that cannot be read hold nobody up.
+    /// Returns the features and issues on which other sessions work, in any work tree. Claims that
+    /// cannot be read hold nobody up.
     pub(crate) fn claimed(&self) -> BTreeSet<String> {
         let mine = self.current().ok().flatten().map(|session| session.uuid);
         let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
@@ -76,8 +77,8 @@ impl Sessions<'_> {
         }
     }
 
-    /// Takes what a focus names for a session, and nothing else. What another session has stays its own. The caller holds the common
-    /// lock.
+    /// Takes what a focus names for a session, and nothing else. What another session has stays its
+    /// own. The caller holds the common lock.
     pub(super) fn claim(&self, session: &Session, focus: &Focus) -> Result<()> {
         let before = self.read_claims();
         let mut claims: Vec<Claim> = before

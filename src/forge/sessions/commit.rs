@@ -12,7 +12,8 @@ use crate::time::Time;
 /// What the commit of a session's memory is called, as the RFC calls it.
 const SUBJECT: &str = "Session checkpoint";
 
-/// Returns the id of a learning that was kept since a time: an end that was cut short after it was written does not count it again.
+/// Returns the id of a learning that was kept since a time: an end that was cut short after it was
+/// written does not count it again.
 pub(super) fn learned_since(project: &Project, learning: &Learning, since: Option<Time>) -> Result<Option<String>> {
     let Some(since) = since else { return Ok(None) };
     let id = learning.what.id();

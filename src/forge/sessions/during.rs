@@ -118,7 +118,8 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// Says that the session lives, if who works is in it. That it could not be said matters to nobody: the lease only ends sooner.
+    /// Says that the session lives, if who works is in it. That it could not be said matters to nobody:
+    /// the lease only ends sooner.
     pub fn lives(&self) {
         if let Err(error) = self.touch() {
             tracing::debug!(%error, "the lease of the session is not renewed");

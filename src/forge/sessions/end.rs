@@ -1,5 +1,5 @@
-//! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept before the first of them, so an
-//! end that was cut short goes on the same way.
+//! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept
+//! before the first of them, so an end that was cut short goes on the same way.
 
 use std::time::Duration;
 
@@ -63,12 +63,15 @@ pub(super) mod step {
 }
 
 impl Sessions<'_> {
-    /// Ends the current session. Cut short at any point, the same command does the rest; ended already, it changes nothing.
+    /// Ends the current session. Cut short at any point, the same command does the rest; ended already,
+    /// it changes nothing.
     ///
-    /// In this order: the last entry; what was learned; the caches; the archive; the commit of the memory, with it; tell others; release.
+    /// In this order: the last entry; what was learned; the caches; the archive; the commit of the
+    /// memory, with it; tell others; release.
     ///
     /// # Errors
-    /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a session; `Paused`, `Secret`.
+    /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a
+    /// session; `Paused`, `Secret`.
     pub fn end(&self, end: &End) -> Result<Finished> {
         match (self.acting(), &self.project.environment().session) {
             (Ok(Some(session)), _) => self.end_of(&session.id, end),
@@ -92,7 +95,8 @@ impl Sessions<'_> {
         self.finish(id, Then::Stop)
     }
 
-    /// Ends a session since this process has to end soon: no run of git takes longer than `longest`, and what does is left out and said.
+    /// Ends a session since this process has to end soon: no run of git takes longer than `longest`,
+    /// and what does is left out and said.
     pub(super) fn end_soon(&self, id: &str, end: &End, longest: Duration) -> Result<Finished> {
         let hurried = self.project.within(id).hurried(longest);
         let sessions = Sessions { project: &hurried };
@@ -237,7 +241,8 @@ impl EndContext<'_> {
         Ok(())
     }
 
-    /// Lets a step that failed be only said. Nothing is lost by it: the record that is put away holds how the session was to end.
+    /// Lets a step that failed be only said. Nothing is lost by it: the record that is put away holds
+    /// how the session was to end.
     fn or_go_on(&mut self, step: &str, then: Then, went: Result<()>) -> Result<()> {
         match went {
             Err(error) if then == Then::GoOn && !matches!(error.category, Category::Paused | Category::Locked) => {
@@ -283,7 +288,8 @@ impl EndContext<'_> {
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
                     match Knowledge::new(self.sessions.project).add(&learning, None) {
                         Ok(added) => added.id,
-                        // It became so since the end began. Trying again changes nothing, and the record holds what was learned.
+                        // It became so since the end began. Trying again changes nothing, and the
+                        // record holds what was learned.
                         Err(error) if error.code == "E_SCHEMA_NEWER" => {
                             self.warnings
                                 .push(format!("what was learned stands only in the record of the session: {error}"));
@@ -341,8 +347,8 @@ impl EndContext<'_> {
         if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
-    /// Returns whether the session leaves nothing to commit: no commit of its own, nothing learned, no text of the caller, and no
-    /// change of the memory. `false` where git cannot say.
+    /// Returns whether the session leaves nothing to commit: no commit of its own, nothing learned, no
+    /// text of the caller, and no change of the memory. `false` where git cannot say.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());

@@ -1,5 +1,5 @@
-//! The folders of sessions, `short-term/sessions/<id>-<end of the UUID>/`: two clones give one name to two sessions, and a merge keeps
-//! both. Older folders have the name alone.
+//! The folders of sessions, `short-term/sessions/<id>-<end of the UUID>/`: two clones give one name to
+//! two sessions, and a merge keeps both. Older folders have the name alone.
 
 use super::record::{ActiveSessions, Session};
 use super::{SessionId, Sessions};

@@ -84,7 +84,8 @@ pub(super) fn is_free(lock: &Path) -> bool {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        // If it cannot be written, the next start finds the lock free and a holder named: an abandoned session, which is safe.
+        // If it cannot be written, the next start finds the lock free and a holder named: an abandoned
+        // session, which is safe.
         let cleared = self.sessions.project.files().edit::<ActiveSessions, ()>(None, |living| {
             if let Some(session) = living.get_mut(&self.id) {
                 session.holder = None;

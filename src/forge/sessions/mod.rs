@@ -1,7 +1,8 @@
 //! Work sessions: start, log, end, and recover when one did not end.
 //!
-//! Each step of a start and of an end is noted in the session's record when it is done, and is harmless when done twice: whoever is
-//! killed between two steps, or within one, says the same again and gets to the same place.
+//! Each step of a start and of an end is noted in the session's record when it is done, and is harmless
+//! when done twice: whoever is killed between two steps, or within one, says the same again and gets to
+//! the same place.
 
 mod active;
 mod advice;

@@ -2,8 +2,9 @@
 //!
 //! Between two commands no process of a session lives, so no lock can tell that it does. Two things do:
 //! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
-//! - a **holder**: while `session run` or a server works for the session it keeps a lock of the session, which the kernel frees when
-//!   the process dies, however it dies. A session whose record names a holder, and whose lock is free, is abandoned at once.
+//! - a **holder**: while `session run` or a server works for the session it keeps a lock of the
+//!   session, which the kernel frees when the process dies, however it dies. A session whose record
+//!   names a holder, and whose lock is free, is abandoned at once.
 
 use std::time::Duration;
 
@@ -239,7 +240,8 @@ impl Session {
         self.lease_until = later(now, lease);
     }
 
-    /// Says why the session has to be taken for abandoned; `None` while it lives. `lock_free` says whether nobody keeps its lock.
+    /// Says why the session has to be taken for abandoned; `None` while it lives. `lock_free` says
+    /// whether nobody keeps its lock.
     #[must_use]
     pub fn given_up(&self, now: Time, lock_free: bool) -> Option<String> {
         if !lock_free {

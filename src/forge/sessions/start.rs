@@ -51,7 +51,8 @@ pub struct Started {
     pub abandoned: Vec<String>,
     /// Features that worked and were tested again.
     pub probed: Vec<Probed>,
-    /// Why the work is paused: then the session has no focus yet, and the same command goes on once somebody has answered.
+    /// Why the work is paused: then the session has no focus yet, and the same command goes on once
+    /// somebody has answered.
     pub paused: Option<String>,
     /// What is proposed about the state of the code: `IN_SYNC`, `MINOR`, ….
     pub recovery: Option<String>,
@@ -97,8 +98,10 @@ pub(super) mod step {
 impl Sessions<'_> {
     /// Begins a session, or goes on with the one that lives. Cut short at any point, the same command does the rest.
     ///
-    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: give up what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if asked;
-    /// test some features again; compare with the last checkpoint; begin the progress; choose the focus; tell others; brief.
+    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: give up
+    /// what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if
+    /// asked; test some features again; compare with the last checkpoint; begin the progress; choose
+    /// the focus; tell others; brief.
     ///
     /// # Errors
     /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
@@ -161,8 +164,8 @@ impl Sessions<'_> {
 }
 
 impl Sessions<'_> {
-    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what they were to keep is kept. Returns
-    /// what is odd.
+    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what
+    /// they were to keep is kept. Returns what is odd.
     fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
         let who = self.who(start);
         let left: Vec<String> = {
@@ -293,7 +296,8 @@ impl StartContext<'_> {
         self.done(step::PROBE, note)
     }
 
-    /// Compares with the last checkpoint. If nobody can say what state things are in, the work pauses before anything is chosen.
+    /// Compares with the last checkpoint. If nobody can say what state things are in, the work pauses
+    /// before anything is chosen.
     fn assess(&mut self) -> Result<Option<String>> {
         if self.is_done(step::ASSESS) {
             return Ok(None);

@@ -12,7 +12,8 @@ use crate::project::Project;
 use crate::time::Time;
 
 impl Ending {
-    /// Returns whether the caller gave no text for the end: no learning, no next step, no reason for uncommitted code, no issue key.
+    /// Returns whether the caller gave no text for the end: no learning, no next step, no reason for
+    /// uncommitted code, no issue key.
     pub(super) fn has_no_text(&self) -> bool {
         self.learned.is_empty() && self.next.is_none() && self.leave_dirty.is_none() && self.key.is_none()
     }
@@ -30,7 +31,8 @@ impl Ending {
         }
     }
 
-    /// Returns how an end that was cut short goes on if it is asked for anew: what is said now counts, for each step that is not done.
+    /// Returns how an end that was cut short goes on if it is asked for anew: what is said now counts,
+    /// for each step that is not done.
     pub(super) fn replaced(&self, asked: &End, session: &Session) -> Self {
         let fresh = Self::begun(asked, Time(jiff::Timestamp::UNIX_EPOCH));
         let mut ending = self.clone();
@@ -50,7 +52,8 @@ impl Ending {
     /// Says whether every step of the end will take its texts.
     ///
     /// # Errors
-    /// `Usage` or `Refused` for a text that does not fit or was never filled in, `Secret` for one that looks like a credential.
+    /// `Usage` or `Refused` for a text that does not fit or was never filled in, `Secret` for one that
+    /// looks like a credential.
     pub(super) fn check(&self, project: &Project, session: &Session) -> Result<()> {
         let files = project.files();
         for line in [&self.next, &self.leave_dirty].into_iter().flatten() {

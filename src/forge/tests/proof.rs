@@ -1,5 +1,5 @@
-//! The whole story: a crate whose tests are real, a session that dies, one that takes up its work and goes astray, the way back, and two
-//! agents who learn at the same time.
+//! The whole story: a crate whose tests are real, a session that dies, one that takes up its work and
+//! goes astray, the way back, and two agents who learn at the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -115,8 +115,9 @@ fn lines(project: &Project, path: &str) -> BTreeSet<String> {
     distinct
 }
 
-/// Every kind of file that is changed and not only made. `config.toml`, `architecture.md` and the files of artifacts are made once;
-/// `commits.log` is written whole from what git has; notes in `scratch/` are none of ours.
+/// Every kind of file that is changed and not only made. `config.toml`, `architecture.md` and the files
+/// of artifacts are made once; `commits.log` is written whole from what git has; notes in `scratch/`
+/// are none of ours.
 const ALL: &[Kind] = &[
     document!("knowledge", KnowledgeFile, KnowledgeFile::PATH),
     document!("features", FeaturesFile, FeaturesFile::PATH),

@@ -1,5 +1,5 @@
-//! What is known of a checkpoint. It stands twice: in the message of the tag, which is the truth, and in a file, which mirrors it,
-//! since a file about a commit cannot be in that commit.
+//! What is known of a checkpoint. It stands twice: in the message of the tag, which is the truth, and
+//! in a file, which mirrors it, since a file about a commit cannot be in that commit.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,8 +85,9 @@ pub struct Check {
 }
 
 impl Manifest {
-    /// Says whether one may roll back to it as far as the manifest can tell: it says so, and it names checks that all succeeded, and
-    /// the commit and code tree on which they ran. Somebody who sets `can_rollback_to` by hand has proven nothing.
+    /// Says whether one may roll back to it as far as the manifest can tell: it says so, and it names
+    /// checks that all succeeded, and the commit and code tree on which they ran. Somebody who sets
+    /// `can_rollback_to` by hand has proven nothing.
     #[must_use]
     pub fn proven(&self) -> bool {
         self.can_rollback_to
@@ -119,8 +120,8 @@ impl Manifest {
 
     /// Writes the message of the tag: a text for people, then the manifest.
     ///
-    /// No line of it is one that git would take for a comment or a signature, and none is empty, so it outlives every way in which
-    /// git tidies messages.
+    /// No line of it is one that git would take for a comment or a signature, and none is empty, so it
+    /// outlives every way in which git tidies messages.
     ///
     /// # Errors
     /// What the JSON library says.

@@ -74,7 +74,8 @@ impl Name {
         format!("{}/{self}.json", layout::CHECKPOINTS)
     }
 
-    /// Returns the next free number of a key: one more than the highest that is taken anywhere; the first free one if the last is taken.
+    /// Returns the next free number of a key: one more than the highest that is taken anywhere; the
+    /// first free one if the last is taken.
     pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
         let taken: BTreeSet<u32> = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).collect();
         let after = taken.last().map_or(1, |last| last.saturating_add(1));

@@ -77,7 +77,8 @@ pub struct Feature {
     /// When it was found that it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_at: Option<Time>,
-    /// When it was found not to work, before it was seen to work again: a merge with a branch that only knows the failure goes by it.
+    /// When it was found not to work, before it was seen to work again: a merge with a branch that only
+    /// knows the failure goes by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_before: Option<Time>,
     /// Whether a person must see that it works, since no test can.
@@ -236,8 +237,8 @@ impl FeaturesFile {
     /// Says what is wrong with it, beyond its form.
     ///
     /// # Errors
-    /// The first thing found: an id of a wrong form, one that is there twice or was removed, a blocker that is not there, a ring of
-    /// features that wait for each other.
+    /// The first thing found: an id of a wrong form, one that is there twice or was removed, a blocker
+    /// that is not there, a ring of features that wait for each other.
     pub fn validate(&self) -> Result<(), String> {
         let mut at = HashMap::new();
         for (place, feature) in self.features.iter().enumerate() {
@@ -284,7 +285,8 @@ impl FeaturesFile {
             if marks[start] != Mark::New {
                 continue;
             }
-            // A way from `start`, and how many of its last one's blockers were followed. No recursion: a file may be long.
+            // A way from `start`, and how many of its last one's blockers were followed. No recursion:
+            // a file may be long.
             let mut way = vec![(start, 0)];
             marks[start] = Mark::Open;
             while let Some((place, followed)) = way.last_mut() {

@@ -117,9 +117,10 @@ impl FeaturesFile {
         }
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one in progress by this agent or by nobody in particular,
-    /// then one that does not work (or is only said to), then one that nobody has begun and that waits for nothing. In the order of
-    /// the file. What others have claimed is left out.
+    /// Returns the feature to work on next: one that no longer works, then one in progress by this
+    /// agent or by nobody in particular, then one that does not work (or is only said to), then one
+    /// that nobody has begun and that waits for nothing. In the order of the file. What others have
+    /// claimed is left out.
     pub fn next(&self, standings: &[Standing], agent: &str, claimed: &BTreeSet<String>) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);

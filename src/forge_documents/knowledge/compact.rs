@@ -77,7 +77,8 @@ impl KnowledgeFile {
         (entries > MOST_ENTRIES || bytes > MOST_BYTES).then_some(Oversize { entries, bytes })
     }
 
-    /// Returns the entries that say nearly the same. Invariants, superseded entries and those that supersede are left alone.
+    /// Returns the entries that say nearly the same. Invariants, superseded entries and those that
+    /// supersede are left alone.
     pub fn alike(&self) -> Vec<Merge> {
         let targets: HashSet<&str> = self.entries().filter_map(|entry| entry.trace.superseded_by.as_deref()).collect();
         let mut all = Vec::new();

@@ -116,8 +116,9 @@ pub struct Superseded {
     pub by: Added,
 }
 
-/// Puts a new entry behind the one with the next smaller id. Ids are hashes, so additions in two clones rarely meet at one place, and
-/// git merges them without our driver. The entries that are there keep their order, whatever it is.
+/// Puts a new entry behind the one with the next smaller id. Ids are hashes, so additions in two clones
+/// rarely meet at one place, and git merges them without our driver. The entries that are there keep
+/// their order, whatever it is.
 fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
     let own = id(&entry);
     let before = entries.iter().enumerate().filter(|(_, one)| id(one).is_some_and(|one| Some(one) < own));

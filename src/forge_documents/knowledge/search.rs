@@ -15,8 +15,9 @@ const B: f64 = 0.75;
 /// What to look for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may be an id, or at least the first 6
-    /// characters of one: then that entry is found, even if another is in its place.
+    /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may
+    /// be an id, or at least the first 6 characters of one: then that entry is found, even if another
+    /// is in its place.
     #[serde(default)]
     pub query: String,
     /// How many entries to return at most; 10 if absent.

@@ -27,7 +27,8 @@ pub struct Merged {
     pub conflicts: Vec<String>,
 }
 
-/// Merges two versions of a file. `base` is what both come from; an empty one says that each side made the file by itself.
+/// Merges two versions of a file. `base` is what both come from; an empty one says that each side made
+/// the file by itself.
 #[must_use]
 pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged { bytes: bytes.to_vec(), conflicts };
@@ -77,8 +78,8 @@ fn names(path: &str, document: &str) -> bool {
     path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Takes out the features that one side removed for good, and the other left as they were. One that was changed there stays, and is a
-/// conflict.
+/// Takes out the features that one side removed for good, and the other left as they were. One that was
+/// changed there stays, and is a conflict.
 fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
     let removed = |here: &Json, there: &Json, id: &str| {
         let gone = retired(here).any(|retired| retired == id);
@@ -243,7 +244,8 @@ fn object(
     merged
 }
 
-/// Says whether one side saw a feature work again after the failure that is all the other side knows, as after a rollback.
+/// Says whether one side saw a feature work again after the failure that is all the other side knows,
+/// as after a rollback.
 fn recovered(pass: &Members, fail: &Members) -> bool {
     let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
     let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
@@ -255,8 +257,9 @@ fn recovered(pass: &Members, fail: &Members) -> bool {
         })
 }
 
-/// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A feature that does not pass has no
-/// evidence, and one that is now shown by other tests than those that were run does not pass.
+/// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A
+/// feature that does not pass has no evidence, and one that is now shown by other tests than those that
+/// were run does not pass.
 fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
     let both = same(ours, theirs);
@@ -369,8 +372,8 @@ pub(super) fn name_of(item: &Json) -> Option<String> {
     }
 }
 
-/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts. Steps make sense only together, and what
-/// no longer blocks must go: both are one value.
+/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts. Steps
+/// make sense only together, and what no longer blocks must go: both are one value.
 fn is_entries(name: &str, value: &Json) -> bool {
     !matches!(name, "steps" | "blocked_by")
         && matches!(value, Json::Array(items) if items.iter().any(|item| matches!(item, Json::Object(_) | Json::String(_))))

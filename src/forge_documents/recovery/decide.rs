@@ -1,5 +1,5 @@
-//! The decision: a table over what was measured. It is total, the first row that matches wins, and the same input gives the same
-//! answer.
+//! The decision: a table over what was measured. It is total, the first row that matches wins, and the
+//! same input gives the same answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

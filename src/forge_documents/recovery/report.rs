@@ -102,9 +102,9 @@ impl Report {
         Decision { row: self.row, class: self.class, action: self.action }
     }
 
-    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a branch that leaves out the one
-    /// there is, as after a rebase, nothing is wrong but that there is none to go back to; and what somebody has acknowledged needs no
-    /// second answer.
+    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a
+    /// branch that leaves out the one there is, as after a rebase, nothing is wrong but that there is
+    /// none to go back to; and what somebody has acknowledged needs no second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown

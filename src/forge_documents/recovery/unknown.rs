@@ -125,8 +125,9 @@ impl Unknown {
         }
     }
 
-    /// Says whether it forbids to go back even to a checkpoint that somebody names: git is in the middle of something, or what would be
-    /// carried over cannot be read. `answered` says that a person has acknowledged it, which ends a doubt but mends nothing.
+    /// Says whether it forbids to go back even to a checkpoint that somebody names: git is in the
+    /// middle of something, or what would be carried over cannot be read. `answered` says that a person
+    /// has acknowledged it, which ends a doubt but mends nothing.
     #[must_use]
     pub const fn forbids(&self, answered: bool) -> bool {
         match self {
@@ -140,8 +141,8 @@ impl Unknown {
         }
     }
 
-    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, none on this branch, or none in this
-    /// clone.
+    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, none
+    /// on this branch, or none in this clone.
     #[must_use]
     pub const fn is_no_alarm(&self) -> bool {
         matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. } | Self::CheckpointsNotHere { .. })
@@ -153,8 +154,8 @@ impl Unknown {
         self.is_no_alarm() || matches!(self, Self::NoUsableCheckpoint { .. })
     }
 
-    /// Says whether an acknowledgement holds on later commits too. A merge or the like that was acknowledged ends with a commit; another
-    /// one on top of that commit needs a new answer.
+    /// Says whether an acknowledgement holds on later commits too. A merge or the like that was
+    /// acknowledged ends with a commit; another one on top of that commit needs a new answer.
     #[must_use]
     pub const fn outlives_a_commit(&self) -> bool {
         !matches!(self, Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. })

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 
 use super::path::FileLocation;
 
-/// What a file is called until it is whole. Only the holder of the lock writes, so one that is left over is written anew.
+/// What a file is called until it is whole. Only the holder of the lock writes, so one that is left
+/// over is written anew.
 pub(super) const UNFINISHED: &str = ".forge-tmp";
 
 /// The steps of what is done to files. Whatever ends the process, or fails, does so at one of them.
@@ -37,8 +38,8 @@ pub(super) fn write(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> st
     sync(&place.folder)
 }
 
-/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new ones, but after a power failure it
-/// may be empty. For copies only.
+/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new
+/// ones, but after a power failure it may be empty. For copies only.
 pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<()> {
     let name = unfinished(place, bytes, None, false)?;
     rename(&place.folder, &name, place)

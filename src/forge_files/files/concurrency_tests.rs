@@ -1,5 +1,5 @@
-//! Several processes at the same files, and processes that are killed. Each one is this test program again, told by its folder where to
-//! work.
+//! Several processes at the same files, and processes that are killed. Each one is this test program
+//! again, told by its folder where to work.
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,4 +1,5 @@
-//! What is left of a file when something fails at a step of what is done to it, or ends the process there: the old one or the new one.
+//! What is left of a file when something fails at a step of what is done to it, or ends the process
+//! there: the old one or the new one.
 
 use std::process::{Command, Stdio};
 
@@ -207,7 +208,8 @@ fn a_change_counts_though_no_copy_of_it_can_be_kept() {
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.notes, ["one"]);
 }
 
-/// A disk that takes so many bytes of a file and no more: what the system does with a limit is what it does when the disk is full.
+/// A disk that takes so many bytes of a file and no more: what the system does with a limit is what it
+/// does when the disk is full.
 #[test]
 fn a_disk_that_takes_half_of_a_write_leaves_the_old_file() {
     let (folder, _files) = place();

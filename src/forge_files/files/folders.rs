@@ -36,8 +36,8 @@ impl Files {
         }
     }
 
-    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name that is no UTF-8 is left out,
-    /// and a file that is not whole yet.
+    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name
+    /// that is no UTF-8 is left out, and a file that is not whole yet.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -67,8 +67,8 @@ impl Files {
         Ok(entries)
     }
 
-    /// Adds a line to a list of lines that only ever grows. When the list has got long it becomes one of its older parts, and a new one
-    /// begins: no part is ever too large to be read.
+    /// Adds a line to a list of lines that only ever grows. When the list has got long it becomes one
+    /// of its older parts, and a new one begins: no part is ever too large to be read.
     ///
     /// # Errors
     /// As [`Files::append`].

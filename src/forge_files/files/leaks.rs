@@ -29,8 +29,8 @@ impl Files {
         Ok(())
     }
 
-    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged then. Returns what passes for a
-    /// rule that was put aside.
+    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged
+    /// then. Returns what passes for a rule that was put aside.
     ///
     /// # Errors
     /// As [`Self::check_secrets`].

@@ -10,8 +10,9 @@ pub const LOST: &str = "it was there and is gone";
 const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
 
 impl Files {
-    /// Says whether a document that everybody works with was there and is gone: git has it, or its last good copy is kept. To begin it anew
-    /// would lose what it held, as writing over a damaged one would. Who changes it asks [`Self::was_there`] before the lock.
+    /// Says whether a document that everybody works with was there and is gone: git has it, or its last
+    /// good copy is kept. To begin it anew would lose what it held, as writing over a damaged one
+    /// would. Who changes it asks [`Self::was_there`] before the lock.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -19,7 +20,8 @@ impl Files {
         Ok(NEVER_REMOVED.contains(&path) && self.entry(path)?.is_none() && self.was_there(path)?)
     }
 
-    /// Says whether a document that nobody removes is there, or was: then it is lost if it is not there. It may ask git.
+    /// Says whether a document that nobody removes is there, or was: then it is lost if it is not
+    /// there. It may ask git.
     ///
     /// # Errors
     /// As [`Self::is_lost`].

@@ -8,7 +8,8 @@ use crate::layout::{LAST_GOOD, QUARANTINE};
 const MAX_COPIES: usize = 10;
 
 impl Files {
-    /// Copies a damaged file aside unless these bytes are there already, or ten copies of the name are. Returns the path of the copy.
+    /// Copies a damaged file aside unless these bytes are there already, or ten copies of the name are.
+    /// Returns the path of the copy.
     pub fn quarantine(&self, file: &str, bytes: &[u8]) -> Result<Option<String>> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let sch = super::etag(bytes);

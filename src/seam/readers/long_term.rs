@@ -64,8 +64,9 @@ impl Learned {
 }
 
 impl<'a> LongTerm<'a> {
-    /// Finds the nearest `.forge/` at or above a folder. With the root of a repository it is looked for up to there; without one, only in
-    /// the folder itself, and that of another user is refused: anybody may put a folder into `/tmp`.
+    /// Finds the nearest `.forge/` at or above a folder. With the root of a repository it is looked for
+    /// up to there; without one, only in the folder itself, and that of another user is refused:
+    /// anybody may put a folder into `/tmp`.
     ///
     /// # Errors
     /// Why it is refused or cannot be looked for, on one line.
@@ -131,7 +132,8 @@ impl<'a> LongTerm<'a> {
             .collect())
     }
 
-    /// Returns how the system is built, as it was written. The default content of a new project says nothing, and is not returned.
+    /// Returns how the system is built, as it was written. The default content of a new project says
+    /// nothing, and is not returned.
     ///
     /// # Errors
     /// As [`Self::learned`].

@@ -73,8 +73,8 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// What the system says; an error for what is no regular file.
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
-    /// Reads the first bytes of a regular file below a folder, at most `most`. The folder itself may be a link, and so may what is on the
-    /// way from it to the file, as long as it leads nowhere outside.
+    /// Reads the first bytes of a regular file below a folder, at most `most`. The folder itself may be
+    /// a link, and so may what is on the way from it to the file, as long as it leads nowhere outside.
     ///
     /// # Errors
     /// As [`Self::read`]; an error for a file that does not lie below the folder.
@@ -83,7 +83,8 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// Reads a whole file at a relative path below a folder. Links are followed only as long as they stay below it.
     ///
     /// # Errors
-    /// What the system says; an error for a file that is larger than `most` bytes, that is no regular file, or that a link has outside.
+    /// What the system says; an error for a file that is larger than `most` bytes, that is no regular
+    /// file, or that a link has outside.
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 
     /// Lists what is in a folder, by name.

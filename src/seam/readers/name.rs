@@ -22,8 +22,8 @@ impl Name {
     /// Takes a name as it is: nothing is trimmed.
     ///
     /// # Errors
-    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`, `\`, or a character that is
-    /// [hidden](is_hidden), or a joiner where it joins nothing.
+    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`,
+    /// `\`, or a character that is [hidden](is_hidden), or a joiner where it joins nothing.
     pub fn parse(name: &str) -> Result<Self, Unsafe> {
         if name.trim().is_empty() {
             return Err(Unsafe("it is blank"));

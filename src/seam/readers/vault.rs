@@ -151,7 +151,8 @@ impl<'a> Vault<'a> {
         &self.root
     }
 
-    /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where the vault's other projects are.
+    /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where
+    /// the vault's other projects are.
     #[must_use]
     pub fn project(&self, name: &Name) -> ProjectFolder {
         let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
@@ -229,7 +230,8 @@ impl<'a> Vault<'a> {
         self.memory().map(|space| self.root.join(space).join(kind)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden ones, nor [copies](is_conflict).
+    /// Returns the notes in a folder, by name: `*.md`, not those in folders below it, nor hidden ones,
+    /// nor [copies](is_conflict).
     ///
     /// # Errors
     /// What the system says; an error for a folder that a link has outside of the vault.
@@ -270,7 +272,8 @@ impl<'a> Vault<'a> {
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
     }
 
-    /// Reads the begin of a note, at most `most` bytes, for its front matter if that is no longer. `None` says that it is gone.
+    /// Reads the begin of a note, at most `most` bytes, for its front matter if that is no longer.
+    /// `None` says that it is gone.
     ///
     /// # Errors
     /// As [`Self::note`].

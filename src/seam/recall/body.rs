@@ -7,8 +7,8 @@ const LEVEL: usize = 3;
 /// The lowest heading that Markdown has.
 const LOWEST: usize = 6;
 
-/// Sets the headings of a text below that of its note, and closes a code block that it leaves open, so that no note can write what
-/// looks like another note, or swallow the next one. Code stays as it is.
+/// Sets the headings of a text below that of its note, and closes a code block that it leaves open, so
+/// that no note can write what looks like another note, or swallow the next one. Code stays as it is.
 ///
 /// What is a heading and what a code block is as in `CommonMark` 0.31, sections 4.2 and 4.5.
 pub(crate) fn nested(text: &str) -> Cow<'_, str> {

@@ -15,8 +15,9 @@ const MOST_OF_EACH: usize = 16 << 10;
 /// What a note counts at least against the whole, in bytes: to open one takes time, too.
 const LEAST: usize = 512;
 
-/// Leaves out the notes that hold no word of a query, and puts those that hold most first: a word counts most in what a note is called,
-/// less in its tags, least in its text. Those that were not searched come last, as they stand.
+/// Leaves out the notes that hold no word of a query, and puts those that hold most first: a word
+/// counts most in what a note is called, less in its tags, least in its text. Those that were not
+/// searched come last, as they stand.
 pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query: &str, troubles: &mut Troubles) {
     let wanted = words(query);
     if wanted.is_empty() {

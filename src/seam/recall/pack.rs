@@ -1,5 +1,5 @@
-//! Fills a budget with notes. One that has no room is passed over, most often without being opened, so a large note never costs the small
-//! ones after it.
+//! Fills a budget with notes. One that has no room is passed over, most often without being opened, so
+//! a large note never costs the small ones after it.
 
 use std::path::Path;
 
@@ -177,7 +177,8 @@ fn read(heading: &str, text: &str) -> Fate {
     if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
 }
 
-/// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget, not with the number of notes.
+/// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget,
+/// not with the number of notes.
 #[derive(Debug)]
 struct Vain {
     done: usize,

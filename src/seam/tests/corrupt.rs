@@ -1,4 +1,5 @@
-//! Every way in which what binds a work tree can be corrupt. Each is an error of one line, never the plan without a name.
+//! Every way in which what binds a work tree can be corrupt. Each is an error of one line, never the
+//! plan without a name.
 
 use super::fixture::Fixture;
 use crate::{Context, StateError, StateFault, Which};

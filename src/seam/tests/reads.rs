@@ -3,8 +3,8 @@
 use super::fixture::{Fixture, SLUG};
 use crate::{Context, Which};
 
-/// The most files that a path of state opens: the settings, the mode, the name of the project or the address of origin, the marker, and
-/// the plan that it binds.
+/// The most files that a path of state opens: the settings, the mode, the name of the project or the
+/// address of origin, the marker, and the plan that it binds.
 const MOST_FILES: usize = 5;
 
 #[test]

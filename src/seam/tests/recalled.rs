@@ -1,4 +1,5 @@
-//! What is recalled and offered besides the contract's own cases: the memory in `.forge/`, spaces, queries, and what is shown of it all.
+//! What is recalled and offered besides the contract's own cases: the memory in `.forge/`, spaces,
+//! queries, and what is shown of it all.
 
 use helmdeck_core::text::is_hidden;
 use serde_json::{Value, json};
@@ -106,7 +107,8 @@ fn an_offer_names_the_note_that_says_the_same() {
         offer("fix", "Use  NATS.\n").get("duplicate_of").and_then(Value::as_str),
         fixture.path(&format!("vault/projects/{SLUG}/decisions/queue.md")).to_str()
     );
-    // What it says counts, not what was once written about it. What holds no longer is none, and general notes are those of the kind.
+    // What it says counts, not what was once written about it. What holds no longer is none, and
+    // general notes are those of the kind.
     fixture.note("decisions/queue.md", format!("---\nfingerprint: {}\n---\nNever use NATS.", fingerprint("use nats.")));
     assert_eq!(offer("fix", "use nats.").get("duplicate_of"), Some(&Value::Null));
     fixture.note("decisions/queue.md", format!("---\nfingerprint: {}\n---\nuse nats.", fingerprint("other")));

@@ -1,5 +1,5 @@
-//! The cases of the original's tests of what stands below the seam: which plan, where state is kept, where the vault is, what the project
-//! is called, what is recalled, which plans there are.
+//! The cases of the original's tests of what stands below the seam: which plan, where state is kept,
+//! where the vault is, what the project is called, what is recalled, which plans there are.
 
 use std::ffi::OsString;
 

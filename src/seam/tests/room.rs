@@ -16,8 +16,9 @@ impl Fixture {
     }
 }
 
-/// The bytes that may be read of notes for a budget, whatever notes there are: to fill it once with the widest letters, to read as much
-/// again at the end in vain, eight times its characters in vain before that, and a constant: the begins of 256 notes, 36 KiB in vain.
+/// The bytes that may be read of notes for a budget, whatever notes there are: to fill it once with the
+/// widest letters, to read as much again at the end in vain, eight times its characters in vain before
+/// that, and a constant: the begins of 256 notes, 36 KiB in vain.
 const fn most_read(limit: usize) -> usize {
     (3 + 3 + 8) * 4 * limit + 256 * 1_024 + (36 << 10)
 }

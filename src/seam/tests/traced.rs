@@ -1,5 +1,5 @@
-//! All calls under a trace of what they ask the system for: nothing is opened for writing, created, moved or removed, and no program
-//! is run.
+//! All calls under a trace of what they ask the system for: nothing is opened for writing, created,
+//! moved or removed, and no program is run.
 
 use std::process::Command;
 

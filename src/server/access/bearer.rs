@@ -1,7 +1,7 @@
 //! Token of a request, read from its `Authorization` header only (RFC 6750, section 2).
 //!
-//! A token in a URL ends up in histories, logs of proxies and `Referer` headers (RFC 9700, section 4.3.2). A request with one
-//! is refused even if its header is valid.
+//! A token in a URL ends up in histories, logs of proxies and `Referer` headers (RFC 9700, section
+//! 4.3.2). A request with one is refused even if its header is valid.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Uri};

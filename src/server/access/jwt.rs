@@ -1,7 +1,8 @@
 //! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519, with the advice of RFC 8725).
 //!
-//! What the token says about how to check it is never believed: the key that fits decides the algorithm, a key inside the
-//! token or behind a link in it is not looked at, and a token that demands something by `crit` is refused.
+//! What the token says about how to check it is never believed: the key that fits decides the
+//! algorithm, a key inside the token or behind a link in it is not looked at, and a token that demands
+//! something by `crit` is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,8 @@ impl<'a> Unverified<'a> {
             Some("EdDSA") => Algorithm::EdDSA,
             _ => return Err(Reason("its algorithm is not one that is accepted")),
         };
-        // RFC 8725, section 3.11: what was issued for something else (a log-out, a proof of possession) is no access token.
+        // RFC 8725, section 3.11: what was issued for something else (a log-out, a proof of possession)
+        // is no access token.
         let typed = match header.get("typ") {
             None => true,
             Some(Value::String(kind)) => {

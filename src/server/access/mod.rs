@@ -56,8 +56,8 @@ pub struct Auth {
 impl Auth {
     /// Makes it from the settings, `None` if authentication is off.
     ///
-    /// `secret` signs JSON Web Tokens (HS256); its bytes are used as they are. `system` holds the API tokens. `egress` fetches
-    /// the key set if it has a URL, and allows exactly that host and port.
+    /// `secret` signs JSON Web Tokens (HS256); its bytes are used as they are. `system` holds the API
+    /// tokens. `egress` fetches the key set if it has a URL, and allows exactly that host and port.
     ///
     /// # Errors
     /// A message that names the setting, what is wrong with it and what to do.

@@ -18,8 +18,8 @@ const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
 pub struct AuthConfig {
     /// Whether tokens of `helmdeck token create` are accepted; off by default.
     pub api_tokens: bool,
-    /// Where the public keys of an issuer of JSON Web Tokens are (a JSON Web Key Set): a file, or an https address. Empty (the
-    /// default) = such tokens are not accepted.
+    /// Where the public keys of an issuer of JSON Web Tokens are (a JSON Web Key Set): a file, or an
+    /// https address. Empty (the default) = such tokens are not accepted.
     pub jwks: String,
     /// Who has to have issued a JSON Web Token (`iss`); empty (the default) = whoever has the key.
     pub issuer: String,
@@ -27,13 +27,14 @@ pub struct AuthConfig {
     pub audience: Vec<String>,
     /// The claim that names the tenant; `tenant` by default. Without it in a token the tenant is `default`.
     pub tenant_claim: String,
-    /// The claim that names the session, which is one conversation of the user; `session_id` by default. A token without it names none.
+    /// The claim that names the session, which is one conversation of the user; `session_id` by
+    /// default. A token without it names none.
     pub session_claim: String,
     /// How far the clocks of issuer and server may be apart; 30 s by default, at most 5 min.
     #[serde(with = "text")]
     pub leeway: Duration,
-    /// What callers without a token may do: words of a scope, of which `packs:run`, `packs:run:<glob>` and `metrics:read` can be
-    /// given. Empty (the default) = they are refused.
+    /// What callers without a token may do: words of a scope, of which `packs:run`, `packs:run:<glob>`
+    /// and `metrics:read` can be given. Empty (the default) = they are refused.
     pub anonymous_scope: String,
 }
 

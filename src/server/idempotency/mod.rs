@@ -86,8 +86,8 @@ impl Idempotency {
     /// Looks a key up, and takes it if it is new. The call must then run to its end, as its own task.
     ///
     /// # Errors
-    /// 409 if the first call still runs or its answer is no longer stored, 422 if it was another request, 503 if the system
-    /// database fails: then nothing was done.
+    /// 409 if the first call still runs or its answer is no longer stored, 422 if it was another
+    /// request, 503 if the system database fails: then nothing was done.
     pub(crate) async fn begin(&self, operation: Operation, call: &Call, key: &str) -> Result<Begun, Problem> {
         let (id, request) = (id(&call.identity, key), request(operation, call));
         let ticket = {

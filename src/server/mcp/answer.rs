@@ -1,4 +1,5 @@
-//! How a tool's answer is written: once, here, for every way into the transport. The output of a pack is copied, never parsed.
+//! How a tool's answer is written: once, here, for every way into the transport. The output of a pack
+//! is copied, never parsed.
 
 use helmdeck_core::error::Retry;
 use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
@@ -21,8 +22,9 @@ struct Link<'a> {
     size: u64,
 }
 
-/// Writes the result of a call that ended well: the output as text, as `structuredContent` if it is an object, and a link to
-/// each file that the run wrote. `typed` says whether results name their type (since revision 2026-07-28).
+/// Writes the result of a call that ended well: the output as text, as `structuredContent` if it is an
+/// object, and a link to each file that the run wrote. `typed` says whether results name their type
+/// (since revision 2026-07-28).
 ///
 /// What the cache did is there only if both gates are open; with one shut there is no trace of it.
 pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
@@ -57,8 +59,8 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes the result of a call that failed: a text that an agent can act on, and the whole problem (RFC 9457) in `_meta`. It has no
-/// `structuredContent`, which would have to fit the pack's output schema.
+/// Writes the result of a call that failed: a text that an agent can act on, and the whole problem (RFC
+/// 9457) in `_meta`. It has no `structuredContent`, which would have to fit the pack's output schema.
 pub(crate) fn write_failure(error: &Error, typed: bool, names: &Names, out: &mut Vec<u8>) {
     begin(typed, &names.in_text(&advice(error)), out);
     out.extend_from_slice(b"],\"isError\":true,\"_meta\":{\"helmdeck/problem\":");

@@ -1,7 +1,8 @@
 //! The short way for a `tools/call` of a pack: from the bytes that came in to the bytes that go out.
 //!
-//! It takes only what is plainly in order: a tool that is a pack which the caller may run, arguments that are an object, nothing in
-//! `_meta` that is not understood. Everything else is left to rmcp, which knows how to refuse it.
+//! It takes only what is plainly in order: a tool that is a pack which the caller may run, arguments
+//! that are an object, nothing in `_meta` that is not understood. Everything else is left to rmcp,
+//! which knows how to refuse it.
 
 use std::sync::Arc;
 

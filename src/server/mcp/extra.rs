@@ -9,9 +9,9 @@ use rmcp::{RoleServer, ServerHandler};
 
 /// Handler for requests that packs do not answer. Every [`ServerHandler`] is one.
 ///
-/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists and capabilities are added
-/// to ours. It has no tasks. Every caller can use it: what it does for whom is its own decision. Its requests pass the same
-/// checks as those of packs.
+/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists
+/// and capabilities are added to ours. It has no tasks. Every caller can use it: what it does for whom
+/// is its own decision. Its requests pass the same checks as those of packs.
 pub trait Extra: Send + Sync + 'static {
     /// Returns its capabilities.
     fn info(&self) -> ServerConfig;

@@ -1,5 +1,5 @@
-//! The handler that rmcp drives: one per session, or per request where there are no sessions. What packs have no words for goes to
-//! the embedder's [`Extra`](super::Extra).
+//! The handler that rmcp drives: one per session, or per request where there are no sessions. What
+//! packs have no words for goes to the embedder's [`Extra`](super::Extra).
 
 // Logging and resource subscriptions of earlier revisions are passed on as long as clients of those revisions ask.
 #![expect(deprecated, reason = "SEP-2577 deprecates them, and clients still use them")]

@@ -1,4 +1,5 @@
-//! MCP over streamable HTTP, at `/mcp`: what comes in is bounded and checked here, then answered the short way or by rmcp.
+//! MCP over streamable HTTP, at `/mcp`: what comes in is bounded and checked here, then answered the
+//! short way or by rmcp.
 //!
 //! Sessions exist for the revisions before 2026-07-28 only; since then a request brings everything along.
 
@@ -113,7 +114,8 @@ impl Mcp {
         (theirs, ours, beginning)
     }
 
-    /// Answers one request. Its permit is given back when its answer has gone out, or at once if it only begins to listen.
+    /// Answers one request. Its permit is given back when its answer has gone out, or at once if it
+    /// only begins to listen.
     pub(crate) async fn handle(&self, caller: Caller, permit: Option<Admission>, request: Request<Body>) -> Response {
         self.0.handle(caller, permit, request).await.unwrap_or_else(IntoResponse::into_response)
     }
@@ -210,8 +212,8 @@ impl Inner {
         Ok(response.map(|body| Body::new(Stream::new(body, None, permit))))
     }
 
-    /// Begins a session: in a task of its own, which a client that hangs up does not stop half way. Between rmcp's own record of a
-    /// session and ours there would be one that nothing ever ends.
+    /// Begins a session: in a task of its own, which a client that hangs up does not stop half way.
+    /// Between rmcp's own record of a session and ours there would be one that nothing ever ends.
     async fn begin(self: Arc<Self>, parts: Parts, bytes: Bytes, asking: Asking) -> Result<Response, Problem> {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
@@ -295,7 +297,8 @@ impl Inner {
     }
 }
 
-/// Says whether the headers leave nothing to refuse about a call. What has no session must say all in headers too (SEP-2243).
+/// Says whether the headers leave nothing to refuse about a call. What has no session must say all in
+/// headers too (SEP-2243).
 fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &CallMeta<'_>) -> bool {
     let accepts =
         |wanted: &str| text(headers, &ACCEPT).is_some_and(|it| it.split(',').any(|kind| kind.trim() == wanted));

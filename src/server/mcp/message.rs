@@ -1,7 +1,7 @@
 //! JSON-RPC messages as they come in: read strictly and without copying, before anybody else sees them.
 //!
-//! A message is UTF-8, one JSON value, at most 128 levels deep and without a key that stands twice in an object; else two readers
-//! could understand two things. Nothing here looks at what a method means.
+//! A message is UTF-8, one JSON value, at most 128 levels deep and without a key that stands twice in
+//! an object; else two readers could understand two things. Nothing here looks at what a method means.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use super::wish::CacheWish;
 
-/// Why a message is not one: the code and the text of the JSON-RPC error to answer with. The text never repeats what was sent.
+/// Why a message is not one: the code and the text of the JSON-RPC error to answer with. The text never
+/// repeats what was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,

@@ -1,7 +1,8 @@
 //! The MCP transport: packs as tools, and what is known of them as resources, over streamable HTTP and over stdio.
 //!
-//! rmcp speaks the protocol. Calls of packs that are plainly in order do not pass through it: `direct` answers them with what
-//! rmcp would answer, so that the output of a pack is never parsed on its way out.
+//! rmcp speaks the protocol. Calls of packs that are plainly in order do not pass through it: `direct`
+//! answers them with what rmcp would answer, so that the output of a pack is never parsed on its way
+//! out.
 
 mod answer;
 mod config;

@@ -41,8 +41,8 @@ struct Summary {
     read_only: bool,
 }
 
-/// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs. What needs a memory is there
-/// only if there is one that the caller may read.
+/// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs.
+/// What needs a memory is there only if there is one that the caller may read.
 pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
@@ -110,8 +110,9 @@ pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
 /// Reads an address, `None` if it is none of ours.
 ///
 /// # Errors
-/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or not; `not_found` for one that
-/// there is not, and for a file that there is not, or not for this caller; whatever the memory answers.
+/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or
+/// not; `not_found` for one that there is not, and for a file that there is not, or not for this
+/// caller; whatever the memory answers.
 pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
     let Some(place) = uri::parse(address) else { return Ok(None) };
     let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a cancel waits for its call.
 ///
-/// Requests may overtake each other, but not by much. A client that wrongly reuses an id must not find its call cancelled.
+/// Requests may overtake each other, but not by much. A client that wrongly reuses an id must not find
+/// its call cancelled.
 const EARLY: Duration = Duration::from_secs(2);
 /// Maximum number of cancels that wait for their calls.
 const MAX_EARLY: usize = 32;

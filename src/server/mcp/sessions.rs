@@ -75,7 +75,8 @@ impl Sessions {
         Self { manager: Arc::new(manager), config, clock, open: Mutex::default() }
     }
 
-    /// Returns a session of this caller, and notes that it was used. The caller's token of now is what counts from now on.
+    /// Returns a session of this caller, and notes that it was used. The caller's token of now is what
+    /// counts from now on.
     pub(crate) fn find(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
         let session = self.open().by_id.get(id).map(Arc::clone)?;
         if !same(&session.owner, &caller.identity) {
@@ -88,8 +89,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// Makes room for one more session of this caller. Those without a token are one caller of many people, who must not close each
-    /// other's sessions.
+    /// Makes room for one more session of this caller. Those without a token are one caller of many
+    /// people, who must not close each other's sessions.
     ///
     /// # Errors
     /// `overloaded` if there are too many of all callers, or of those without a token.

@@ -59,10 +59,11 @@ impl std::fmt::Debug for McpState {
     }
 }
 
-/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only listens. Only a refusal ends
-/// it; as long as nobody can tell, it holds.
+/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only
+/// listens. Only a refusal ends it; as long as nobody can tell, it holds.
 ///
-/// The front puts one into the extensions of a request to `/mcp` if there is authentication; without one it holds for ever.
+/// The front puts one into the extensions of a request to `/mcp` if there is authentication; without
+/// one it holds for ever.
 #[derive(Clone, Default)]
 pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
 
@@ -120,7 +121,8 @@ impl CallerContext {
 }
 
 tokio::task_local! {
-    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a request over names nobody.
+    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a
+    /// request over names nobody.
     static CONTEXT: Caller;
 }
 
@@ -138,8 +140,8 @@ impl McpState {
     /// Returns a tool that a caller may use.
     ///
     /// # Errors
-    /// For a tool that there is not and for one that the caller may not use the same, made of the name alone: nobody learns here
-    /// what packs there are.
+    /// For a tool that there is not and for one that the caller may not use the same, made of the name
+    /// alone: nobody learns here what packs there are.
     pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<ToolEntry>, ErrorData> {
         let table = self.tables.current();
         if let Some(entry) = table.get(name)
@@ -151,8 +153,8 @@ impl McpState {
         Err(refused.map_or_else(|| unknown_tool(name, table.nearest(name, caller)), |error| rpc_error(&error)))
     }
 
-    /// Waits for a tool that is not there yet, if it may be one of an MCP server that was not asked for its tools, or a manifest
-    /// that waits for such a server. Only for callers who may run it.
+    /// Waits for a tool that is not there yet, if it may be one of an MCP server that was not asked for
+    /// its tools, or a manifest that waits for such a server. Only for callers who may run it.
     ///
     /// # Errors
     /// Why the server does not answer.
@@ -185,8 +187,9 @@ impl McpState {
 
     /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
     ///
-    /// A pack that takes long (`is_long`) runs as a job, with its turn among the others and no limit but its own: most clients know
-    /// no tasks, and wait for it. Callers whom nobody vouches for own no jobs; theirs is a call like any other.
+    /// A pack that takes long (`is_long`) runs as a job, with its turn among the others and no limit
+    /// but its own: most clients know no tasks, and wait for it. Callers whom nobody vouches for own no
+    /// jobs; theirs is a call like any other.
     pub(crate) async fn run(&self, call: Call, is_long: bool, typed: bool, out: &mut Vec<u8>) {
         let answer = if is_long && !call.identity.is_anonymous() {
             running::as_job(&self.engine, call).await

@@ -58,8 +58,9 @@ fn in_session(caller: Caller) -> Caller {
 }
 
 impl Stdio {
-    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest message, the deadline and
-    /// the most requests at once: at that many calls no more lines are read until one has been answered.
+    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest
+    /// message, the deadline and the most requests at once: at that many calls no more lines are read
+    /// until one has been answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let mcp = McpState {
@@ -210,7 +211,8 @@ struct Lines<R> {
 }
 
 impl<R: AsyncRead + Send + Unpin> Lines<R> {
-    /// Reads one line, `None` at the end of the input. Dropping the future loses nothing: what was read stays in `line`.
+    /// Reads one line, `None` at the end of the input. Dropping the future loses nothing: what was read
+    /// stays in `line`.
     async fn line(&mut self) -> Option<Result<Bytes, Refusal>> {
         loop {
             let read = match self.input.fill_buf().await {

@@ -1,8 +1,10 @@
-//! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663). A task is a job of the engine, by the same id.
+//! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663). A task is a job of
+//! the engine, by the same id.
 //!
-//! A client that declares the extension gets a task instead of the answer of a pack with `async = true`, and asks for it by
-//! `tasks/get` until it has ended; other clients wait for the answer. Nothing is ever asked of the client while a task runs.
-//! A task belongs to the caller who began it, in whatever session; for everybody else there is none.
+//! A client that declares the extension gets a task instead of the answer of a pack with `async =
+//! true`, and asks for it by `tasks/get` until it has ended; other clients wait for the answer. Nothing
+//! is ever asked of the client while a task runs. A task belongs to the caller who began it, in
+//! whatever session; for everybody else there is none.
 
 use helmdeck_core::{Call, Caller, Code, Result, Timestamp};
 use helmdeck_engine::{Job, JobId, JobState};
@@ -37,15 +39,16 @@ pub(crate) async fn begin(mcp: &McpState, call: Call) -> Result<CallToolResponse
 /// Returns a task as it stands; with its answer if it has ended.
 ///
 /// # Errors
-/// The same for an id that there is not, for one of somebody else and for one that is none; what the engine has to say if it
-/// cannot tell.
+/// The same for an id that there is not, for one of somebody else and for one that is none; what the
+/// engine has to say if it cannot tell.
 pub(crate) async fn get(mcp: &McpState, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
     let job = find(mcp, caller, id).await?;
     let payload = payload(mcp, caller, &job).await?;
     Ok(DetailedTask::new(task(&job), payload))
 }
 
-/// Takes what was asked of a client. Since nothing is, there is nothing that it could answer, and what it says is left aside.
+/// Takes what was asked of a client. Since nothing is, there is nothing that it could answer, and what
+/// it says is left aside.
 ///
 /// # Errors
 /// As [`get`].
@@ -99,8 +102,8 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
     }
 }
 
-/// Says whether an error is the server's: it failed or stopped. Then the task has failed; all other errors are answers of the tool,
-/// and a task with one is complete.
+/// Says whether an error is the server's: it failed or stopped. Then the task has failed; all other
+/// errors are answers of the tool, and a task with one is complete.
 const fn is_ours(code: Code) -> bool {
     matches!(code, Code::Internal | Code::Overloaded)
 }

@@ -13,8 +13,8 @@ const BUNCH: Duration = Duration::from_millis(50);
 /// How often it is asked whether a listener that hears nothing is still there and still may listen.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Calls `tell` whenever the tools of a caller are not those of `before` any more, and then at each change, until it answers no, the
-/// caller may not listen any more, or the server stops.
+/// Calls `tell` whenever the tools of a caller are not those of `before` any more, and then at each
+/// change, until it answers no, the caller may not listen any more, or the server stops.
 pub(crate) async fn changes<T: Future<Output = bool>>(
     mcp: Arc<McpState>,
     caller: Caller,

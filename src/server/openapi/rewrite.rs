@@ -28,9 +28,9 @@ const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", 
 
 /// Adds the schema to the components of the document as `<component>`.
 ///
-/// Each of its definitions (`$defs`, `definitions`) becomes a component `<component>.<definition>`, because most generators
-/// follow no reference into a component. Only places where JSON Schema expects a schema are visited: a `$ref` in a `const`, an
-/// `example` or as the name of a property is data.
+/// Each of its definitions (`$defs`, `definitions`) becomes a component `<component>.<definition>`,
+/// because most generators follow no reference into a component. Only places where JSON Schema expects
+/// a schema are visited: a `$ref` in a `const`, an `example` or as the name of a property is data.
 pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
     let mut schema = match schema {
         // As a component, `true` and `false` are more than most generators understand.

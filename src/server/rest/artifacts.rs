@@ -73,8 +73,8 @@ async fn list(State(state): State<EngineState>, By(caller): By, filter: Params<F
 
 /// Downloads an artifact by the `key` in the outcome's `artifacts`.
 ///
-/// Only the owner and administrators can read it; for everyone else it is not found. If the file turns out to be damaged
-/// while it is sent, the connection ends before its last byte.
+/// Only the owner and administrators can read it; for everyone else it is not found. If the file turns
+/// out to be damaged while it is sent, the connection ends before its last byte.
 #[utoipa::path(get, path = "/api/v1/artifacts/{*key}", tag = "artifacts", operation_id = "download_artifact",
     params(("key" = String, Path, description = "`<pack>/<run>/<name>`; slashes are not encoded")),
     responses(

@@ -13,8 +13,9 @@ const LONGEST: Duration = Duration::from_secs(1 << 31);
 
 /// Applies the `Cache-Control` of a request to its call.
 ///
-/// Of two conflicting directives the more restrictive one wins (RFC 9111, section 4.2.1): `only-if-cached` never runs the
-/// handler, `no-store` never writes. Of two ages the smaller one counts.
+/// Of two conflicting directives the more restrictive one wins (RFC 9111, section 4.2.1):
+/// `only-if-cached` never runs the handler, `no-store` never writes. Of two ages the smaller one
+/// counts.
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
     let mut wanted = Wanted::default();
     for value in headers.get_all(CACHE_CONTROL) {

@@ -40,10 +40,12 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(follow))
 }
 
-/// Streams the events of a job as they happen: its current state, then each report and change. It ends after the last one.
+/// Streams the events of a job as they happen: its current state, then each report and change. It ends
+/// after the last one.
 ///
-/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data. `Last-Event-ID` resumes after that number;
-/// the answer is 204 if nothing follows. A stream ends after ten minutes, and when the server stops: reconnect to go on.
+/// Each event has a number (`id`), a name (`state` or `progress`) and the job as data. `Last-Event-ID`
+/// resumes after that number; the answer is 204 if nothing follows. A stream ends after ten minutes,
+/// and when the server stops: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", operation_id = "job_events",
     params(
         ("id" = String, Path, description = "The job's id"),

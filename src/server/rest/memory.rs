@@ -1,7 +1,7 @@
 //! Routes of what is stored, by namespace, and of purging cached answers.
 //!
-//! Callers reach their own namespaces, administrators every one. No route here returns a stored value. Without a memory key,
-//! all of them say that memory is off.
+//! Callers reach their own namespaces, administrators every one. No route here returns a stored value.
+//! Without a memory key, all of them say that memory is off.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +144,8 @@ async fn entries(
 
 /// Purges cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
 ///
-/// `pending` means that the store could not be reached: the answers are not served any more, and are deleted when it can.
+/// `pending` means that the store could not be reached: the answers are not served any more, and are
+/// deleted when it can.
 #[utoipa::path(post, path = "/api/v1/memory/purge", tag = "memory", operation_id = "purge",
     request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What to purge"),
     responses((status = 200, description = "How much was purged", body = ref("#/components/schemas/Purged")), Problems))]

@@ -35,8 +35,8 @@ async fn healthz() -> Result<Response, Problem> {
 
 /// Says whether calls can be answered, check by check: `ok` or what is wrong.
 ///
-/// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot write files. In both
-/// cases the server is `degraded`, and still ready.
+/// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot
+/// write files. In both cases the server is `degraded`, and still ready.
 #[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness",
     responses(
         (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),

@@ -104,14 +104,14 @@ async fn show(State(engine): State<Engine>, By(caller): By, path: PathValues) ->
 
 /// Runs a pack. The request body is its input; an empty body stands for `{}`.
 ///
-/// `Cache-Control` controls the cache: `no-cache` runs the handler and stores the answer, `no-store` bypasses the cache,
-/// `only-if-cached` never runs the handler; `max-age` and `max-stale` limit the age. If both the operator and the pack's
-/// author opted in to memory, the answer has `Cache-Status` and `Age`. With `Idempotency-Key`, a pack that writes runs
-/// once: a repeat gets the first answer.
+/// `Cache-Control` controls the cache: `no-cache` runs the handler and stores the answer, `no-store`
+/// bypasses the cache, `only-if-cached` never runs the handler; `max-age` and `max-stale` limit the
+/// age. If both the operator and the pack's author opted in to memory, the answer has `Cache-Status`
+/// and `Age`. With `Idempotency-Key`, a pack that writes runs once: a repeat gets the first answer.
 ///
-/// A pack that is `async` runs as a job: the answer is 202 and the job, unless the caller waits (`Prefer: wait=<seconds>`, or
-/// `wait` alone for as long as a request may take) and the outcome is there in time. `Prefer: respond-async` makes a job of any
-/// call.
+/// A pack that is `async` runs as a job: the answer is 202 and the job, unless the caller waits
+/// (`Prefer: wait=<seconds>`, or `wait` alone for as long as a request may take) and the outcome is
+/// there in time. `Prefer: respond-async` makes a job of any call.
 #[utoipa::path(post, path = "/api/v1/packs/{name}", tag = "packs", operation_id = "run_pack",
     params(
         ("name" = String, Path, description = "The pack's name, for example `github.list_issues`"),

@@ -83,7 +83,8 @@ impl Commits<'_> {
     }
 }
 
-/// Returns the paths that an index adds or changes, by how many lines git says are added: `-` where it takes them for binary.
+/// Returns the paths that an index adds or changes, by how many lines git says are added: `-` where it
+/// takes them for binary.
 fn changed(git: &Git, against: &str, run: &Run, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<String>> {
     let args = ["diff", "--cached", "--numstat", "-z", "--diff-filter=d", "--no-ext-diff", "--no-textconv"];
     let output = git.succeed(&[&args[..], &["--no-renames", "--no-relative", against]].concat(), run)?;

@@ -42,8 +42,9 @@ pub enum Severity {
 /// A rule that a message does not keep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// The rule: `subject-key`, `subject-length`, `subject-period`, `blank-line`, `section`, `section-order`, `headings`, `placeholder`,
-    /// `memory`, `parent`, `linear`, `session`, `trailers`, `squash`, `line-ends`, `empty`; of a range also `ancestor`, `code-tree`.
+    /// The rule: `subject-key`, `subject-length`, `subject-period`, `blank-line`, `section`,
+    /// `section-order`, `headings`, `placeholder`, `memory`, `parent`, `linear`, `session`, `trailers`,
+    /// `squash`, `line-ends`, `empty`; of a range also `ancestor`, `code-tree`.
     pub rule: String,
     /// How bad it is.
     pub severity: Severity,
@@ -256,8 +257,8 @@ impl Rules {
     }
 }
 
-/// Returns what is to be replaced in a text, if anything is: one of the texts of the RFC's example anywhere in it, or all of it if it says
-/// nothing: `TODO`, `...`, `-`, something in brackets alone.
+/// Returns what is to be replaced in a text, if anything is: one of the texts of the RFC's example
+/// anywhere in it, or all of it if it says nothing: `TODO`, `...`, `-`, something in brackets alone.
 pub(crate) fn placeholder(text: &str) -> Option<String> {
     if let Some(found) = PLACEHOLDERS.into_iter().find(|found| text.contains(found)) {
         return Some(found.to_owned());

@@ -1,5 +1,5 @@
-//! Reads a message, whatever became of it: without headings, with line ends of another system, with several blocks after a squash,
-//! with sections that people added, or written by a person. Never fails.
+//! Reads a message, whatever became of it: without headings, with line ends of another system, with
+//! several blocks after a squash, with sections that people added, or written by a person. Never fails.
 
 use serde::Serialize;
 
@@ -73,8 +73,8 @@ pub fn is_session(text: &str) -> bool {
     date_shape && (3..=6).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whatever looks like the key of an issue in a text or in the name of a branch (`feature/SX9-123-nats`), each once. Names of
-/// standards look so too (`RFC-9060`).
+/// Returns whatever looks like the key of an issue in a text or in the name of a branch
+/// (`feature/SX9-123-nats`), each once. Names of standards look so too (`RFC-9060`).
 #[must_use]
 pub fn keys(text: &str) -> Vec<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
@@ -92,7 +92,8 @@ fn pairs(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Takes away what an editor was shown and git drops: lines that begin with `#` but are no heading, and what follows the scissors.
+/// Takes away what an editor was shown and git drops: lines that begin with `#` but are no heading, and
+/// what follows the scissors.
 #[must_use]
 pub fn strip_comments(text: &str) -> String {
     let shown = text.lines().take_while(|line| !(line.starts_with("# ---") && line.contains(">8")));

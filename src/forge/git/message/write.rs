@@ -11,8 +11,9 @@ use helmdeck_git::trailer;
 pub(crate) const NONE: &str = "none";
 
 impl fmt::Display for Message {
-    /// Writes the message as git keeps it: each section once, no white space at the end of a line, never two empty lines. What is given
-    /// as text cannot pass for a heading, a trailer or another message: such a line is set in by a space.
+    /// Writes the message as git keeps it: each section once, no white space at the end of a line,
+    /// never two empty lines. What is given as text cannot pass for a heading, a trailer or another
+    /// message: such a line is set in by a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut paragraphs = vec![self.subject_line()];
         let what: Vec<String> = self.what.iter().map(|item| line(item)).filter(|item| !item.is_empty()).collect();

@@ -1,5 +1,6 @@
-//! Files whose bytes git would not give back: a filter, an end of line or an encoding changes them on their way into an object. Where
-//! what comes out again is not what is on disk, the file as it is goes into the rescue too.
+//! Files whose bytes git would not give back: a filter, an end of line or an encoding changes them on
+//! their way into an object. Where what comes out again is not what is on disk, the file as it is goes
+//! into the rescue too.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +19,8 @@ use helmdeck_git::blob_name;
 const RAW: &str = ".forge-raw";
 /// What may change a file on its way.
 const ATTRIBUTES: [&str; 6] = ["crlf", "eol", "filter", "ident", "text", "working-tree-encoding"];
-/// Files up to this many bytes are first compared with their object, which spares most of them the way through the filters.
+/// Files up to this many bytes are first compared with their object, which spares most of them the way
+/// through the filters.
 const COMPARED: u64 = 64 << 20;
 
 /// A file of the index.
@@ -28,7 +30,8 @@ struct Indexed {
 }
 
 impl Git {
-    /// Adds the files that git would not give back as they are to a copy of the index, below `.forge-raw/`. Returns their paths.
+    /// Adds the files that git would not give back as they are to a copy of the index, below
+    /// `.forge-raw/`. Returns their paths.
     pub(super) fn add_raw(&self, index: &Path, folder: &Path) -> Result<Vec<String>> {
         let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
         let suspects = self.suspects(&run)?;

@@ -34,7 +34,8 @@ pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
     Some(Last { at, source: Source::Mtime })
 }
 
-/// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on other code is not looked into.
+/// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on
+/// other code is not looked into.
 pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Result<Evidence>>) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };

@@ -1,5 +1,5 @@
-//! What git tells, with as few questions as will do: the state of the work tree and all refs at the same time, then the commits that
-//! the base has not, if there are any.
+//! What git tells, with as few questions as will do: the state of the work tree and all refs at the
+//! same time, then the commits that the base has not, if there are any.
 
 use super::issues::Known;
 use crate::checkpoints::{Manifest, PREFIX};

@@ -1,5 +1,5 @@
-//! Which bytes there are, so that none is lost. A byte is known by the name that git gives to the whole file: each file is looked at on
-//! disk, and each object to which a reference leads.
+//! Which bytes there are, so that none is lost. A byte is known by the name that git gives to the whole
+//! file: each file is looked at on disk, and each object to which a reference leads.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,8 @@ pub(super) fn walk(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the names, as blobs of git, of all that lies on disk, but for git's own files and what belongs to this clone alone.
+/// Returns the names, as blobs of git, of all that lies on disk, but for git's own files and what
+/// belongs to this clone alone.
 fn on_disk(root: &Path, digits: usize) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in walk(root) {

@@ -1,7 +1,7 @@
 //! One note: its front matter, read leniently, and its text.
 //!
-//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error: a line that is not understood is passed
-//! over, and a block that does not end is text.
+//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error: a
+//! line that is not understood is passed over, and a block that does not end is text.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,8 @@ impl Note {
         &self.text
     }
 
-    /// Returns a field; the first item of a list. It is asked for in small letters, with `_` between words, however it is written.
+    /// Returns a field; the first item of a list. It is asked for in small letters, with `_` between
+    /// words, however it is written.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)?.first().map(String::as_str).filter(|value| !value.is_empty())
@@ -82,7 +83,8 @@ impl Note {
         self.fields.get("tags").map_or(&[], Vec::as_slice)
     }
 
-    /// Says whether it still holds: it is neither superseded, nor expired, nor deleted, and names nothing that took its place.
+    /// Says whether it still holds: it is neither superseded, nor expired, nor deleted, and names
+    /// nothing that took its place.
     #[must_use]
     pub fn holds(&self) -> bool {
         let is = |value: &str, words: &[&str]| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word));

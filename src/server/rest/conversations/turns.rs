@@ -54,8 +54,8 @@ impl NamesOwner for Filter {
 
 /// Adds a turn to a conversation. The first turn begins it.
 ///
-/// With `Idempotency-Key`, or `once` in the body (which wins), the same turn is added only once within a day, however often
-/// it is sent. Another turn under the same name is a `conflict`.
+/// With `Idempotency-Key`, or `once` in the body (which wins), the same turn is added only once within
+/// a day, however often it is sent. Another turn under the same name is a `conflict`.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "add_turn",
     params(
         ConversationInfo, Owner,

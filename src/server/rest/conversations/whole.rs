@@ -74,8 +74,8 @@ async fn snapshot(conversation: Conversation) -> Result<Response, Problem> {
 
 /// Replaces a conversation by a snapshot: completely, or not at all if something is wrong with the snapshot.
 ///
-/// The body is a snapshot, byte for byte; members that this version does not know are kept. It may be as large as all turns
-/// of a conversation together.
+/// The body is a snapshot, byte for byte; members that this version does not know are kept. It may be
+/// as large as all turns of a conversation together.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/restore", tag = "conversations", operation_id = "restore_conversation",
     params(ConversationInfo, Owner),
     request_body(content = ref("#/components/schemas/Snapshot"), content_type = "application/json", description = "The snapshot"),
@@ -86,7 +86,8 @@ async fn restore(conversation: Conversation, request: Request) -> Result<Respons
     let (usual, config) = (state.limits.max_body_bytes, memory.config());
     let (limit, _permit) = match declared(&parts.headers) {
         Some(length) if length <= usual => (usual, None),
-        // All turns of a conversation, and what else belongs to it. Only a few are read at once: together they take memory.
+        // All turns of a conversation, and what else belongs to it. Only a few are read at once:
+        // together they take memory.
         _ => {
             let share = state.large_bodies_of.enter(&caller.identity.without_session())?;
             (config.max_bytes.saturating_add(usual), Some((share, state.large_bodies.enter()?)))
@@ -120,8 +121,8 @@ async fn flush(conversation: Conversation, request: Request) -> Result<Response,
     Ok(nothing())
 }
 
-/// Summarises the turns that are waiting, for at most as long as a request may take, and returns the health with the number of
-/// turns that still wait.
+/// Summarises the turns that are waiting, for at most as long as a request may take, and returns the
+/// health with the number of turns that still wait.
 ///
 /// A summarizer that fails is no error: the health shows it.
 #[utoipa::path(post, path = "/api/v1/conversations/{session}/fold", tag = "conversations", operation_id = "fold_conversation",
@@ -140,7 +141,8 @@ async fn fold(conversation: Conversation, request: Request) -> Result<Response, 
     json(&conversation.in_time(folding).await?)
 }
 
-/// Deletes a conversation with everything about it, even if it cannot be decrypted, and returns the number of deleted turns.
+/// Deletes a conversation with everything about it, even if it cannot be decrypted, and returns the
+/// number of deleted turns.
 #[utoipa::path(delete, path = "/api/v1/conversations/{session}", tag = "conversations", operation_id = "forget_conversation",
     params(ConversationInfo, Owner),
     responses((status = 200, description = "It is deleted, or never existed", body = ref("#/components/schemas/ForgottenDialogue")), Problems))]
