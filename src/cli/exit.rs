@@ -234,7 +234,7 @@ fn hint(error: &Error) -> Option<String> {
                 |after| format!("try again in {} s", after.as_secs().max(1)),
             ));
         }
-        Code::Timeout => "give it more time with --timeout, or raise `timeout` in the manifest",
+        Code::Timeout => "raise `timeout` in the manifest; --timeout can only shorten it",
         Code::CacheMiss => "run it without --cache only-if-cached to fill the cache",
         // Only what has a cause can show one.
         Code::HandlerFailed | Code::Internal if std::error::Error::source(error).is_some() => SEE_CAUSE,

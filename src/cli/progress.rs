@@ -52,7 +52,7 @@ impl Progress {
 
     /// Says that the call is being stopped.
     pub(crate) fn stopping(&self) {
-        const LINE: &str = "stopping the call; Ctrl-C again ends the program at once";
+        const LINE: &str = "stopping the call; a second signal (Ctrl-C) ends the program at once";
         match &self.state().bar {
             _ if self.output.json => {}
             Some(bar) => bar.suspend(|| self.output.note(LINE)),

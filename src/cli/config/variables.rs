@@ -19,6 +19,8 @@ const FIXED: &[(&str, &[&str])] = &[
 
 /// The variables that are read elsewhere and set no setting.
 const ELSEWHERE: &[&str] = &[
+    // For the wrapper contrib/process_seam.py.
+    "HELMDECK_BIN",
     "HELMDECK_CONFIG",
     "HELMDECK_FORGE_AGENT",
     "HELMDECK_FORGE_SESSION",
@@ -31,6 +33,8 @@ const ELSEWHERE: &[&str] = &[
     "HELMDECK_S3_ACCESS_KEY_ID",
     "HELMDECK_S3_SECRET_ACCESS_KEY",
     "HELMDECK_S3_SECRET_ACCESS_KEY_FILE",
+    // For HTTP clients of a server: the documentation keeps their token here.
+    "HELMDECK_TOKEN",
     "HELMDECK_VAULT_KEY",
     "HELMDECK_VAULT_KEY_FILE",
     "HELMDECK_VAULT_KEY_PREVIOUS",
@@ -120,6 +124,8 @@ mod tests {
             ("HELMDECK_CREDENTIALS__GITHUB_TOKEN", "env:GITHUB_TOKEN"),
             ("HELMDECK_CACHE__FORBID_DIRECTIVES__SHARED", "bypass,refresh"),
             ("HELMDECK_MEMORY_KEY", "not a setting"),
+            ("HELMDECK_BIN", "for a script"),
+            ("HELMDECK_TOKEN", "for a client"),
             ("HELMDECK_TEST_ANYTHING", "1"),
             ("OTHER", "1"),
         ]);

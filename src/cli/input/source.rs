@@ -12,14 +12,15 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Reads the value of `--input`.
 ///
 /// # Errors
-/// A usage failure if it is none of the three forms, cannot be read, or is over 16 MiB.
+/// A usage failure if it is none of the three forms or over 16 MiB; exit 3 if the file does not exist.
 pub(crate) fn read(option: &str, env: &ProcessEnvironment) -> Result<Vec<u8>> {
     if option == "-" {
         return bounded(std::io::stdin().lock(), "stdin");
     }
     if let Some(file) = option.strip_prefix('@') {
         let path = env.absolute(Path::new(file))?;
-        let opened = std::fs::File::open(&path).map_err(|error| Failure::usage(format!("--input {file}: {error}")))?;
+        let opened =
+            std::fs::File::open(&path).map_err(|error| Failure::of_file(format_args!("--input {file}"), &error))?;
         return bounded(opened, file);
     }
     if option.trim_start().starts_with('{') {
@@ -47,7 +48,8 @@ mod tests {
     fn the_three_forms_are_told_apart() {
         let env = ProcessEnvironment::of(&[]);
         assert_eq!(read(r#" {"a":1}"#, &env).unwrap(), br#" {"a":1}"#);
-        assert!(read("@/no/such/file", &env).unwrap_err().message().contains("/no/such/file"));
+        let absent = read("@/no/such/file", &env).unwrap_err();
+        assert!(absent.exit() as u8 == 3 && absent.message().contains("/no/such/file"), "{}", absent.message());
         assert!(read("input.json", &env).unwrap_err().message().contains("@file"));
     }
 
