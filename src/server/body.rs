@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(read("1234").await.unwrap(), "1234");
         assert_eq!(read("12345").await.unwrap_err().status(), 413);
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from(5))]);
-        // The declared length is enough: the body behind it is never asked for.
+        // The declared length is enough: the body is never read.
         assert_eq!(read_with(headers, Body::new(Untouchable)).await.unwrap_err().status(), 413);
     }
 

@@ -25,7 +25,7 @@ use crate::limits::{Admission, Each, InFlight, Rate, Slot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 
-/// The `OpenAPI` document, which is open to everybody.
+/// Path of the `OpenAPI` document, which is public.
 const DOCUMENT: &str = "/api/v1/openapi.json";
 
 /// The path of the MCP transport.
@@ -46,7 +46,7 @@ struct Inner {
     in_flight: InFlight,
     /// Requests of each caller, with authentication.
     callers: Each,
-    /// `None` = no authentication: everybody is the local caller.
+    /// Authentication; `None` = every caller is the local caller.
     access: Option<Access>,
     local: Caller,
     clock: Arc<dyn Clock>,

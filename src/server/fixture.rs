@@ -112,7 +112,7 @@ pub(crate) struct ConversationSetup {
 /// One engine behind one router.
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
-    /// Open once a route asked for it, if there is a memory key.
+    /// Conversation memory; opened by the first route that uses it, if there is a memory key.
     pub(crate) conversations: Conversations,
     pub(crate) probe: Arc<Probe>,
     pub(crate) clock: Arc<ManualClock>,
@@ -140,7 +140,7 @@ impl Fixture {
         Self::assemble(config, memory, None, None).await
     }
 
-    /// Makes one, with a memory key, that asks who calls.
+    /// Makes a fixture with a memory key and authentication.
     pub(crate) async fn with_auth(config: ServerConfig, auth: Auth) -> Self {
         Self::assemble(config, true, None, Some(auth)).await
     }
@@ -150,7 +150,7 @@ impl Fixture {
         Self::of_packs(config, true, None, None, &["test.long"], ConversationSetup::default()).await
     }
 
-    /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
+    /// Makes a fixture with a memory key, authentication and the pack `test.long`.
     pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
         Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], ConversationSetup::default())
             .await
@@ -161,7 +161,7 @@ impl Fixture {
         Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], ConversationSetup::default()).await
     }
 
-    /// Makes one, with a memory key, that asks who calls and keeps conversations so.
+    /// Makes a fixture with a memory key, authentication and these conversation settings.
     pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], setup).await
     }

@@ -143,7 +143,9 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     known && bare(authority) == bare(host)
 }
 
-/// Returns the host of `host[:port]` (an IPv6 address without its brackets), `None` if the text is something else.
+/// Returns the host of `host[:port]`, `None` if the text is something else.
+///
+/// An IPv6 address comes without its brackets.
 pub(crate) fn host_name(authority: &str) -> Option<&str> {
     let (name, port) = match authority.strip_prefix('[') {
         Some(rest) => {

@@ -27,7 +27,7 @@ impl Problem {
         Error::new(code, detail).into()
     }
 
-    /// Makes a problem with an HTTP status of its own. Its code is `invalid_input`.
+    /// Makes a problem with a given HTTP status. Its code is `invalid_input`.
     pub(crate) fn http(status: StatusCode, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { error: Error::new(Code::InvalidInput, detail), status: Some(status), header: None }
     }

@@ -117,7 +117,7 @@ impl Server {
         self
     }
 
-    /// Sets how callers authenticate. Without it everybody is the local caller, on a loopback address only.
+    /// Sets how callers authenticate. Without it every caller is local, on a loopback address only.
     #[must_use]
     pub fn auth(mut self, auth: Option<Auth>) -> Self {
         self.auth = auth;

@@ -146,7 +146,7 @@ impl Written {
             ("oct", _) => return Err("it is a shared secret, which does not belong into a key set"),
             _ => return Err("its kind is none of RSA, EC P-256 and OKP Ed25519"),
         };
-        // RFC 9864 gives EdDSA with this curve a name of its own.
+        // RFC 9864 names EdDSA with this curve "Ed25519".
         let named = |alg: &str| alg == name || (algorithm == Algorithm::EdDSA && alg == "Ed25519");
         if self.alg.as_deref().is_some_and(|alg| !named(alg)) {
             return Err("its algorithm is none of RS256, ES256 and EdDSA");

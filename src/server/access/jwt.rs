@@ -1,8 +1,7 @@
-//! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519, with the advice of RFC 8725).
+//! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519).
 //!
-//! What the token says about how to check it is never believed: the key that fits decides the
-//! algorithm, a key inside the token or behind a link in it is not looked at, and a token that demands
-//! something by `crit` is refused.
+//! It follows the advice of RFC 8725. The token never decides how it is checked. The matching key decides the algorithm. A key embedded in the token, or
+//! linked from it, is ignored. A token with `crit` is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use helmdeck_core::{Caller, Identity, Permissions, Timestamp};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Map, Value};
 
-/// Who has no tenant claim belongs to this tenant.
+/// Tenant of a token without a tenant claim.
 pub(crate) const DEFAULT_TENANT: &str = "default";
 
 /// Why a token proves nothing: for the log, and never from the token.
@@ -30,7 +29,7 @@ impl std::fmt::Display for Reason {
 /// A token whose signature is not checked yet.
 #[derive(Debug)]
 pub(crate) struct Unverified<'a> {
-    /// How it says it is signed; one of the four that there are.
+    /// Signature algorithm that the header names; one of the four supported ones.
     pub(crate) algorithm: Algorithm,
     /// Which key it says to take.
     pub(crate) key_id: Option<String>,
@@ -101,7 +100,7 @@ fn object(part: &str, otherwise: &'static str) -> Result<Map<String, Value>, Rea
 /// What the claims of a token have to be.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// Who has to have issued it; `None` = whoever has the key.
+    /// Required issuer; `None` = any issuer with the key.
     pub(crate) issuer: Option<String>,
     /// For whom it has to be: one of these; empty = it must not be for anybody in particular.
     pub(crate) audience: Vec<String>,
@@ -152,7 +151,9 @@ impl Rules {
         Ok((Caller { identity: Arc::new(identity), permissions: Arc::new(permissions) }, expires))
     }
 
-    /// RFC 7519, section 4.1.3: whoever is not named must refuse the token, also if it goes by no name itself.
+    /// Checks `aud`: a server that is not named must refuse the token, even if it has no name.
+    ///
+    /// RFC 7519, section 4.1.3.
     fn check_audience(&self, audience: Option<&Value>) -> Result<(), Reason> {
         let ours = |value: &Value| value.as_str().is_some_and(|name| self.audience.iter().any(|known| known == name));
         let good = match audience {

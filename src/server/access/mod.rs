@@ -160,7 +160,9 @@ impl Access {
         }
     }
 
-    /// Returns the caller of a request. Without a token it is anonymous, with the permissions of `anonymous_scope`.
+    /// Returns the caller of a request.
+    ///
+    /// Without a token the caller is anonymous, with the permissions of `anonymous_scope`.
     ///
     /// # Errors
     /// 401 or 400 in the words of RFC 6750; 503 if the keys or the record of tokens cannot be read.

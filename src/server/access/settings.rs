@@ -21,7 +21,7 @@ pub struct AuthConfig {
     /// Where the public keys of an issuer of JSON Web Tokens are (a JSON Web Key Set): a file, or an
     /// https address. Empty (the default) = such tokens are not accepted.
     pub jwks: String,
-    /// Who has to have issued a JSON Web Token (`iss`); empty (the default) = whoever has the key.
+    /// Required issuer of a JSON Web Token (`iss`); empty (the default) = any issuer with the key.
     pub issuer: String,
     /// For whom a JSON Web Token has to be (`aud`): one of these. Must be given with `jwks`.
     pub audience: Vec<String>,

@@ -1,4 +1,4 @@
-//! The client with authentication, through the whole router: who gets in, who does not, and what either may do.
+//! Authentication through the whole router: which requests are admitted, and what they may do.
 
 use std::path::Path;
 
@@ -127,7 +127,7 @@ async fn a_token_of_each_kind_lets_its_caller_in() {
             assert_eq!(answer.status, 200, "{answer:?}");
         }
     }
-    // They are one caller: whoever comes with another token of the same person hits what the first one left.
+    // Tokens of one person are one caller: a call with the second token hits the answer of the first.
     let mut statuses = Vec::new();
     for token in &tokens {
         statuses.push(client.post(CACHED, token, "{}").await.json()["cache"]["status"].as_str().unwrap().to_owned());
@@ -412,7 +412,7 @@ async fn unavailable_keys_are_a_server_error() {
     let answer = client.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"));
     assert_eq!(answer.header("retry-after"), "30");
-    // Who comes with the shared secret is not concerned.
+    // Callers with the shared secret are not affected.
     let shared = Issuer::shared(SECRET).token(&for_us("alice", "packs:run"));
     assert_eq!(client.post(RUN, &shared, "{}").await.status, 200);
 }

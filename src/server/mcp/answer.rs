@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::names::Names;
 use super::uri;
 
-/// The key in `_meta` under which a request says what it wants of the cache and a result what the cache did.
+/// Key in `_meta` for the cache: the directive of a request, and the cache status of a result.
 pub(crate) const CACHE: &str = "helmdeck/cache";
 
 #[derive(Serialize)]

@@ -40,9 +40,9 @@ const INSTRUCTIONS: &str = "Each tool is a pack; its name is the pack's with dot
 /// One session's handler.
 pub(crate) struct Agent {
     mcp: Arc<McpState>,
-    /// Set when somebody listens for changes of the tools.
+    /// Set when a client listens for changes of the tools.
     watching: AtomicBool,
-    /// The tools when a client was told that it is listened to, until it is.
+    /// Tools at the time the client was told that the server listens; `None` once it does.
     before: Mutex<Option<Arc<Table>>>,
     /// Ends the watch with the session.
     ended: DropGuard,
@@ -110,7 +110,7 @@ impl Agent {
         };
         let mut call = self.mcp.call(&visit.caller, &entry, arguments, wish);
         let knows_tasks = context.client_capabilities().is_some_and(|able| able.supports_tasks());
-        // Whom nobody vouches for could not be told from others when they ask for their task.
+        // Anonymous callers cannot be told apart when they ask for their task.
         if entry.is_long && knows_tasks && !visit.caller.identity.is_anonymous() {
             return tasks::begin(&self.mcp, call).await;
         }
@@ -140,7 +140,7 @@ impl Agent {
         };
         match gone {
             None => running.await,
-            // The client went away: nobody waits for the answer, and dropping the call cancels it.
+            // The client disconnected: dropping the call cancels it.
             Some(gone) => tokio::select! {
                 biased;
                 () = gone.cancelled() => return Err(ErrorData::internal_error("the client went away", None)),
@@ -435,7 +435,7 @@ impl ServerHandler for Agent {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = self.mcp.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
         accepted.tools_list_changed = requested.tools_list_changed;
-        // From when the client is told that it is listened to, no change may be lost.
+        // No change may be lost once the client is told that the server listens.
         self.before.lock().get_or_insert_with(|| self.mcp.tables.current());
         Some(accepted)
     }

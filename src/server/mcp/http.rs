@@ -212,8 +212,9 @@ impl Inner {
         Ok(response.map(|body| Body::new(Stream::new(body, None, permit))))
     }
 
-    /// Begins a session: in a task of its own, which a client that hangs up does not stop half way.
-    /// Between rmcp's own record of a session and ours there would be one that nothing ever ends.
+    /// Begins a session in a separate task, which runs to its end even if the client disconnects.
+    ///
+    /// Otherwise a session could exist in rmcp's record and not in ours, and nothing would ever end it.
     async fn begin(self: Arc<Self>, parts: Parts, bytes: Bytes, asking: Asking) -> Result<Response, Problem> {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
@@ -228,7 +229,7 @@ impl Inner {
                     Ok(response)
                 }
             };
-            // Whoever hung up will never know its session's id.
+            // The client disconnected and will never learn the id of its session.
             if let Err(Ok(unheard)) = answer.send(begun)
                 && let Some(id) = text(unheard.headers(), &SESSION)
             {
@@ -327,7 +328,7 @@ fn has_no_handshake(headers: &HeaderMap) -> bool {
     text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
 }
 
-/// Returns a header that stands there once.
+/// Returns the value of a header that occurs exactly once.
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -148,7 +148,7 @@ pub(crate) fn cancelled(params: Option<&RawValue>) -> Option<RequestId> {
     serde_json::from_str::<Cancelled>(params?.get()).ok().map(|cancelled| cancelled.id)
 }
 
-/// Checks the whole of a message that somebody else is going to read.
+/// Validates a whole message that another parser will read.
 pub(crate) fn check_strictly(bytes: &[u8]) -> Result<serde_json::Value, Refusal> {
     read_strict(bytes).map_err(|error| Refusal {
         code: ErrorCode::PARSE_ERROR,
@@ -165,7 +165,7 @@ fn is_object(raw: &RawValue) -> bool {
 }
 
 impl<'a> ToolCall<'a> {
-    /// Reads the parameters of a `tools/call`, `None` if there is anything about them that needs a closer look.
+    /// Reads the parameters of a `tools/call`, `None` if they need the full parser.
     pub(crate) fn read(params: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(params?.get()).ok()
     }
@@ -188,12 +188,12 @@ impl<'a> ToolCall<'a> {
 }
 
 impl CallMeta<'_> {
-    /// Whether progress is asked for.
+    /// Whether the client requests progress notifications.
     pub(crate) const fn wants_progress(&self) -> bool {
         self.progress.is_some()
     }
 
-    /// Whether it is told here what the client can do, and tasks are not among it.
+    /// Whether the request declares client capabilities, and tasks are not among them.
     pub(crate) fn declares_no_tasks(&self) -> bool {
         self.is_self_contained() && !self.capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks)
     }

@@ -1,4 +1,4 @@
-//! What can be read about packs and about the caller: addresses under `helmdeck://`, to each caller its own.
+//! Resources about packs and about the caller: addresses under `helmdeck://`, resolved per caller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,9 +23,9 @@ const MARKDOWN: &str = "text/markdown";
 /// The packs that answer for the seam.
 const SEAM_PLANS: &str = "seam.plans";
 const SEAM_RECALL: &str = "seam.recall_here";
-/// The most facts that one read lists.
+/// Limit of facts in one read.
 const MAX_FACTS: u64 = 1000;
-/// The most jobs that one read lists, the newest.
+/// Limit of jobs in one read; the newest are listed.
 const MAX_JOBS: usize = 100;
 /// How many of them have an address of their own in the list of resources; every one can be read.
 const MAX_RESULTS: usize = 20;
@@ -85,7 +85,9 @@ pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     all
 }
 
-/// Returns the addresses with a part to fill in; the same for everybody. The one of the seam is there if its pack is.
+/// Returns the resource templates, which are the same for all callers.
+///
+/// The template of the seam is included if its pack is registered.
 pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     let mut all = vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
@@ -107,12 +109,12 @@ pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     all
 }
 
-/// Reads an address, `None` if it is none of ours.
+/// Reads a resource, `None` if the address is not one of ours.
 ///
 /// # Errors
-/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or
-/// not; `not_found` for one that there is not, and for a file that there is not, or not for this
-/// caller; whatever the memory answers.
+/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether it exists or not; `not_found` for a
+/// pack that does not exist, and for a file that does not exist or that belongs to another caller; any error of the
+/// memory.
 pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
     let Some(place) = uri::parse(address) else { return Ok(None) };
     let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
@@ -147,11 +149,13 @@ fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
     let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
     caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
     let found = mcp.engine.pack(name, None);
-    // The engine suggests packs with a similar name, of all that there are.
+    // The engine suggests packs with a similar name, from all packs.
     found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
 }
 
-/// Says whether a caller may ask a pack of the seam, and it is there. Callers who are not known would be refused.
+/// Says whether a pack of the seam is registered and the caller may run it.
+///
+/// Anonymous callers would be refused.
 fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
     may && !caller.identity.is_anonymous() && mcp.engine.pack(name, None).is_ok()

@@ -1,6 +1,6 @@
-//! Sessions of the revisions before 2026-07-28: whose they are, how many there may be, and when they end.
+//! Sessions of the protocol revisions before 2026-07-28: owners, limits and expiry.
 //!
-//! A session belongs to the caller that began it. To everybody else it does not exist, so its id opens nothing.
+//! A session belongs to the caller that began it. For all other callers it does not exist, so its id opens nothing.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -157,7 +157,9 @@ impl Sessions {
         }
     }
 
-    /// Closes sessions that are idle for too long or whose caller may not come back. Returns whether any is left.
+    /// Closes sessions that are idle for too long or whose caller lost access.
+    ///
+    /// Returns whether any session is left.
     async fn sweep(&self) -> bool {
         let now = self.clock.monotonic();
         let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();

@@ -1,4 +1,4 @@
-//! MCP over stdin and stdout: one client, one message a line. Nothing but messages is ever written to stdout.
+//! MCP over stdin and stdout: one client, one message per line. Only messages are written to stdout.
 
 use std::io;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Stdio {
     }
 }
 
-/// Gives a process a session of its own, if its caller has none: it serves one client.
+/// Gives the caller a session if it has none: the process serves one client.
 fn in_session(caller: Caller) -> Caller {
     if caller.identity.session().is_some() || caller.identity.is_anonymous() {
         return caller;
@@ -58,9 +58,10 @@ fn in_session(caller: Caller) -> Caller {
 }
 
 impl Stdio {
-    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest
-    /// message, the deadline and the most requests at once: at that many calls no more lines are read
-    /// until one has been answered.
+    /// Makes a server for an engine and this caller.
+    ///
+    /// From the server's settings it takes the message limit, the deadline and the limit of requests at once. At that
+    /// many calls it reads no more lines until one call has been answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let mcp = McpState {
@@ -100,10 +101,12 @@ impl Stdio {
         Box::pin(self.serve_over(input, output, stop)).await
     }
 
-    /// Serves a client until it closes its end or `stop` is cancelled. Calls under way then have 5 seconds to finish.
+    /// Serves a client until it closes its end or `stop` is cancelled.
+    ///
+    /// Running calls then have 5 seconds to finish.
     ///
     /// # Errors
-    /// If the client cannot be written to; a client that says nothing sensible is no error.
+    /// If the client cannot be written to; a client that sends invalid messages is no error.
     pub async fn serve_over<R, W>(self, input: R, output: W, stop: CancellationToken) -> io::Result<()>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -128,7 +131,7 @@ impl Stdio {
             calls: calls.clone(),
             slots: Arc::new(Semaphore::new(self.max_calls)),
         };
-        // Also when nobody reads any more: what is under way is of no use to anybody then.
+        // Stop also when the client no longer reads: running calls are of no use then.
         let stop = Stop { stop, lost };
         let served = tokio::select! {
             biased;
@@ -185,7 +188,7 @@ async fn write<W: AsyncWrite + Unpin>(
         };
         if let Err(error) = written.await {
             lost.cancel();
-            // Whoever closes its end is done with us; that is how a client says goodbye.
+            // A client says goodbye by closing its end.
             return if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) };
         }
     }
@@ -301,7 +304,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             tokio::select! {
                 biased;
                 () = started.cancel.cancelled() => {}
-                // Nobody to send to any more means nobody to tell.
+                // If the receiver is closed, there is no client left to answer.
                 answer = direct.answer(&mcp) => { let _ = out.send(answer).await; }
             }
         });

@@ -1,4 +1,4 @@
-//! The body of a long answer, which ends when it is told to, and tells when it was dropped.
+//! Body of a long answer. It ends on request and reports when it was dropped.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -91,7 +91,7 @@ impl ToolEntry {
     }
 }
 
-/// The table of the packs that there are now.
+/// Table of the packs that are registered now.
 #[derive(Debug)]
 pub(crate) struct Tables {
     engine: Engine,
@@ -167,7 +167,9 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     Some(ToolEntry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
 }
 
-/// Returns the schema with `"type": "object"` at its root, as MCP requires, `None` if it accepts no objects.
+/// Returns the schema with `"type": "object"` at its root, `None` if it accepts no objects.
+///
+/// MCP requires that type.
 fn object_schema(schema: &Value) -> Option<JsonObject> {
     let mut object = match schema {
         Value::Bool(true) => JsonObject::new(),

@@ -1,4 +1,6 @@
-//! Tells listeners that their tools changed: when the packs did, only whom it concerns, and nobody whose token ended.
+//! Notifies listeners that their tools changed.
+//!
+//! Only the callers concerned are notified, and no listener whose token ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Paths that are open to everybody.
+/// Public paths.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Adds them to the document.
@@ -26,7 +26,7 @@ pub(super) fn complete(document: &mut Value, authenticates: bool) {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
             let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
             for (status, response) in responses.iter_mut() {
-                // An error that declares no body of its own is a problem.
+                // An error without a declared body is a problem document.
                 if (status.starts_with(['4', '5']) || status == "default") && response.get("content").is_none() {
                     response["content"] = problem_content();
                 }

@@ -1,6 +1,6 @@
-//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every version of a pack.
+//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every pack version.
 //!
-//! It is made at each request, from the packs that are registered at that moment.
+//! It is built for each request, from the packs that are registered at that moment.
 
 mod answers;
 mod parameters;

@@ -1,4 +1,4 @@
-//! Embeds a pack's schema as a component of the `OpenAPI` document, and adjusts its internal references.
+//! Embeds a pack's schema as a component of the `OpenAPI` document, and adjusts its references.
 
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String
         Value::Bool(false) => json!({ "not": {} }),
         schema => schema.clone(),
     };
-    // A schema that names itself is a document of its own: its references already mean itself.
+    // A schema with `$id` is a document itself: its references already resolve within it.
     if schema.get("$id").is_none() {
         visit(&mut schema, &format!("#/components/schemas/{component}"));
         for keyword in DEFINITIONS {
@@ -95,7 +95,9 @@ fn moved(target: &str, root: &str) -> Option<String> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
 }
 
-/// Returns a definition's name with the characters that a component's may have (`OpenAPI` 3.1, section 4.8.7).
+/// Returns a definition's name in the characters that a component name may have.
+///
+/// `OpenAPI` 3.1, section 4.8.7.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
 }

@@ -25,7 +25,7 @@ pub(super) struct CallRequest {
 }
 
 impl CallRequest {
-    /// Reads the request of a caller who may run the pack.
+    /// Reads the request of a caller that may run the pack.
     pub(super) async fn read(
         state: &EngineState,
         caller: &Caller,
@@ -55,8 +55,9 @@ pub(super) fn pack_name(engine: &Engine, permissions: &Permissions, name: &str) 
     })
 }
 
-/// Removes the suggestion from a `not_found` of the engine, for callers who may not run every pack: it could name a
-/// pack that they don't see in lists.
+/// Removes the suggestion from a `not_found` of the engine, for callers that may not run every pack.
+///
+/// The suggestion could name a pack that they don't see in lists.
 pub(super) fn without_suggestion(engine: &Engine, permissions: &Permissions, name: &str, error: Error) -> Error {
     let shown = error.code() != Code::NotFound || permissions.allow(&Permission::RunAny);
     // A registered pack may answer `not_found` itself, about its input.

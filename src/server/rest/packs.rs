@@ -150,7 +150,7 @@ async fn run(
         && !pack.read_only()
     {
         if call.identity.is_anonymous() {
-            // All callers without a token are one: the answer that is kept could be somebody else's.
+            // All callers without a token are one: the stored answer could be another client's.
             return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
         }
         return run_once(&state, pack, call, key).await;

@@ -52,8 +52,10 @@ impl RequestLimits {
         tokio::time::timeout(self.deadline, answer).await.map_err(late)
     }
 
-    /// Reads a JSON object of at most `max_bytes`, as strictly as the input of a pack: no key twice, nothing after the
-    /// end, bounded depth. An empty body stands for `{}`. The error never repeats what was sent.
+    /// Reads a JSON object of at most `max_bytes`, as strictly as the input of a pack.
+    ///
+    /// No duplicate key, nothing after the end, bounded depth. An empty body stands for `{}`. The error never repeats
+    /// what was sent.
     pub(crate) async fn read_json<T: DeserializeOwned>(&self, request: Request, max_bytes: u64) -> Result<T, Problem> {
         let (parts, body) = request.into_parts();
         let limit = self.max_body_bytes.min(max_bytes);

@@ -188,7 +188,7 @@ async fn drain_waits_for_writes_of_lost_clients() {
     assert_eq!(fixture.probe.gate.available_permits(), 0, "the write went on to its end");
 }
 
-/// Asks for a path on a connection of its own.
+/// Requests a path on a new connection.
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }

@@ -72,7 +72,7 @@ fn unsuitable_keys_are_skipped_and_never_logged() {
     assert_eq!(KeySet::parse(mixed.to_string().as_bytes()).unwrap().len(), 1);
 }
 
-/// A server of this machine that gives out what it is told to, and counts.
+/// Local HTTP server that serves a preset answer and counts requests.
 struct Host {
     url: Url,
     reads: Arc<AtomicUsize>,

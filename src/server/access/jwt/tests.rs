@@ -79,7 +79,7 @@ fn issuer_and_audience_must_match() {
         assert!(read(&rules, name, value.clone()).is_err(), "{name} {value}");
     }
     assert!(read(&rules, "aud", json!(["a", "other-name"])).is_ok());
-    // Whoever goes by no name takes only what is for nobody in particular.
+    // A server without a name accepts only tokens without an audience.
     let nameless = Rules { audience: Vec::new(), issuer: None, ..rules };
     assert!(read(&nameless, "aud", json!("helmdeck")).is_err());
     assert!(read(&nameless, "aud", Value::Null).is_ok());

@@ -16,7 +16,7 @@ fn cancel(id: u32) -> String {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string()
 }
 
-/// Waits until no handler holds the gate's end of a call any more: a permit that is given is then still there.
+/// Waits until no handler holds the gate any more, so that a permit added later is still available.
 async fn nobody_waits(fixture: &Fixture) {
     fixture.probe.gate.add_permits(1);
     timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();

@@ -1,4 +1,4 @@
-//! Changes of the tools: told to whom they concern, and to nobody else.
+//! Changes of the tools: only the callers concerned are notified.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

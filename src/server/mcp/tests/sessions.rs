@@ -73,7 +73,7 @@ async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
     mcp.drain();
     let rest = tokio::time::timeout(Duration::from_secs(20), read(stream)).await.unwrap();
     assert!(!rest.body.contains("result"), "{}", rest.body);
-    // Who calls is still answered while the server drains.
+    // A calling client is still answered while the server drains.
     let call = json!({"name": "test__plain", "arguments": {}});
     assert_eq!(message(&ask_as(&mcp, &local, &session, "tools/call", call).await)["result"]["isError"], false);
 }

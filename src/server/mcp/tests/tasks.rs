@@ -1,4 +1,4 @@
-//! Long packs as tasks: who gets one, what it says, what came of it, and that it is its caller's alone.
+//! Long packs as tasks: which calls become one, its states, its outcome, and its owner.
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
         assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
         assert!(cancelled.get("result").is_none() && cancelled.get("error").is_none(), "{cancelled}");
     }
-    // Whoever waited at the gate is gone: a permit that is given is still there.
+    // The handler at the gate is gone: a permit added now is still available.
     fixture.probe.gate.add_permits(1);
     timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
 }
@@ -211,12 +211,12 @@ async fn clients_without_tasks_wait_for_the_answer() {
     let misfit = ask(&mcp, &local, "tasks/get", json!({"taskId": 7})).await;
     assert!(misfit["error"]["code"] == -32602 || misfit["error"]["code"] == -32020, "{misfit}");
 
-    // A pack that is quick is never a task, whatever is asked for.
+    // A quick pack never becomes a task, even if the client requests one.
     let mut quick = call("test__plain", json!({"text": "x"}));
     quick["task"] = json!({"ttl": 60_000});
     let answer = ask(&mcp, &local, "tools/call", quick).await;
     assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&"complete".into(), &false.into()));
-    // Whom nobody vouches for waits too: all of them would be one caller.
+    // Anonymous callers wait too: all of them would be one caller.
     let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
     let answer = ask(&mcp, &anonymous, "tools/call", call("test__long", json!({}))).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");

@@ -52,7 +52,7 @@ impl NamesOwner for Owner {
 pub(super) struct Conversation<Q = Owner> {
     pub(super) memory: ConversationMemory,
     pub(super) identity: Identity,
-    /// Whether it belongs to somebody else, so that an administrator is at work.
+    /// Whether it belongs to another caller; the caller is then an administrator.
     pub(super) foreign: bool,
     pub(super) query: Q,
     pub(super) caller: Caller,

@@ -26,7 +26,7 @@ const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// Who may do what.
+/// Caller of a test: tenant, subject and scopes.
 #[derive(Clone, Copy)]
 struct Who(&'static str, &'static str, &'static str);
 
@@ -66,7 +66,7 @@ impl Client {
     }
 
     async fn over(server: ServerConfig, conversations: ConversationSetup) -> Self {
-        // Whoever shows no token may do everything that can be given to everybody.
+        // A client without a token has every scope that can be given to anonymous callers.
         let config = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
         let egress = Egress::new(helmdeck_egress::Config::default());
         let auth = Auth::new(&config, Some(Secret::new(SECRET.to_owned())), None, &egress).unwrap().unwrap();
@@ -216,7 +216,7 @@ async fn turn_is_added_once_per_key_and_body_key_wins() {
     assert_eq!(send("other", r#"{"user_message":"c"}"#).await.status, 201, "the header was of no effect there");
     assert_eq!(send("a b", r#"{"user_message":"d"}"#).await.problem(), "invalid_input");
     assert_eq!(client.said(ALICE, "s").await, ["a", "c"]);
-    // The same key of somebody else is another key.
+    // The same key of another caller is another key.
     let bob = client.ask_with(BOB, POST, &path, &[("idempotency-key", "k")], r#"{"user_message":"x"}"#).await;
     assert_eq!(bob.status, 201);
 }
