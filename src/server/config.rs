@@ -14,7 +14,8 @@ use crate::{guard, peers};
 pub struct ServerConfig {
     /// Address to listen on; `127.0.0.1:7700` by default.
     ///
-    /// Without authentication it must be a loopback address. Written `address:port`; `localhost:port`, `:port` and `port` mean the loopback address 127.0.0.1.
+    /// Without authentication it must be a loopback address. Written `address:port`; `localhost:port`, `:port` and
+    /// `port` mean the loopback address 127.0.0.1.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Host names, besides those of this machine, that requests may use: `name` or `name:port`.

@@ -1,7 +1,7 @@
 //! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519).
 //!
-//! It follows the advice of RFC 8725. The token never decides how it is checked. The matching key decides the algorithm. A key embedded in the token, or
-//! linked from it, is ignored. A token with `crit` is refused.
+//! It follows the advice of RFC 8725. The token never decides how it is checked. The matching key decides the
+//! algorithm. A key embedded in the token, or linked from it, is ignored. A token with `crit` is refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,8 @@ pub struct McpConfig {
     pub sessions_max: usize,
     /// Limit of open sessions per caller; 64 by default.
     ///
-    /// One more closes the session that was idle longest. All clients without a token are one caller. Over the limit that caller is answered `overloaded`.
+    /// One more closes the session that was idle longest. All clients without a token are one caller. Over the limit
+    /// that caller is answered `overloaded`.
     pub sessions_per_caller: usize,
     /// How long a session may be idle before it is closed; 30 min by default.
     #[serde(with = "text")]
