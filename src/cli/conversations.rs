@@ -14,8 +14,7 @@ use helmdeck_memory::Store;
 
 use crate::exit::Failure;
 
-/// The name under which the summarizer's credential is asked for, as if a pack did: a grant of the vault has to name
-/// it.
+/// Pack name under which the summarizer's credential is used: a grant of the vault has to name it.
 pub(crate) const SUMMARIZE: &str = "conversation.summarize";
 
 /// How long a conversation memory may take to stop what it does behind its callers.
@@ -68,8 +67,9 @@ pub(crate) fn lacks_summarizer(config: &Config) -> bool {
     config.strategy == Strategy::RollingSummary && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
 }
 
-/// Returns the credential for the summary of a conversation, `None` if the endpoint wants none: on behalf of whose
-/// conversation it is, so that what the vault grants to one is not spent on another.
+/// Returns the credential for the summary of a conversation, `None` if the endpoint needs none.
+///
+/// It acts for the conversation's owner, so that a credential granted to one user is not spent on another.
 fn credential(
     secrets: &dyn Secrets,
     name: &str,

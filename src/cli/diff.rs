@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use crate::output::printable;
 use crate::terminal::{Look, Paint};
 
-/// The media type of a unified diff: as a property's `contentMediaType` (JSON Schema 2020-12, Validation 8.4), and as
-/// an artifact's.
+/// Media type of a unified diff, for an artifact and for a property's `contentMediaType`.
+///
+/// See JSON Schema 2020-12, Validation 8.4.
 pub(crate) const MEDIA_TYPE: &str = "text/x-diff";
 
-/// Returns a diff in lines, painted, without control characters, and how many lines more there are than `limit`.
+/// Returns the first `limit` lines of a diff, coloured, and the number of lines left out.
 ///
-/// `terminal` says that a person reads it at one.
+/// Control characters are made visible. `terminal` says that the output goes to a terminal.
 pub(crate) fn shown(diff: &str, paint: Paint, terminal: bool, limit: usize) -> (String, usize) {
     let end = if terminal { "^M" } else { "\r" };
     let mut hunk = Hunk::default();
@@ -61,7 +62,7 @@ struct Hunk {
 }
 
 impl Hunk {
-    /// Reads the line that starts a hunk: `@@ -3,7 +3,9 @@`; a count that is not there is 1.
+    /// Reads the line that starts a hunk: `@@ -3,7 +3,9 @@`; a missing count is 1.
     fn starts(line: &str) -> Option<Self> {
         let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
         let (new, _) = rest.split_once(" @@")?;

@@ -18,11 +18,11 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The command line, or the input of a pack, makes no sense.
     Usage = 2,
-    /// What was asked for is not there.
+    /// The requested thing was not found.
     Absent = 3,
-    /// Work is paused until somebody says why it may go on.
+    /// Work is paused until the pause is ended with a reason.
     Paused = 4,
-    /// Somebody else holds it.
+    /// Another process or session holds the lock.
     Locked = 5,
     /// It was changed since the caller read it.
     Stale = 6,
@@ -32,11 +32,11 @@ pub(crate) enum Exit {
     Corrupt = 8,
     /// A policy forbids it.
     Refused = 9,
-    /// Nobody can say what state things are in.
+    /// The state cannot be determined.
     Unknown = 10,
-    /// The health is yellow, and was asked for by the exit code.
+    /// The health is yellow, and the exit code was requested.
     Yellow = 11,
-    /// The health is red, and was asked for by the exit code.
+    /// The health is red, and the exit code was requested.
     Red = 12,
     /// The configuration is wrong (`EX_CONFIG` of sysexits).
     Config = 78,
@@ -90,7 +90,7 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     problem: Option<Value>,
-    /// Another exit code than that of `exit`: of a program that was run, or of the signal that ended the command.
+    /// Exit code that replaces that of `exit`: of a child program, or of the signal that ended the command.
     child: Option<u8>,
 }
 

@@ -1,8 +1,8 @@
-//! The second signal ends the process, whatever the runtime does.
+//! The second signal ends the process, even if the runtime is blocked.
 //!
-//! The first SIGINT or SIGTERM asks for an end in good order, and the runtime sees to it. If the runtime does not even
-//! notice the second one, something holds its threads: a thread of its own then ends the process. A runtime that
-//! notices gets a few seconds for what it has to write; a third signal ends that too.
+//! The first SIGINT or SIGTERM asks for a clean shutdown, which the runtime performs. If the runtime does not notice
+//! the second signal, something blocks its threads, and a separate thread ends the process. A runtime that notices it
+//! gets a few seconds for its last writes; a third signal ends that too.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};

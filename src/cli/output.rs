@@ -126,9 +126,10 @@ impl Output {
     }
 }
 
-/// Makes visible what is [hidden](is_hidden), all but newline and tab: what steers a terminal, turns the direction of
-/// the text or ends a line (Unicode Standard Annex 9; <https://trojansource.codes>), or is not seen. What packs put out
-/// must not do that.
+/// Makes [hidden](is_hidden) characters visible, except newline and tab.
+///
+/// Output of packs must not control a terminal, change the direction of text, end a line, or be invisible (Unicode
+/// Standard Annex 9; <https://trojansource.codes>).
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {

@@ -34,7 +34,7 @@ struct State {
 impl Progress {
     /// Shows progress where the output goes; each step stays if the call is a long one.
     pub(crate) fn of_call(output: Output, long: bool) -> Self {
-        // Who wants JSON reads nothing between it.
+        // With `--json`, nothing else may appear between the lines of JSON.
         let lasting = long && output.terminals.stderr && !output.json;
         let progress = Self { output, lasting, began: Instant::now(), state: Mutex::default() };
         if lasting && output.terminals.live() {
@@ -186,7 +186,7 @@ fn clock(time: Duration) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// The most characters of a report that are looked at.
+/// Limit of characters that are read of a report.
 const MAX_REPORT: usize = 4096;
 
 /// Writes a report as one line that does not steer the terminal.

@@ -18,7 +18,7 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
     /// Whether what was written can be written over: `TERM` is set, and not `dumb`.
     pub(crate) moves: bool,
-    /// Whether colours are wanted: as `moves`, and `NO_COLOR` is not set (<https://no-color.org>: or empty).
+    /// Whether to use colours: as `moves`, and `NO_COLOR` is unset or empty (<https://no-color.org>).
     pub(crate) colours: bool,
 }
 
@@ -78,7 +78,7 @@ impl Paint {
     }
 }
 
-/// Cuts a line out of its middle, so that it fits in this many cells: how it begins and how it ends both matter.
+/// Cuts the middle out of a line, so that it fits in this many cells: its start and end both matter.
 pub(crate) fn fit(line: &str, cells: usize) -> String {
     if line.chars().map(cells_of).sum::<usize>() <= cells {
         return line.to_owned();
@@ -98,8 +98,10 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
-/// Returns the most cells that a character takes. Wide scripts begin at U+1100 (Unicode Standard Annex 11); some that
-/// come later are narrow, and then a line is cut a little early.
+/// Returns an upper bound of the cells that a character takes.
+///
+/// Wide scripts begin at U+1100 (Unicode Standard Annex 11). Some later scripts are narrow; a line of them is cut a
+/// little early.
 const fn cells_of(c: char) -> usize {
     if c < '\u{1100}' { 1 } else { 2 }
 }

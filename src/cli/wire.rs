@@ -68,7 +68,9 @@ pub(crate) enum MemoryUse {
     Nothing,
     /// No; but what is called has the credentials that it has in `run`. Makes nothing.
     None,
-    /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
+    /// If gate 1 is open; a missing store is not created.
+    ///
+    /// An empty store in memory replaces it until the process ends.
     ReadOnly,
     /// If gate 1 is open, for a single call: it must not fail because of its memory.
     IfReachable,
@@ -160,7 +162,8 @@ impl Setup {
                 .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
                 helmdeck_process::reap_when_killed(program.clone());
-                // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
+                // A process that watches the packs folder is a server. After a single call, sessions that its pack
+                // preserves remain.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
@@ -213,8 +216,9 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Builds an engine for who stays, with the conversation memory open: what waits for a summary is folded from then
-    /// on.
+    /// Builds an engine for a long-running process, with the conversation memory open.
+    ///
+    /// From then on, conversations that wait for a summary are summarised.
     ///
     /// # Errors
     /// As [`Setup::engine`]; a configuration failure if no summarizer is configured.
@@ -230,16 +234,17 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Brings an engine to its end: what is under way behind the callers, what is queued, and the vault's use log.
+    /// Shuts an engine down: its background work, its queues, and the vault's use log.
     pub(crate) async fn shut_down(&self, engine: &Engine) {
         self.conversations.close(CLOSING).await;
         engine.shutdown().await;
         self.close_vault().await;
     }
 
-    /// Opens the conversation memory without an engine, for one command. It folds only what it is asked to. A store
-    /// that is not there yet is made only if `writes` says so and something would be kept; else an empty one that ends
-    /// with the command stands in.
+    /// Opens the conversation memory without an engine, for one command.
+    ///
+    /// It summarises only on request. A missing store is created only if `writes` is set and the strategy keeps turns;
+    /// otherwise an empty store in memory replaces it until the command ends.
     ///
     /// # Errors
     /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if no summarizer
@@ -280,9 +285,10 @@ impl Setup {
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }
 
-    /// Returns what the `seam.*` packs see: the project of the `forge.*` packs, and a vault. What a server shows is for
-    /// others than who started it, so there a vault is one that the settings of helmdeck name: what a shell has in its
-    /// variables, or its home folder in `.claude`, is for that person.
+    /// Returns the settings of the `seam.*` packs: the project of the `forge.*` packs, and a vault.
+    ///
+    /// A server answers users other than the one that started it, so there only a vault named in helmdeck's settings
+    /// counts. A vault from the shell's variables, or from `.claude` in the home folder, is private to that user.
     fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
         let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
         let mut config = crate::seam::config(&self.settings.seam, &self.env);
@@ -294,8 +300,9 @@ impl Setup {
         Some(config)
     }
 
-    /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this
-    /// program, and can read its folders anyway.
+    /// Returns the settings for repositories.
+    ///
+    /// Without authentication every caller is the user that runs this program, and can read that user's folders anyway.
     fn repositories(&self) -> helmdeck_packs::repo::Config {
         let settings = &self.settings;
         let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);
@@ -366,7 +373,7 @@ impl Setup {
         Ok(helmdeck_memory::open::exists(&self.settings.memory_url()?, &self.settings.memory.store()).await?)
     }
 
-    /// Opens the store with the key, `None` if gate 1 is shut or the store is not there yet.
+    /// Opens the store with the key, `None` if gate 1 is shut or the store does not exist yet.
     ///
     /// # Errors
     /// A failure if the store was written with another key, is damaged or cannot be reached.
@@ -379,10 +386,10 @@ impl Setup {
         }
     }
 
-    /// Opens the store with the key, for commands that make no sense without either.
+    /// Opens the store with the key, for commands that need both.
     ///
     /// # Errors
-    /// `Absent` if gate 1 is shut or the store is not there yet; else as [`Setup::sealed_store`].
+    /// `Absent` if gate 1 is shut or the store does not exist yet; else as [`Setup::sealed_store`].
     pub(crate) async fn opened_store(&self) -> Result<Arc<dyn Store>> {
         if self.ring.is_none() {
             return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
@@ -392,7 +399,7 @@ impl Setup {
         self.sealed_store().await?.ok_or_else(absent)
     }
 
-    /// Opens the store without the key, for what is in the clear and for forgetting; `None` if it is not there.
+    /// Opens the store without the key, to read plain metadata and to delete; `None` if it does not exist.
     ///
     /// # Errors
     /// A failure if the store is damaged or cannot be reached.

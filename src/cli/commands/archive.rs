@@ -118,7 +118,7 @@ pub(super) fn taken(path: &Path) -> Failure {
     Failure::usage(format!("{} already exists", path.display())).with_hint("use --force to replace it")
 }
 
-/// A file beside the one asked for, removed unless it is kept.
+/// Temporary file beside the target, removed unless it is kept.
 pub(super) struct Draft(Option<PathBuf>);
 
 impl Draft {
@@ -134,10 +134,10 @@ impl Draft {
         Ok((Self(Some(draft)), file))
     }
 
-    /// Gives it the name asked for, in place of another file only if `force` says so.
+    /// Renames the file to the target; replaces an existing file only with `force`.
     ///
     /// # Errors
-    /// A failure that names the file; a usage failure if there is one.
+    /// A failure that names the file; a usage failure if the target exists.
     pub(super) fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
         let Some(draft) = &self.0 else { return Ok(()) };
         file.sync_all().map_err(|error| about(draft, &error))?;
@@ -146,7 +146,7 @@ impl Draft {
             self.0 = None;
             return Ok(());
         }
-        // A second name for the file, which is not given if somebody has it; the first goes when this value does.
+        // A hard link fails if the target exists. The temporary name goes when this value is dropped.
         fs::hard_link(draft, path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(path),
             _ => about(path, &error),

@@ -1,5 +1,6 @@
-//! `helmdeck cache`: explains keys, lists and counts answers. Only `explain` needs the key; no command creates a
-//! store.
+//! `helmdeck cache`: explains keys, lists and counts answers.
+//!
+//! Only `explain` needs the key; no command creates a store.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ pub(crate) async fn stats(setup: &Setup) -> Result<()> {
     })
 }
 
-/// Says what the cache saved: calls, time, and requests to somebody's quota.
+/// Prints what the cache saved: calls, time, and upstream requests that count against a quota.
 ///
 /// # Errors
 /// As [`stats`].

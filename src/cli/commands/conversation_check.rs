@@ -13,7 +13,7 @@ use crate::conversations::{SUMMARIZE, lacks_summarizer};
 use crate::exit::{Failure, Result};
 use crate::wire::Setup;
 
-/// Checks the settings of the conversation memory; `by_hand` says whether somebody set one.
+/// Checks the settings of the conversation memory; `by_hand` says whether any of them was set.
 pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
     let config = &setup.settings.conversation;
     if setup.ring.is_none() {
@@ -57,7 +57,7 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
 
 /// Says that the store would refuse turns before the oldest ones go.
 fn crowded(quota: Quota, config: &Config) -> Option<String> {
-    // So much more may be there until they go.
+    // A conversation may exceed its limit by this much until its oldest turns go.
     let over = |most: u64| most.saturating_add(most / 16);
     let (most, limit) = match () {
         () if over(config.max_turns) >= quota.rows => ("max_turns", "rows"),
@@ -70,7 +70,7 @@ fn crowded(quota: Quota, config: &Config) -> Option<String> {
     ))
 }
 
-/// Says whether the summarizer's credential is there, and may be used by somebody.
+/// Checks that the summarizer's credential exists and that a caller may use it.
 async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()> {
     if setup.settings.credentials.contains_key(name) {
         // Whether its variable is set is said where those are looked at.

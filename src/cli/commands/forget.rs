@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
 
-/// How often the log of the store is emptied, if somebody is in the way.
+/// How many times emptying the store's log is tried, if a reader prevents it.
 const TRIES: u32 = 50;
 
 /// Forgets.
@@ -88,8 +88,10 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     )
 }
 
-/// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a
-/// reader at the same moment prevents.
+/// Empties the log of the store.
+///
+/// Deleted rows are overwritten in the database, and may remain in its log until that is truncated. A concurrent reader
+/// prevents that.
 async fn empty_log(setup: &Setup) -> Result<bool> {
     let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else { return Ok(true) };
     let mut log = path.into_os_string();

@@ -19,7 +19,7 @@ use crate::output::columns;
 use crate::progress::Steps;
 use crate::wire::Setup;
 
-/// The most namespaces that the report for people lists.
+/// Limit of namespaces in the text report.
 const SHOWN: usize = 20;
 
 /// Imports.
@@ -41,8 +41,9 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     }
 }
 
-/// Returns the store. It is opened by the first entry that opens: a store that a wrong key made would refuse the right
-/// one.
+/// Returns the store to import into.
+///
+/// It is opened only when the first entry decrypts: a store created with a wrong key would refuse the right one.
 async fn destination(
     setup: &Setup,
     arguments: &ImportArgs,

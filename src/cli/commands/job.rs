@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Runs `helmdeck job`.
 ///
 /// # Errors
-/// Exit 3 for a job or a result that is not there; exit 1 if the job failed, was cancelled or has not ended, or if the
+/// Exit 3 for a job or a result that is not found; exit 1 if the job failed, was cancelled or has not ended, or if the
 /// system database cannot be reached.
 pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
     let book = JobBook::new(
@@ -180,7 +180,7 @@ fn value<T: serde::Serialize>(value: &T) -> Result<Value> {
     serde_json::to_value(value).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
 
-/// A job that is not there is not a pack that is not there.
+/// Builds the failure of an engine error; a missing job has another hint than a missing pack.
 fn failure(error: helmdeck_core::Error) -> Failure {
     let missing = error.code() == Code::NotFound && error.message().starts_with("there is no job");
     let failure = Failure::from(error);

@@ -1,4 +1,6 @@
-//! `helmdeck key`: generates a key for memory or vault, or validates the memory key without printing it.
+//! `helmdeck key`: generates a key for memory or vault, or validates the memory key.
+//!
+//! It never prints the memory key.
 
 use helmdeck_memory::MemoryKey;
 use serde_json::json;

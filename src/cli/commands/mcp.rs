@@ -1,6 +1,6 @@
-//! `helmdeck mcp`: serves packs to one MCP client over stdio, until the client leaves or a signal arrives.
+//! `helmdeck mcp`: serves packs to one MCP client over stdio, until the client leaves or a signal.
 //!
-//! stdout is the protocol's alone; the log goes to stderr.
+//! stdout carries only the protocol; the log goes to stderr.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn serve(setup: Setup) -> Result<()> {
     let mut signals = Stop::catch()?;
     let engine = setup.serving_engine().await?;
     engine.import_in_background();
-    // A client may run this for weeks, and nobody `serve`.
+    // A client may run this for weeks without a `serve` process that sweeps.
     start_sweeping(&setup, &engine);
     let settings = &setup.settings;
     let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());

@@ -1,4 +1,6 @@
-//! `helmdeck mcp add`, `list` and `remove`: edits the MCP servers in the configuration file. Writes no secret.
+//! `helmdeck mcp add`, `list` and `remove`: edits the MCP servers in the configuration file.
+//!
+//! It writes no secret.
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -27,10 +29,10 @@ struct File {
     document: DocumentMut,
 }
 
-/// Adds a server to the configuration file, which is made if it is not there.
+/// Adds a server to the configuration file, which is created if it is missing.
 ///
 /// # Errors
-/// Exit 7 for a value that looks like a secret; usage for what makes no sense; configuration for a file that cannot be
+/// Exit 7 for a value that looks like a secret; usage for invalid arguments; configuration for a file that cannot be
 /// read.
 pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     servers::check_name(&arguments.name).map_err(Failure::usage)?;
@@ -198,9 +200,10 @@ fn literals(
     Ok(table)
 }
 
-/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a
-/// name that says so and a value that is long enough. It would stand in the configuration and in every list of
-/// processes.
+/// Says whether a word of a command holds a secret.
+///
+/// It does if it looks like one, or if it is `NAME=VALUE` or `--name=value` with a telling name and a long enough
+/// value. A secret there would appear in the configuration and in every process list.
 fn is_secret_argument(word: &str) -> bool {
     helmdeck_core::leaks::has_leak(word.as_bytes())
         || word.split_once('=').is_some_and(|(name, value)| {
@@ -209,8 +212,9 @@ fn is_secret_argument(word: &str) -> bool {
         })
 }
 
-/// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it
-/// needs the shell's search path.
+/// Finds the program in the configured search path, else in the shell's.
+///
+/// The second value says that it needs the shell's search path.
 fn argv(command: &[String], global: &Global, env: &ProcessEnvironment) -> Result<(Vec<String>, bool)> {
     let mut argv = command.to_vec();
     let Some(program) = argv.first_mut() else { return Err(Failure::usage("name a command after --, or a --url")) };

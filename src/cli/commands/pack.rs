@@ -109,7 +109,7 @@ fn describe(pack: &PackInfo) -> String {
     text
 }
 
-/// Writes an input as arguments: `key=value` where that is exact and needs no quotes in a shell, else `--input`.
+/// Formats an input as arguments: `key=value` if exact and free of shell quotes, else `--input`.
 fn arguments(input: &Value) -> String {
     let pairs = input.as_object().and_then(|object| {
         object.iter().map(|(key, value)| Some(format!(" {key}={}", word(value)?))).collect::<Option<String>>()

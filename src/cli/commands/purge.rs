@@ -1,4 +1,6 @@
-//! `helmdeck memory purge` and `helmdeck cache purge`: deletes entries after a confirmation. Needs no key.
+//! `helmdeck memory purge` and `helmdeck cache purge`: deletes entries after a confirmation.
+//!
+//! It needs no key.
 
 use helmdeck_engine::stored_tag;
 use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};
@@ -48,7 +50,9 @@ async fn purge(setup: &Setup, store: &dyn Store, arguments: &PurgeArgs, kind: Op
     Ok(removed)
 }
 
-/// Returns the namespaces that are meant and how many entries they hold, `None` where only a search would tell.
+/// Returns the selected namespaces and their number of entries.
+///
+/// `None` if only a search could count them.
 async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Option<(Vec<Namespace>, u64)>> {
     if which.pack.is_some() || which.tag.is_some() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Configuration reload on SIGHUP: the packs folder and the settings that can change while a server runs.
+//! Configuration reload on SIGHUP: the packs folder and the settings that can change at run time.
 //!
 //! An invalid configuration changes nothing.
 

@@ -1,8 +1,8 @@
-//! `helmdeck seam`: project memory for scripts and hooks, read-only. No runtime is started and no database opened.
+//! `helmdeck seam`: project memory for scripts and hooks, read-only.
 //!
-//! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state
-//! that is corrupt or unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has
-//! one line.
+//! It starts no runtime and opens no database. It exits with 0 for success and if memory is absent; with 2 for a usage
+//! error and for corrupt or unsafe state; with 4 if the task must be named. If the exit code is not 0, stdout is empty
+//! and stderr has one line.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -74,8 +74,7 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
     }
 }
 
-/// Returns what clap has to say about a mistake, on one line: what is wrong, what may be meant, and where it is
-/// explained.
+/// Returns clap's error on one line: what is wrong, a suggestion, and where to find help.
 fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
     use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
     let text = error.render().to_string();
@@ -122,7 +121,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
         Err(failure) if !failure.is_silent() => {
             Err(Stop { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
         }
-        // Whoever read it has what they want.
+        // The reader closed the pipe: it has what it needs.
         _ => Ok(()),
     });
     match written {
@@ -241,7 +240,7 @@ impl Door {
 }
 
 impl Door {
-    /// What else is wrong stands in the answer: a line each.
+    /// Prints the diagnosis. Other problems are part of the answer, one per line.
     fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
         let DoctorArgs { place, phase, plan } = arguments.clone();
         let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
@@ -265,7 +264,7 @@ fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// Returns a path on one line. But for what would end the line or is not seen, which is escaped, it is as it is.
+/// Returns a path on one line: line ends and invisible characters are escaped, all else is unchanged.
 fn shown(path: &Path) -> Vec<u8> {
     let mut shown = Vec::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {

@@ -14,14 +14,14 @@ use crate::output::columns;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// The most that is read from stdin for a command.
+/// Limit of stdin for a command, in bytes.
 const MAX_STDIN: u64 = 64 << 20;
 
 /// Runs `helmdeck session`.
 ///
 /// # Errors
-/// Exit 3 for a session that is not there or not the local caller's; the status of a command that does not end with 0,
-/// after printing what it wrote, and 1 if it was killed for what it took; a failure if sessions cannot be used here.
+/// Exit 3 for a session that is not found or not the local caller's; the exit code of a command that fails, after
+/// printing its output, and 1 if it was killed for exceeding a limit; a failure if sessions cannot be used here.
 pub(crate) async fn run(setup: &Setup, command: &SessionCommand) -> Result<()> {
     let engine = setup.engine(MemoryUse::Nothing, false).await?;
     let answer = match command {

@@ -25,8 +25,8 @@ const MAX_BYTES: u64 = 64 << 10;
 /// Runs a command.
 ///
 /// # Errors
-/// Exit 3 without a key where one is needed, or for a credential that there is not; 7 for a secret that is refused; 78
-/// for another key than the vault's; 8 if something does not open.
+/// Exit 3 without a key where one is needed, or for a credential that is not found; 7 for a refused secret; 78 for
+/// another key than the vault's; 8 if a row does not open.
 pub(crate) async fn run(setup: &Setup, command: &VaultCommand) -> Result<()> {
     match command {
         VaultCommand::Set(arguments) => set(setup, arguments).await,
@@ -103,8 +103,10 @@ async fn remove(setup: &Setup, name: &str, yes: bool) -> Result<()> {
     })
 }
 
-/// Removes cached answers that were made with a credential. Their keys hold its version, so nobody is served one any
-/// more anyway; what this removes is their bytes. Without a memory key it does nothing: then there is no memory.
+/// Removes cached answers that were made with a credential.
+///
+/// Their keys hold the credential's version, so they are no longer served; this frees their bytes. Without a memory key
+/// there is no memory, and nothing happens.
 async fn purge(setup: &Setup, name: &str) -> Result<u64> {
     if setup.ring.is_none() {
         return Ok(0);

@@ -1,5 +1,6 @@
-//! The file layer: finds and reads the configuration file, with the line of each value. Never looks in the working
-//! folder.
+//! The file layer: finds and reads the configuration file, with the line of each value.
+//!
+//! It never looks in the working folder.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -23,11 +24,13 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(crate) struct ConfigFile {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Whether somebody named it; then it must be there.
+    /// Whether the user named the file; then it must exist.
     pub(crate) named: bool,
 }
 
-/// Finds the file: `--config`, else `HELMDECK_CONFIG`, else the XDG config folder. `None` without a home folder.
+/// Finds the file: `--config`, else `HELMDECK_CONFIG`, else the XDG config folder.
+///
+/// `None` without a home folder.
 ///
 /// # Errors
 /// A failure if the path is relative and there is no working directory.
@@ -41,8 +44,10 @@ pub(crate) fn find(flag: Option<&Path>, env: &ProcessEnvironment) -> Result<Opti
         .map(|folder| ConfigFile { path: folder.join("helmdeck.toml"), named: false }))
 }
 
-/// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have,
-/// and what nobody named must be a file: a pipe would make every command wait.
+/// Reads the file's text, `None` if it does not exist and the user did not name it.
+///
+/// It reads no more than the limit of a configuration. A file that the user did not name must be a regular file: a pipe
+/// would make every command wait.
 pub(crate) fn read(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     match std::fs::metadata(&found.path) {
@@ -202,7 +207,7 @@ mod tests {
             assert!(read_plain(&found("/dev/zero", named)).is_err());
             assert!(read(&found("/dev/zero", named)).is_err());
         }
-        // Whoever names a pipe writes into it.
+        // A user that names a pipe writes into it.
         let text = std::thread::scope(|scope| {
             scope.spawn(|| std::fs::write(&pipe, "data_dir = \"/d\"\n").unwrap());
             read(&ConfigFile { path: pipe.clone(), named: true })

@@ -1,4 +1,4 @@
-//! `[seam]`, read on its own, so that an error in another section neither delays nor fails `helmdeck seam`.
+//! `[seam]`, read separately: an error in another section neither delays nor fails `helmdeck seam`.
 
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,9 @@ const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMD
 const PREFIX: &str = "HELMDECK_SEAM__";
 
 impl SeamSettings {
-    /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its
-    /// default, since memory that cannot be read counts as absent.
+    /// Reads the settings from the file and the environment, with any problem.
+    ///
+    /// An invalid setting alone gets its default, since memory that cannot be read counts as absent.
     pub(crate) fn alone(file: Option<&Path>, env: &ProcessEnvironment) -> (Self, Option<String>) {
         let mut problems = Vec::new();
         let (table, place) = of_file(file, env).unwrap_or_else(|problem| {
@@ -81,8 +82,7 @@ fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, Path
     }
 }
 
-/// Puts a path that was written by hand below a folder, unless it is a whole one, blank, or begins in the home folder
-/// (`~`).
+/// Resolves a path below a folder, unless it is absolute, blank, or begins with `~`.
 pub(crate) fn placed(path: &Path, folder: &Path) -> PathBuf {
     let path = path.to_str().map_or(path, |path| Path::new(path.trim()));
     if path.as_os_str().is_empty() || path.starts_with("~") { path.to_owned() } else { folder.join(path) }

@@ -83,7 +83,7 @@ enum Size {
 /// Reads the servers of a configuration file.
 ///
 /// # Errors
-/// What is wrong, with its line: for a file that is not TOML at all nothing, since that is told elsewhere.
+/// The problems, each with its line. A file that is not TOML gives none: another check reports that.
 pub(crate) fn read(path: &Path, text: &str, env: &ProcessEnvironment) -> Result<Vec<McpServer>, Vec<Problem>> {
     let reading = Reading { path, text, env };
     if toml::de::DeTable::parse(text).is_err() {

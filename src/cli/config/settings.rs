@@ -182,8 +182,10 @@ impl Reading<'_> {
         self.read(|key| key.len() > 1 && key[0] == name, &[name], check)
     }
 
-    /// Reads the settings that `belongs` picks as `T`. If that fails, each value that is not a default is tried alone
-    /// over the defaults, so that the refusal can name the line or variable that it came from.
+    /// Reads the settings that `belongs` picks as `T`.
+    ///
+    /// If that fails, each value that is not a default is tried alone over the defaults. The error can then name the
+    /// line or variable that the value came from.
     fn read<T: DeserializeOwned>(
         &mut self,
         belongs: impl Fn(&Key) -> bool,
@@ -300,7 +302,9 @@ impl Reading<'_> {
     }
 }
 
-/// What the summarizer's endpoint may be, the client of models knows, which calls the settings by names of its own.
+/// Checks the conversation settings; the model client checks the summarizer's endpoint.
+///
+/// That client has other names for the settings, so its message is renamed.
 fn conversation(conversation: &helmdeck_conversation::Config) -> std::result::Result<(), String> {
     conversation.validate()?;
     let endpoint = conversation.summarizer.endpoint.clone();

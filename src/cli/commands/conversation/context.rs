@@ -30,8 +30,9 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Says what is there of a conversation, in words that follow "replace" and "remove". What does not open is there
-    /// too.
+    /// Describes what a conversation holds, as an object of "replace" and "remove".
+    ///
+    /// A damaged conversation counts too.
     pub(super) async fn held(&self, identity: &Identity) -> Result<String> {
         let name = shown(identity);
         match self.memory.trace(identity).await {

@@ -1,4 +1,6 @@
-//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They are read-only and create no store.
+//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`.
+//!
+//! They are read-only and create no store.
 
 use helmdeck_conversation::{
     ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
@@ -11,7 +13,7 @@ use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
 
-/// The most that one page of a list asks for.
+/// Page size of a list.
 const PAGE: usize = 200;
 
 /// Prints what a model is to be shown.
@@ -233,7 +235,7 @@ fn conversations_text(page: &ConversationPage) -> String {
 /// Shows a turn.
 ///
 /// # Errors
-/// Exit 3 if there is no such turn.
+/// Exit 3 if the turn is not found.
 pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str) -> Result<()> {
     let detail = on.memory.get_turn(&identity(which), key).await?;
     on.print(&detail, || {

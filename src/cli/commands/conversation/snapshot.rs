@@ -1,4 +1,6 @@
-//! `helmdeck conversation snapshot` and `restore`: copies a conversation to a file and back, byte for byte.
+//! `helmdeck conversation snapshot` and `restore`: copies a conversation to a file and back.
+//!
+//! The copy is exact, byte for byte.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -46,11 +48,11 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
     })
 }
 
-/// Puts a snapshot in the place of a conversation.
+/// Replaces a conversation by a snapshot.
 ///
 /// # Errors
-/// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for
-/// what is no snapshot, or one of another strategy: nothing has changed then.
+/// Exit 3 for a missing file; a usage failure without a confirmation; exit 1 for a file that cannot be read, that is no
+/// snapshot, or that has another strategy. After an error nothing has changed.
 pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?

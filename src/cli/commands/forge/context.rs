@@ -69,12 +69,14 @@ impl CommandContext {
         Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
     }
 
-    /// Opens the project to read it. Without a memory there is nothing to read, which ends the command and is no error.
+    /// Opens the project to read it. A missing memory ends the command, and is no error.
     pub(super) fn look(&self) -> Result<Project, Stop> {
         self.find()?.ok_or(Stop::NoMemory)
     }
 
-    /// Opens the project if it has a memory, and says that its session lives: hooks and reads go on without.
+    /// Opens the project if it has a memory, and renews the lease of its session.
+    ///
+    /// Hooks and reads continue without a memory.
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
         let project = self.find_quietly()?;
         if let Some(project) = &project {
@@ -94,12 +96,14 @@ impl CommandContext {
         Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
     }
 
-    /// Opens the project to change it, and tells that its session lives before and after that is done.
+    /// Opens the project, changes it, and renews the lease of its session.
+    ///
+    /// A session that is over may not change the project.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
         Sessions::new(&project).check_not_over()?;
         let done = change(&project)?;
-        // What was asked for is done. A lease that is not renewed only ends sooner.
+        // The change is done. If the lease is not renewed, it only ends sooner.
         if let Err(error) = Sessions::new(&project).touch() {
             tracing::debug!(%error, "the lease of the session was not renewed");
         }

@@ -34,7 +34,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Minimum interval between stored colours that did not change.
 const KEEP: Duration = Duration::from_secs(30);
 
-/// Runs a command. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
+/// Runs a command.
+///
+/// With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health
@@ -78,8 +80,9 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     )
 }
 
-/// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or
-/// the environment.
+/// Returns the `--json` output for a failure outside the project.
+///
+/// That is a failure of the command line or of the environment.
 pub(crate) fn refusal(failure: &Failure) -> Value {
     let (code, category) = match failure.exit() {
         Exit::Usage => ("E_USAGE", "usage"),
