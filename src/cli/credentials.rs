@@ -25,12 +25,12 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Puts the two together.
+    /// Combines the two.
     pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Arc<dyn Secrets>>) -> Self {
         Self { environment, vault }
     }
 
-    /// Returns where a name belongs.
+    /// Returns the source of a name.
     fn of(&self, name: &str) -> &dyn Secrets {
         match &self.vault {
             Some(vault) if !self.environment.credentials.contains_key(name) => &**vault,

@@ -1,7 +1,6 @@
 //! Unified diffs in colour: files bold, hunks cyan, additions green, removals red.
 //!
-//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to
-//! a
+//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to a
 //! file applies; a terminal shows `^M`, as git does.
 
 use std::borrow::Cow;
@@ -33,7 +32,8 @@ pub(crate) fn shown(diff: &str, paint: Paint, terminal: bool, limit: usize) -> (
     (text, left_out)
 }
 
-/// Paints a line. Only its place says what it is: within a hunk, `--- a` is the removed line `-- a`.
+/// Colours a line by its position: within a hunk, `--- a` is the removed line `-- a`.
+///
 /// `end` stands for a carriage return at its end.
 fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
     let safe = match line.strip_suffix('\r') {
@@ -54,7 +54,7 @@ fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
     }
 }
 
-/// How many lines of a hunk are to come, of the old file and of the new one.
+/// Lines of a hunk that remain, of the old file and of the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
     old: u64,
@@ -70,12 +70,12 @@ impl Hunk {
         Some(Self { old: count(old)?, new: count(new)? })
     }
 
-    /// Counts a line off and says how it looks; goes on if the line is outside the hunk.
+    /// Counts a line and returns its style; continues if the line is outside the hunk.
     fn take(&mut self, line: &str) -> ControlFlow<Option<Look>> {
         let (old, new, look) = match line.as_bytes().first() {
             Some(b'+') if self.new > 0 => (0, 1, Some(Look::Green)),
             Some(b'-') if self.old > 0 => (1, 0, Some(Look::Red)),
-            // Some programs take trailing blanks off, and with them the blank that an empty line begins with.
+            // Some programs strip trailing blanks, and with them the blank that starts an empty line.
             Some(b' ') | None if self.old > 0 && self.new > 0 => (1, 1, None),
             Some(b'\\') => (0, 0, Some(Look::Faint)),
             _ => {

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 /// A result whose error is [`Failure`].
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// The exit codes that scripts depend on.
+/// Exit codes of all commands. Scripts depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// Success.
     Ok = 0,
     /// The call or action failed.
     Failed = 1,
-    /// The command line, or the input of a pack, makes no sense.
+    /// The command line, or the input of a pack, is invalid.
     Usage = 2,
     /// The requested thing was not found.
     Absent = 3,
@@ -151,7 +151,7 @@ impl Failure {
         self
     }
 
-    /// Adds the place of the failure.
+    /// Adds the location of the failure.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         if let Some(problem) = &mut self.problem {
@@ -165,7 +165,7 @@ impl Failure {
         self.exit
     }
 
-    /// Returns the number with which this process ends.
+    /// Returns the exit code of this process.
     pub(crate) const fn code(&self) -> u8 {
         match self.child {
             Some(code) => code,
@@ -183,12 +183,12 @@ impl Failure {
         &self.message
     }
 
-    /// Returns what to do about it.
+    /// Returns the hint.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Returns what people read.
+    /// Returns the failure as text for people.
     pub(crate) fn text(&self) -> String {
         match &self.hint {
             Some(hint) => format!("error: {}\nhint: {hint}", self.message),
@@ -196,7 +196,7 @@ impl Failure {
         }
     }
 
-    /// Returns what programs read: problem details (RFC 9457).
+    /// Returns the failure for programs: problem details (RFC 9457).
     pub(crate) fn problem(&self) -> Value {
         self.problem.clone().unwrap_or_else(
             || json!({"type": "about:blank", "title": self.exit.title(), "detail": self.message, "exit": self.code()}),

@@ -11,21 +11,21 @@ use std::time::Duration;
 use crate::exit::Result;
 use crate::signals::{Stop, end};
 
-/// How long the runtime has to notice the second signal.
+/// Time for the runtime to notice the second signal.
 const NOTICE: Duration = Duration::from_millis(300);
-/// How long it then has to end.
+/// Time for the runtime to end after that.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 
 /// How many signals the runtime has noticed.
 static NOTICED: AtomicU32 = AtomicU32::new(0);
 static WATCHING: Once = Once::new();
 
-/// Takes note that the runtime noticed a signal.
+/// Records that the runtime noticed a signal.
 pub(crate) fn noticed() {
     NOTICED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Starts the thread that ends the process; once, however often it is called.
+/// Starts the thread that ends the process. Later calls do nothing.
 ///
 /// # Errors
 /// A failure if the system takes no handler.

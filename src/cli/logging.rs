@@ -15,7 +15,7 @@ use crate::config::LogFormat;
 /// Log level of a command. Its failed call is its own result, so it is not logged too.
 pub(crate) const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
 
-/// Changes what a log that was started lets through.
+/// Handle that changes the filter of the running log.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
@@ -84,7 +84,7 @@ fn without_rmcp(targets: Targets) -> Targets {
     others.collect::<Targets>().with_default(default).with_target("rmcp", LevelFilter::OFF)
 }
 
-/// Makes panics tell their place and nothing else.
+/// Limits the message of a panic to its location.
 pub(crate) fn hide_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);

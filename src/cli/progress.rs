@@ -1,8 +1,7 @@
 //! Progress on stderr.
 //!
-//! A call: a moving line on a terminal, plain lines with `-v`, nothing otherwise; each step of an async pack stays
-//! above
-//! the line. Work on the store: a bar on a terminal, a plain line now and then otherwise, nothing with `--json`.
+//! For a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Each step of an async pack stays
+//! above the line. For work on the store: a bar on a terminal, periodic plain lines otherwise, nothing with `--json`.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
@@ -43,7 +42,7 @@ impl Progress {
         progress
     }
 
-    /// Takes the moving line away.
+    /// Removes the moving line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
@@ -72,7 +71,7 @@ impl Progress {
         spinner("{spinner} {since} {msg}", self.began)
     }
 
-    /// Shows a step of a long call once, as a line that stays, and on the moving line how far it has come.
+    /// Shows a step of a long call once, as a line that stays, and updates the moving line.
     fn step(&self, percent: Option<f32>, message: &str) {
         let text = line(None, message);
         let mut state = self.state();
@@ -112,7 +111,7 @@ impl ProgressSink for Progress {
 /// How often a line is written where no bar can be shown.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows how far work on many rows has come. Dropping it takes the bar away.
+/// Progress of work on many rows. Dropping it removes the bar.
 #[derive(Debug)]
 pub(crate) struct Steps {
     output: Output,
@@ -189,7 +188,7 @@ fn clock(time: Duration) -> String {
 /// Limit of characters that are read of a report.
 const MAX_REPORT: usize = 4096;
 
-/// Writes a report as one line that does not steer the terminal.
+/// Formats a report as one line without control characters.
 fn line(percent: Option<f32>, message: &str) -> String {
     let end = message.char_indices().nth(MAX_REPORT).map_or(message.len(), |(at, _)| at);
     let message = printable(message[..end].trim()).replace(['\n', '\t'], " ");

@@ -11,7 +11,7 @@ use crate::last_signal;
 /// The first signal that a command acted on; 0 = none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Both signals, caught from the moment it is made.
+/// Handler of both signals, active from its creation.
 #[derive(Debug)]
 pub(crate) struct Stop {
     interrupt: Signal,
@@ -45,7 +45,7 @@ impl Stop {
         last_signal::noticed();
     }
 
-    /// As [`Self::wait`], and returns which one it was.
+    /// As [`Self::wait`], and returns the signal.
     pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),

@@ -1,4 +1,4 @@
-//! Capabilities of stdout and stderr: colours, moving lines, width. Writes nothing.
+//! Capabilities of stdout and stderr: colours, moving lines, width. It writes nothing.
 
 use std::io::{self, IsTerminal};
 
@@ -9,14 +9,14 @@ const WIDTH: usize = 80;
 /// No line is cut to fewer cells than this.
 const NARROWEST: usize = 20;
 
-/// What stdout and stderr are.
+/// Capabilities of stdout and stderr.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Terminals {
     /// Whether stdout is a terminal.
     pub(crate) stdout: bool,
     /// Whether stderr is a terminal.
     pub(crate) stderr: bool,
-    /// Whether what was written can be written over: `TERM` is set, and not `dumb`.
+    /// Whether a line can be overwritten: `TERM` is set, and not `dumb`.
     pub(crate) moves: bool,
     /// Whether to use colours: as `moves`, and `NO_COLOR` is unset or empty (<https://no-color.org>).
     pub(crate) colours: bool,
@@ -35,7 +35,7 @@ impl Terminals {
         Self { moves, colours: moves && text("NO_COLOR").is_empty(), ..Self::default() }
     }
 
-    /// Says whether a line on stderr can be written over.
+    /// Says whether a line on stderr can be overwritten.
     pub(crate) const fn live(self) -> bool {
         self.stderr && self.moves
     }

@@ -33,40 +33,40 @@ use crate::s3;
 /// Capacity of a command's event bus.
 const EVENTS: usize = 16;
 
-/// How often a server tries again to open a store that it could not open at its start.
+/// Interval at which a server tries again to open a store that failed to open.
 const RETRY_STORE: Duration = Duration::from_secs(2);
-/// How long a single call waits for a PostgreSQL server at most: the call runs without its memory.
+/// Time limit for a PostgreSQL server in a single call, which then runs without its memory.
 const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
 /// Everything that a command needs, read once at the start.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// What is set.
+    /// The settings.
     pub(crate) settings: Settings,
-    /// What the process was given.
+    /// The process environment.
     pub(crate) env: ProcessEnvironment,
     /// Gate 1: the keys; `None` = memory is off.
     pub(crate) ring: Option<KeyRing>,
     /// The vault's keys; `None` = there is no vault.
     pub(crate) vault_ring: Option<KeyRing>,
-    /// What follows the vault while calls run.
+    /// Task that keeps the open vault up to date.
     pub(crate) watch: Mutex<Option<Watch>>,
-    /// Where the conversation memory is found, once an engine with a memory was built.
+    /// The conversation memory, available once an engine with a memory was built.
     pub(crate) conversations: Conversations,
-    /// Why the store refused the key, if it did and the command goes on without it.
+    /// Why the store refused the key, if the command continues without it.
     pub(crate) refused_store: OnceLock<StoreError>,
-    /// Where results go.
+    /// The output.
     pub(crate) output: Output,
-    /// Whether others call than who started the program.
+    /// Whether callers other than the user that started the program are served.
     pub(crate) serves: bool,
 }
 
 /// Whether an engine gets a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryUse {
-    /// No, and the vault stays shut too: nothing is called.
+    /// No memory and no vault: no pack is called.
     Nothing,
-    /// No; but what is called has the credentials that it has in `run`. Makes nothing.
+    /// No memory, but calls have the same credentials as in `run`. Creates nothing.
     None,
     /// If gate 1 is open; a missing store is not created.
     ///
@@ -128,7 +128,7 @@ impl Setup {
             environment: crate::project::environment(&self.env, None, None)?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
-        // What an agent finds at its start; a single call is refused when it comes to running something.
+        // A server decides once: agents see its packs at their start. A single call is refused when it runs something.
         if watch && forge.run {
             forge.run = forge.is_trusted();
         }
@@ -167,7 +167,7 @@ impl Setup {
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
-            // A command that only shows something makes no data folder.
+            // A command that only shows something creates no data folder.
             let makes = matches!(memory, MemoryUse::IfReachable | MemoryUse::Full);
             builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
@@ -184,7 +184,7 @@ impl Setup {
             };
             let store = opened.store;
             match opened.trouble {
-                // A call of a pack that needs no store goes on; who needs it asks `Setup::refused_store`.
+                // A pack that needs no store runs. Others check `Setup::refused_store`.
                 Some(error @ StoreError::WrongKey { .. }) if memory == MemoryUse::IfReachable => {
                     let reason: Arc<str> = error.to_string().into();
                     builder = builder.memory_unavailable(&reason);
@@ -259,14 +259,14 @@ impl Setup {
         };
         let config = self.settings.conversation.clone();
         if lacks_summarizer(&config) {
-            // Said before there is a store.
+            // Report this before a store is created.
             return Err(ConversationError::SummarizerRequired.into());
         }
         let makes = writes && config.strategy != Strategy::None;
         let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let egress = Egress::new(self.settings.egress.clone().guard());
-        // Only who folds asks for a credential.
+        // Only summaries need a credential.
         let secrets = self.secrets(if folds { MemoryUse::Full } else { MemoryUse::Nothing }).await?;
         let opening = Opening { config, clock: Arc::clone(&clock), egress, secrets, folds: false };
         let store = self.store_at(&url, ring).await?;
@@ -325,7 +325,8 @@ impl Setup {
         let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
         let vault = match Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await {
             Ok(vault) => vault,
-            // A server must not start like that. A single call may want no credential, and a list does not.
+            // A server must not start with a vault that does not open. A single call may need no credential, and a list
+            // needs none.
             Err(error)
                 if memory == MemoryUse::None
                     || matches!((memory, &error), (MemoryUse::IfReachable, VaultError::Store(_))) =>
@@ -335,14 +336,14 @@ impl Setup {
             }
             Err(error) => return Err(error.into()),
         };
-        // A use log is written into the file that the credential came from, so this makes none.
+        // The use log goes into the file of the credential, so no file is created here.
         if memory != MemoryUse::ReadOnly {
             *self.watch.lock() = Some(vault.watch());
         }
         Ok(Some(Arc::new(vault)))
     }
 
-    /// Writes what the vault's use log still has to write. Comes after the engine's own end.
+    /// Writes the pending part of the vault's use log. Call it after the engine's shutdown.
     pub(crate) async fn close_vault(&self) {
         let watch = self.watch.lock().take();
         if let Some(watch) = watch {
@@ -350,7 +351,7 @@ impl Setup {
         }
     }
 
-    /// Opens the store, or says what is in the way of it. A server goes on trying.
+    /// Opens the store, or reports why it cannot. A server keeps trying.
     async fn store_or_later(&self, url: &str, ring: &KeyRing, memory: MemoryUse) -> helmdeck_memory::Result<Opened> {
         let mut config = self.settings.memory.store();
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
@@ -365,10 +366,10 @@ impl Setup {
         helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await
     }
 
-    /// Says whether the store is there. Touches nothing.
+    /// Says whether the store exists. Changes nothing.
     ///
     /// # Errors
-    /// A configuration failure if the URL makes no sense; a failure if the server cannot be reached.
+    /// A configuration failure if the URL is invalid; a failure if the server cannot be reached.
     pub(crate) async fn store_exists(&self) -> Result<bool> {
         Ok(helmdeck_memory::open::exists(&self.settings.memory_url()?, &self.settings.memory.store()).await?)
     }
@@ -408,10 +409,10 @@ impl Setup {
         Ok(helmdeck_memory::open::open_clear(&url, &config, Arc::new(SystemClock::default())).await?)
     }
 
-    /// Returns where memory is kept, without what is secret in it.
+    /// Returns the location of memory, with secrets redacted.
     ///
     /// # Errors
-    /// A configuration failure if the URL makes no sense.
+    /// A configuration failure if the URL is invalid.
     pub(crate) fn shown_url(&self) -> Result<String> {
         let url = self.settings.memory_url()?;
         Ok(match Location::parse(&url)? {

@@ -1,8 +1,6 @@
 //! `helmdeck memory export`: exports the store, or a part of it, to one sealed archive.
 //!
 //! Leaves no partial file behind, and overwrites a file only with `--force`.
-//!
-//! Leaves no partial file behind, and overwrites a file only with `--force`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,10 +18,10 @@ use crate::progress::Steps;
 use crate::signals::Stop;
 use crate::wire::Setup;
 
-/// Exports.
+/// Exports the store to an archive.
 ///
 /// # Errors
-/// Exit 3 without a key or a store; 2 if the file is there; 8 if rows do not open, after everything else was written.
+/// Exit 3 without a key or a store; 2 if the file exists; 8 if rows do not open, after everything else was written.
 pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
     let Some(ring) = &setup.ring else {
         return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened"));
@@ -122,7 +120,7 @@ pub(super) fn taken(path: &Path) -> Failure {
 pub(super) struct Draft(Option<PathBuf>);
 
 impl Draft {
-    /// Makes it, for its owner only.
+    /// Creates the temporary file, readable by its owner only.
     ///
     /// # Errors
     /// A failure that names the file.

@@ -26,7 +26,7 @@ const MAX_LIMIT: usize = 10_000;
 /// Exit 3 for a missing file; 2 for a target that exists; 8 for a damaged file; 1 if the artifact storage does not
 /// answer.
 pub(crate) async fn run(setup: &Setup, command: &ArtifactCommand) -> Result<()> {
-    // No key, no vault and no operator's pack is needed to look at files.
+    // These commands need no key, no vault and no packs folder.
     let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
     let done = match command {
         ArtifactCommand::List(arguments) => list(setup, &engine, arguments).await,

@@ -17,7 +17,7 @@ use crate::wire::{MemoryUse, Setup};
 /// Counters of one pack by name.
 type Counts = BTreeMap<String, u64>;
 
-/// Says what a call's key is made of, and whether there is an answer for it.
+/// Explains the cache key of a call, and whether an answer is stored for it.
 ///
 /// # Errors
 /// A failure if the pack is not cached, naming the gate that is shut.

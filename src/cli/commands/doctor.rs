@@ -76,7 +76,7 @@ async fn walk(setup: &Setup, store: &dyn Store) -> Result<Examined> {
     Ok(examine(store, NAMED, &mut show).await?)
 }
 
-/// Says of a key id whether the ring has it.
+/// Says whether the keyring has a key id.
 fn standing(setup: &Setup, id: &str) -> &'static str {
     match &setup.ring {
         _ if id.is_empty() => "not sealed",

@@ -19,11 +19,11 @@ use crate::wire::{MemoryUse, Setup};
 /// How many times emptying the store's log is tried, if a reader prevents it.
 const TRIES: u32 = 50;
 
-/// Forgets.
+/// Deletes all data of a subject.
 ///
 /// # Errors
-/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept coming, or the store cannot be
-/// reached.
+/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept being written, or the store
+/// cannot be reached.
 pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     let (tenant, subject) = (arguments.tenant.as_str(), arguments.subject.as_str());
     if subject.is_empty() {
@@ -39,10 +39,10 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
         let file = arguments.receipt.as_deref().map(ReceiptFile::make).transpose()?;
         let system = setup.system()?;
         let now = SystemClock::default().now();
-        // The files first: if their place does not answer, nothing says that all is done.
+        // Delete the files first: if their storage does not answer, no receipt says that all is done.
         let mut artifacts = forget_files(setup, tenant, subject).await?;
         let receipt = forget(store.as_deref(), Some(&system), tenant, subject, now).await?;
-        // Those that a running server wrote meanwhile.
+        // Delete files that a running server wrote meanwhile.
         artifacts += forget_files(setup, tenant, subject).await?;
         Ok::<_, Failure>((receipt, artifacts, file))
     };
@@ -108,7 +108,7 @@ async fn empty_log(setup: &Setup) -> Result<bool> {
     Ok(!std::fs::metadata(&log).is_ok_and(|file| file.len() > 0))
 }
 
-/// The file of the receipt. It is made before anything is removed, and goes again if nothing was.
+/// File of the receipt. It is created before anything is removed, and deleted if nothing was.
 struct ReceiptFile<'a> {
     path: &'a Path,
     file: File,
@@ -130,7 +130,7 @@ impl<'a> ReceiptFile<'a> {
     }
 
     fn keep(&mut self, value: &Value) -> Result<()> {
-        // Half a receipt says more than none.
+        // A partial receipt is better than none.
         self.kept = true;
         let written = writeln!(self.file, "{value:#}").and_then(|()| self.file.sync_all());
         written.map_err(|error| {
@@ -146,7 +146,7 @@ impl<'a> ReceiptFile<'a> {
 impl Drop for ReceiptFile<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            // It is empty. If it stays, the next run says that it is there.
+            // The file is empty. If it stays, the next run reports that it exists.
             let _ = std::fs::remove_file(self.path);
         }
     }

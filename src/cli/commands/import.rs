@@ -22,10 +22,10 @@ use crate::wire::Setup;
 /// Limit of namespaces in the text report.
 const SHOWN: usize = 20;
 
-/// Imports.
+/// Imports an archive or a database.
 ///
 /// # Errors
-/// Exit 3 without a key; 78 with another one than the file's; 8 if the file is damaged, after everything that opens was
+/// Exit 3 without a key; 78 with another key than the file's; 8 if the file is damaged, after everything that opens was
 /// written; 1 if entries were refused.
 pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     let Some(ring) = &setup.ring else {
@@ -50,7 +50,7 @@ async fn destination(
     ring: &KeyRing,
     clock: &Arc<dyn Clock>,
 ) -> Result<Destination> {
-    // Looking makes no store.
+    // A dry run creates no store.
     if arguments.dry_run && !setup.store_exists().await? {
         return Ok(Destination::Nothing);
     }

@@ -10,7 +10,7 @@ use crate::args::{PurgeArgs, Which};
 use crate::exit::Result;
 use crate::wire::Setup;
 
-/// Forgets entries of every kind.
+/// Deletes entries of every kind.
 ///
 /// # Errors
 /// A usage failure without a confirmation; a failure if the store cannot be reached.
@@ -18,7 +18,7 @@ pub(crate) async fn memory(setup: &Setup, arguments: &PurgeArgs) -> Result<()> {
     run(setup, arguments, None).await
 }
 
-/// Drops cached answers.
+/// Deletes cached answers.
 ///
 /// # Errors
 /// As [`memory`].
@@ -71,7 +71,7 @@ async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Op
     Ok(Some((namespaces, rows)))
 }
 
-/// A caller's conversations are the caller's too.
+/// Says whether a namespace covers another: a caller's conversations belong to the caller.
 fn covers(wanted: &Namespace, held: &Namespace) -> bool {
     wanted.tenant == held.tenant
         && wanted.subject == held.subject

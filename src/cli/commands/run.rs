@@ -17,7 +17,7 @@ use crate::render::{self, OutputStyle};
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// The longest that a call's own sweep may take.
+/// Time limit for the sweep of a call.
 const SWEEP: Duration = Duration::from_millis(100);
 /// Limit of rows that the sweep removes.
 const SWEEP_ROWS: usize = 256;
@@ -55,7 +55,7 @@ fn at_once() -> Failure {
     Failure::new(Exit::Failed, "interrupted before everything had come to its end")
 }
 
-/// Brings to an end what a call leaves behind.
+/// Finishes the background work of a call.
 async fn leave(setup: &Setup, engine: &Engine) {
     // Without `serve`, no other process sweeps. Each call removes expired files and a few expired rows, if that is
     // quick.
@@ -66,8 +66,8 @@ async fn leave(setup: &Setup, engine: &Engine) {
         engine.sweep_files_once().await;
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
-    // A stale answer was printed already; what renews it must not end with the process, or it would be stale the next
-    // time too.
+    // A stale answer was printed already. Its revalidation must finish before the process ends, or it would be stale
+    // the next time too.
     if let Some(memory) = engine.memory() {
         memory.finish_renewals().await;
     }
@@ -75,7 +75,7 @@ async fn leave(setup: &Setup, engine: &Engine) {
     setup.shut_down(engine).await;
 }
 
-/// Runs the call; `None` if the program is to end at once. Signals are caught from its start on.
+/// Runs the call; `None` if the program must end at once. Signals are caught from the start.
 async fn call_and_print(
     setup: &Setup,
     engine: &Engine,
@@ -101,7 +101,7 @@ async fn call_and_print(
     print(&setup.output, &answer?, &pack.output).map(Some)
 }
 
-/// Waits for the answer of a call. The first signal cancels it, `None` at the second.
+/// Waits for the answer of a call. The first signal cancels it; `None` at the second.
 async fn until_stopped(
     engine: &Engine,
     mut call: Call,
@@ -118,7 +118,7 @@ async fn until_stopped(
     progress.stopping();
     cancel.cancel();
     tokio::select! {
-        // Not only the call is over then, but what it ran and its session too.
+        // The call, its programs and its session have then all ended.
         answer = running => Some(answer.map_err(interrupted)),
         () = stop.wait() => None,
     }

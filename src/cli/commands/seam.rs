@@ -32,7 +32,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// The caller made a mistake.
+    /// Makes the error of a usage mistake.
     fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
@@ -80,8 +80,7 @@ fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
     let text = error.render().to_string();
     let cause = match error.kind() {
         E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
-        // After the message come tips and the usage; an empty line begins them. What goes on in the next line is set
-        // in.
+        // Tips and the usage follow the message after an empty line. A continued line is indented.
         _ => {
             let lines = text.split("\n\n").next().unwrap_or_default().split("\n  ");
             one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))
@@ -136,7 +135,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
     }
 }
 
-/// Writes the warnings: one line for those of a kind, whatever their number.
+/// Writes the warnings: one line per code, for any number of warnings.
 fn warn(warnings: &[Warning], output: Output) {
     let mut told: Vec<&str> = Vec::new();
     for warning in warnings {
@@ -150,7 +149,7 @@ fn warn(warnings: &[Warning], output: Output) {
     }
 }
 
-/// A seam, and how its answers are shown.
+/// A seam and its output format.
 struct Door {
     seam: Seam,
     output: Output,
@@ -274,7 +273,7 @@ fn shown(path: &Path) -> Vec<u8> {
     shown
 }
 
-/// Puts a candidate together, or reads the whole of it.
+/// Builds a candidate from arguments, or reads a whole one.
 fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
@@ -297,7 +296,7 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     Ok(members.into())
 }
 
-/// Reads a text that the caller names; `-` is stdin.
+/// Reads a text that the arguments name; `-` is stdin.
 fn read(path: &Path) -> Result<String, Stop> {
     let mut bytes = Vec::new();
     let done = if path.as_os_str() == "-" {

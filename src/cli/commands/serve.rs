@@ -26,7 +26,7 @@ use crate::runtime::block_on_threads;
 use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
-/// The level of the log unless the operator says which.
+/// Default log level.
 const LEVEL: &str = "info";
 /// Limit of threads unless the operator sets one.
 const THREADS: usize = 4;
@@ -154,7 +154,7 @@ pub(super) async fn sweep_system(system: System) {
     }
 }
 
-/// Says where the server is, whatever the level of the log: scripts wait for it.
+/// Prints the server's address at any log level: scripts wait for it.
 fn announce(output: &Output, message: &str) {
     if tracing::enabled!(tracing::Level::INFO) {
         tracing::info!("{message}");

@@ -77,7 +77,7 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
     print(setup, &executed)?;
     let how = match executed.ended {
         Ended::Exited(0) => return Ok(()),
-        // It said itself what went wrong.
+        // The command printed its own error.
         Ended::Exited(status) => return Err(Failure::of_child(exit_code(status))),
         Ended::Signalled(signal) => return Err(Failure::of_child(exit_code(signal.saturating_add(128)))),
         Ended::TimedOut => "the command took longer than it may and was killed".to_owned(),
@@ -87,7 +87,7 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
     Err(if setup.output.json { Failure::silent(Exit::Failed) } else { Failure::new(Exit::Failed, how) })
 }
 
-/// Returns the status of the command as this process can end with it.
+/// Returns the exit code of the command as an exit code of this process.
 fn exit_code(status: i32) -> u8 {
     u8::try_from(status).unwrap_or(Exit::Failed as u8)
 }

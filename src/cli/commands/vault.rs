@@ -19,7 +19,7 @@ use crate::output::columns;
 use crate::prompt;
 use crate::wire::Setup;
 
-/// The longest secret that is read, in bytes; the vault's own limit is the same.
+/// Limit of a secret, in bytes; the vault has the same limit.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// Runs a command.
@@ -286,7 +286,7 @@ async fn rekey(setup: &Setup) -> Result<()> {
         .with_hint(format!("name their key in {}, or set or remove them", gate::VAULT.previous)))
 }
 
-/// Reads a secret from stdin, or asks a person for it without showing it.
+/// Reads a secret from stdin, or prompts for it without echo.
 async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Result<Material> {
     let stdin = std::io::stdin();
     let text = if !stdin.is_terminal() {
@@ -311,7 +311,7 @@ async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Re
     Ok(Material::new(kind, text, passphrase)?)
 }
 
-/// Takes off the newline that ends a line; `echo` and editors add one.
+/// Removes the final newline, which `echo` and editors add.
 fn line(mut text: Zeroizing<String>) -> Zeroizing<String> {
     let end = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text).len();
     text.truncate(end);
@@ -319,7 +319,7 @@ fn line(mut text: Zeroizing<String>) -> Zeroizing<String> {
 }
 
 fn read(from: impl Read, name: &str) -> Result<Zeroizing<String>> {
-    // As much as fits is taken at once: a buffer that grows leaves copies behind.
+    // Allocate the limit at once: a growing buffer leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(MAX_BYTES).unwrap_or_default() + 2));
     from.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)

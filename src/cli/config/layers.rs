@@ -1,6 +1,6 @@
 //! Layered configuration: defaults, file, environment, flags. Every value keeps its origin.
 //!
-//! What exists and of what type it is, the compiled-in defaults say: there is no second list to keep in step.
+//! The compiled-in defaults define which settings exist and their types: there is no second list to keep in step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -89,7 +89,7 @@ impl OfKind {
 }
 
 impl Memory {
-    /// Says what the settings cannot be.
+    /// Validates the settings.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -209,7 +209,7 @@ impl GitHub {
         helmdeck_packs::github::Config::new(self.base_url.clone())
     }
 
-    /// Says what the address cannot be.
+    /// Validates the address.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -233,11 +233,11 @@ pub(crate) struct Forge {
     run: Run,
 }
 
-/// Whether programs of the project are run.
+/// Whether programs of the project may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Run {
-    /// For who started the program, not for others.
+    /// For the user that started the program, not for other callers.
     Auto,
     /// Yes.
     Yes,
@@ -271,7 +271,7 @@ pub(crate) struct SeamSettings {
     ///
     /// In the file it is absolute or begins with `~`.
     pub(crate) vault: PathBuf,
-    /// What is done with the words of a query.
+    /// How the words of a query are used.
     pub(crate) query: helmdeck_seam::QueryUse,
 }
 
@@ -317,7 +317,7 @@ impl Repo {
         }
     }
 
-    /// Says what the settings cannot be.
+    /// Validates the settings.
     ///
     /// # Errors
     /// A message that names the setting.

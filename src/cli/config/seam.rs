@@ -13,7 +13,7 @@ use helmdeck_core::suggest::did_you_mean;
 /// The variables, and the settings that they set.
 const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMDECK_SEAM__QUERY", "query")];
 
-/// What the name of every one begins with.
+/// Prefix of the variables.
 const PREFIX: &str = "HELMDECK_SEAM__";
 
 impl SeamSettings {
@@ -32,7 +32,7 @@ impl SeamSettings {
                 problems.push(format!("{}: [seam]: {why}", place.display()));
             }
         }
-        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working
+        // As other paths of the file: relative to the file's folder. Paths in variables are relative to the working
         // folder.
         if let Some(folder) = place.parent() {
             settings.vault = placed(&settings.vault, folder);
@@ -67,7 +67,7 @@ impl SeamSettings {
     }
 }
 
-/// Returns `[seam]` of the file, and where that lies; nothing if there is none.
+/// Returns `[seam]` of the file, and the file's path; empty if there is none.
 fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, PathBuf), String> {
     let found = file::find(file, env).map_err(|failure| failure.message().to_owned())?;
     let Some(found) = found else { return Ok(Default::default()) };

@@ -21,11 +21,11 @@ use crate::logging;
 /// The tables that make up the engine's settings.
 const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs"];
 
-/// Everything that is set, understood.
+/// All settings, parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     data_dir: Option<PathBuf>,
-    /// Where the operator's packs are; `None` without a home folder.
+    /// Folder of the operator's packs; `None` without a home folder.
     pub(crate) packs_dir: Option<PathBuf>,
     /// `[log]`.
     pub(crate) log: Log,
@@ -270,7 +270,7 @@ impl Reading<'_> {
         Some(seam)
     }
 
-    /// Others may reach the server only if callers have to prove who they are.
+    /// Checks the listen address: without authentication only this machine may reach the server.
     fn listen(&mut self, server: &ServerConfig, auth: &AuthConfig, env: &ProcessEnvironment) {
         let authenticated = auth.api_tokens || !auth.jwks.is_empty() || crate::auth::is_set(env);
         if let Err(message) = check_listen(server.listen, authenticated) {
@@ -278,7 +278,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Notes what is wrong with a setting, where it comes from.
+    /// Records a problem with a setting, at its origin.
     fn at(&mut self, key: &[&str], message: &str) {
         if let Some(setting) = self.layers.get(key) {
             self.problems.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));

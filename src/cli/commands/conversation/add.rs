@@ -14,11 +14,11 @@ use crate::output::count;
 /// Limit of a line of a file, and of stdin, in bytes. No stored turn is that large.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Adds.
+/// Adds turns.
 ///
 /// # Errors
-/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is no turn, or a turn that is
-/// refused: those before it are added.
+/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is not a turn, or a turn that
+/// is refused. Turns before that line are added.
 pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<()> {
     let identity = identity(&arguments.which);
     match &arguments.file {

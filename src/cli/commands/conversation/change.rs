@@ -55,7 +55,7 @@ pub(super) async fn forget(on: &CommandContext<'_>, which: &ConversationIdArgs, 
     })
 }
 
-/// Folds what is due.
+/// Summarises the turns that are due.
 ///
 /// # Errors
 /// Exit 1 if turns still wait for a summary.

@@ -1,6 +1,6 @@
-//! `helmdeck conversation`: conversations on the command line, beside a running server or without one.
+//! `helmdeck conversation`: conversations on the command line, with or without a running server.
 //!
-//! A command folds nothing by itself: it ends before a model would have answered. A server does, and `fold`.
+//! Only `fold` summarises: the other commands end before a model could answer. A server summarises in the background.
 
 mod add;
 mod change;

@@ -16,7 +16,7 @@ use crate::output::{columns, size};
 /// Page size of a list.
 const PAGE: usize = 200;
 
-/// Prints what a model is to be shown.
+/// Prints the context for the next model call.
 ///
 /// # Errors
 /// Exit 8 if the conversation does not open.
@@ -53,7 +53,7 @@ fn told(key: TurnId, turn: &ConversationTurn) -> String {
     format!("{key}  {}\n{}", turn.timestamp.as_str(), said(turn))
 }
 
-/// Returns what was said in a turn. Every line is indented, so that no text looks like a line of ours.
+/// Returns the texts of a turn. Every line is indented, so that no text looks like program output.
 fn said(turn: &ConversationTurn) -> String {
     let mut text = String::new();
     for (who, words) in [("user", &turn.user_message), ("assistant", &turn.assistant_response)] {
@@ -68,7 +68,7 @@ fn indented(text: &str) -> String {
     format!("  {}", text.trim_end_matches('\n').replace('\n', "\n  "))
 }
 
-/// Says how the summary of a conversation is doing.
+/// Prints the health of a conversation's summary.
 ///
 /// # Errors
 /// As [`context`].
@@ -82,7 +82,7 @@ pub(super) async fn health(on: &CommandContext<'_>, which: &ConversationIdArgs) 
     })
 }
 
-/// Says what the strategy makes of a conversation.
+/// Prints the trace of a conversation: its summary and its turns.
 ///
 /// # Errors
 /// As [`context`].
@@ -117,7 +117,7 @@ fn trace_text(trace: &Trace) -> String {
 /// Lists conversations, or the turns of one.
 ///
 /// # Errors
-/// A usage failure for an `--after` that no list ended with.
+/// A usage failure for an `--after` that is not the end of a list.
 pub(super) async fn list(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     match &arguments.session {
         Some(_) => turns(on, arguments).await,

@@ -15,13 +15,13 @@ use crate::commands::archive::{Draft, taken};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::size;
 
-/// The largest snapshot that is read, in bytes. What of it is taken, the memory says.
+/// Limit of a snapshot that is read, in bytes. The memory has its own limits.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Writes a snapshot.
 ///
 /// # Errors
-/// A usage failure if the file is there.
+/// A usage failure if the file exists.
 pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> Result<()> {
     if let Some(path) = &arguments.output
         && !arguments.force
@@ -32,7 +32,7 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
     let identity = identity(&arguments.which);
     let snapshot = on.memory.snapshot(&identity).await?;
     let strategy = snapshot.strategy.unwrap_or(Strategy::None);
-    // A strategy that keeps nothing has no bytes. A file says so too.
+    // A strategy that keeps nothing has no bytes; an empty record names the strategy.
     let bytes = match snapshot.bytes.is_empty() {
         true => wire::write_record(&Record { strategy, ..Record::default() }).into(),
         false => snapshot.bytes,
@@ -62,7 +62,7 @@ pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs,
         read_all(opened, MAX_BYTES, &name)?
     };
     if bytes.trim_ascii().is_empty() {
-        // It would clear the conversation; half a pipe must not.
+        // An empty snapshot would clear the conversation; a broken pipe must not do that.
         return Err(Failure::usage("the snapshot is empty")
             .with_hint("`helmdeck conversation flush` deletes what is in a conversation"));
     }

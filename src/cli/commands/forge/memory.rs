@@ -20,7 +20,7 @@ use crate::args::forge::{
 use crate::exit::Exit;
 use crate::output::columns;
 
-/// The longest file that is taken over, in bytes.
+/// Limit of a file that is imported, in bytes.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// Makes a learning of the arguments.

@@ -16,7 +16,7 @@ pub(super) fn health_text(health: &Health) -> String {
     text
 }
 
-/// Writes a value as lines of names and values, set in by their level.
+/// Writes a value as lines of names and values, indented by level.
 pub(super) fn plain(value: &Value) -> String {
     let mut text = String::new();
     write_plain(&mut text, value, 0);
