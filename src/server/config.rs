@@ -20,13 +20,14 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Host names, besides those of this machine, that requests may use: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Web origins, besides the server's own, whose pages may call and read the answers: `https://name`
-    /// or `https://name:port`.
+    /// Web origins, besides the server's own, whose pages may call the server: `https://name[:port]`.
+    ///
+    /// They may read the answers too.
     pub allowed_origins: Vec<String>,
-    /// The largest request body; 1 MiB by default. It is refused before it is read.
+    /// Limit of a request body; 1 MiB by default. A larger one is refused before it is read.
     #[serde(with = "size")]
     pub max_body_bytes: u64,
-    /// The largest request head; 32 KiB by default, at least 8 KiB.
+    /// Limit of a request head; 32 KiB by default, at least 8 KiB.
     #[serde(with = "size")]
     pub max_header_bytes: u64,
     /// Limit of open connections; 1024 by default.
@@ -47,20 +48,19 @@ pub struct ServerConfig {
     /// Counts requests at work and requests whose body is still arriving. Without authentication there is one caller,
     /// and no such limit.
     pub max_requests_per_caller: usize,
-    /// Addresses and networks of proxies, through which many callers come: they have no limit per peer.
+    /// Addresses and networks of proxies. They have no limit per peer: many callers come through them.
     pub proxies: Vec<String>,
     /// Limit of requests per second and caller; 0 (the default) = no limit.
     pub rate_per_second: u32,
-    /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as
-    /// one second allows.
+    /// Requests that a caller may make at once before the rate applies; 0 (the default) = one second's.
     pub rate_burst: u32,
-    /// How long a call may take; 120 s by default.
+    /// Time limit of a call; 120 s by default.
     #[serde(with = "text")]
     pub request_deadline: Duration,
     /// Time limit for a complete request head, also between two requests; 30 s by default.
     #[serde(with = "text")]
     pub header_timeout: Duration,
-    /// How long a request body may take to arrive; 30 s by default.
+    /// Time limit for a request body to arrive; 30 s by default.
     #[serde(with = "text")]
     pub body_timeout: Duration,
     /// Limit of open streams of job events; 256 by default.
@@ -143,7 +143,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// Returns how many requests one caller may have open.
+    /// Returns the limit of open requests per caller.
     pub(crate) fn requests_per_caller(&self) -> usize {
         match self.max_requests_per_caller {
             0 => self.max_requests.div_ceil(4),
@@ -152,7 +152,7 @@ impl ServerConfig {
     }
 }
 
-/// Reads where to listen.
+/// Parses the address to listen on.
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(&text);
@@ -165,7 +165,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::
     })
 }
 
-/// Says whether the server may listen there: without authentication only this machine may reach it.
+/// Validates the address: without authentication only this machine may reach the server.
 ///
 /// # Errors
 /// A message that names the address and what to do.

@@ -21,7 +21,7 @@ pub struct McpConfig {
     /// How long a session may be idle before it is closed; 30 min by default.
     #[serde(with = "text")]
     pub session_idle: Duration,
-    /// How often an open stream says that it is alive; 15 s by default.
+    /// Interval of keep-alives on an open stream; 15 s by default.
     #[serde(with = "text")]
     pub keep_alive: Duration,
     /// Page size of lists: tools or resources per page; 200 by default.

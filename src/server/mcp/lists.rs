@@ -10,7 +10,7 @@ pub(crate) const OWN: CacheScope = CacheScope::Private;
 /// Cache scope of lists that are the same for all callers.
 pub(crate) const FOR_ALL: CacheScope = CacheScope::Public;
 
-/// What a cursor starts with, so that another server's is not taken for one of ours.
+/// Prefix of a cursor, so that another server's cursor is not accepted.
 const MARK: &str = "after:";
 
 /// Returns one page of a sorted list: the items after the cursor, and the next cursor.

@@ -20,16 +20,16 @@ use crate::access::need_token;
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
-/// The packs that answer for the seam.
+/// Packs that answer the resources of the seam.
 const SEAM_PLANS: &str = "seam.plans";
 const SEAM_RECALL: &str = "seam.recall_here";
 /// Limit of facts in one read.
 const MAX_FACTS: u64 = 1000;
 /// Limit of jobs in one read; the newest are listed.
 const MAX_JOBS: usize = 100;
-/// How many of them have an address of their own in the list of resources; every one can be read.
+/// Limit of jobs in the list of resources. Every job can be read.
 const MAX_RESULTS: usize = 20;
-/// The largest file or result that is handed out in a message; the REST transport has no such limit.
+/// Limit of a file or result in one message; the REST transport has no such limit.
 const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Serialize)]
@@ -41,8 +41,10 @@ struct Summary {
     read_only: bool,
 }
 
-/// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs.
-/// What needs a memory is there only if there is one that the caller may read.
+/// Returns the resources that a caller can read, sorted by address.
+///
+/// They include the results of the caller's newest jobs. Resources of the memory need a memory that the caller may
+/// read.
 pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
@@ -144,7 +146,7 @@ pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Resu
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
 }
 
-/// Returns a pack that a caller may run. Others learn nothing, not even whether there is one.
+/// Returns a pack that a caller may run. Other callers cannot learn whether it exists.
 fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
     let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
     caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
@@ -161,7 +163,7 @@ fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     may && !caller.identity.is_anonymous() && mcp.engine.pack(name, None).is_ok()
 }
 
-/// Asks a pack of the seam, as a call of a tool would.
+/// Runs a pack of the seam, as a tool call would.
 async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
@@ -170,7 +172,7 @@ async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Res
     Ok(mcp.engine.call(call).await?.output.to_value())
 }
 
-/// Returns the memory that a caller may read.
+/// Returns the memory, if the caller may read it.
 fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     caller.need(&Permission::MemoryRead)?;
     if caller.identity.is_anonymous() {
@@ -179,7 +181,7 @@ fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     mcp.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
-/// Returns the newest jobs of a caller, of packs that the caller may run.
+/// Returns a caller's newest jobs, of packs that the caller may run.
 async fn jobs(mcp: &McpState, caller: &Caller) -> Result<JobPage> {
     need_token(caller, "a job")?;
     let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
@@ -195,7 +197,7 @@ fn result(job: &Job) -> Resource {
         .with_mime_type(JSON)
 }
 
-/// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
+/// Returns a job and its result: `{"job": …}`, with `outcome` or `problem` if it has ended.
 async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
     let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
     let (engine, owner) = (&mcp.engine, Some(need_token(caller, "a job")?));
@@ -257,7 +259,7 @@ fn summaries(packs: &[PackInfo]) -> Vec<Summary> {
     packs.iter().map(summary).collect()
 }
 
-/// Writes what the authors say about when to use their packs.
+/// Writes the authors' advice on when to use their packs.
 fn guide(packs: &[PackInfo]) -> String {
     let mut text = String::from("# Which pack for what\n");
     for info in packs {

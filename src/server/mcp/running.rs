@@ -32,7 +32,7 @@ struct State {
     early: VecDeque<(RequestId, Instant)>,
 }
 
-/// Why a call may not begin.
+/// Why a call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unstarted {
     /// Its cancel arrived first.

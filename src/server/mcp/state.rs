@@ -1,4 +1,4 @@
-//! What every way into the MCP transport shares, and who it is that came.
+//! Shared state of the MCP transports, and the caller of a message.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use super::running;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;
 
-/// The state behind all sessions. It holds no caller's.
+/// State shared by all sessions. It holds no caller's data.
 pub(crate) struct McpState {
     pub(crate) engine: Engine,
     pub(crate) config: McpConfig,
     pub(crate) tables: Tables,
-    /// The client runs on this machine, in a folder: over stdio only.
+    /// The client's folder on this machine: over stdio only.
     pub(crate) place: Option<LocalClient>,
     pub(crate) extra: Option<Arc<dyn Extra>>,
-    /// How long a call may take.
+    /// Time limit of a call.
     pub(crate) deadline: Duration,
     /// Cancelled to end the streams of clients that only listen.
     pub(crate) drain: CancellationToken,
@@ -38,12 +38,12 @@ pub(crate) struct McpState {
 /// Makes the paths of an input absolute, by a schema; `None` if there is nothing to change.
 pub type Absolute = Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>;
 
-/// Where a client on this machine is: what its relative paths mean.
+/// A client on this machine, with the base of its relative paths.
 #[derive(Clone)]
 pub struct LocalClient {
-    /// The folder that relative paths are taken from, for the instructions.
+    /// Base of relative paths, for the instructions.
     pub folder: PathBuf,
-    /// Is given the schema of the pack's input.
+    /// Makes paths absolute; its first argument is the schema of the pack's input.
     pub absolute: Absolute,
 }
 
@@ -76,7 +76,7 @@ impl Validity {
         Self(Some(Arc::new(move || Box::pin(check()))))
     }
 
-    /// Asks.
+    /// Runs the check.
     pub(crate) async fn holds(&self) -> bool {
         match &self.0 {
             Some(check) => check().await,
@@ -96,15 +96,15 @@ impl std::fmt::Debug for Validity {
 /// A message without a sender is refused.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerContext {
-    /// Who, narrowed to the session if there is one.
+    /// The caller, narrowed to the session if there is one.
     pub(crate) caller: Caller,
-    /// Whether it still may.
+    /// Check whether the caller's authentication still holds.
     pub(crate) validity: Validity,
     /// The arguments of a `tools/call`, as they were written.
     pub(crate) arguments: Option<Bytes>,
-    /// Cancelled when the client asks for it or goes away.
+    /// Cancelled when the client cancels or disconnects.
     pub(crate) cancel: Option<CancellationToken>,
-    /// The call's place among those under way at once, if the transport counts them.
+    /// The call's slot among running calls, if the transport counts them.
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -113,10 +113,10 @@ impl CallerContext {
         Self { caller, validity, arguments: None, cancel: None, slot: None }
     }
 
-    /// Returns who sent a message.
+    /// Returns the sender of a message.
     ///
     /// # Errors
-    /// `unauthenticated` if no transport vouches for anybody.
+    /// `unauthenticated` if the transport named no caller.
     pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ErrorData> {
         let visit = extensions.get::<Self>();
         let visit = visit.or_else(|| extensions.get::<::http::request::Parts>()?.extensions.get::<Self>());
@@ -131,7 +131,7 @@ tokio::task_local! {
     static CONTEXT: Caller;
 }
 
-/// Does something for a visitor.
+/// Runs a future with the sender as the current caller.
 pub(crate) async fn visiting<F: Future>(visit: &CallerContext, work: F) -> F::Output {
     CONTEXT.scope(visit.caller.clone(), work).await
 }
@@ -176,7 +176,7 @@ impl McpState {
         }
     }
 
-    /// Makes a call of a pack. Whether the caller may run it has been asked before.
+    /// Builds a call of a pack. The caller's permission was checked before.
     pub(crate) fn call(&self, caller: &Caller, entry: &ToolEntry, arguments: Bytes, wish: CacheWish) -> Call {
         let arguments = match (&self.place, &entry.paths) {
             (Some(place), Some(schema)) => std::str::from_utf8(&arguments)
@@ -209,7 +209,7 @@ impl McpState {
     }
 }
 
-/// Returns an error that is no tool's result as a JSON-RPC error; its `data` is the whole problem.
+/// Returns an error outside a tool's result as a JSON-RPC error; its `data` is the whole problem.
 pub(crate) fn rpc_error(error: &Error) -> ErrorData {
     let code = match error.code() {
         Code::InvalidInput | Code::TooLarge => ErrorCode::INVALID_PARAMS,

@@ -26,12 +26,12 @@ use super::state::{CallerContext, LocalClient, McpState, Validity};
 use super::table::Tables;
 use crate::config::ServerConfig;
 
-/// How many answers may wait for a client that does not read.
+/// Limit of answers that wait for a slow client.
 const QUEUE: usize = 64;
-/// How long calls under way may take to finish after the client closed its end.
+/// Time limit for running calls after the client closed its end.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// An engine and how it is to be served over stdin and stdout.
+/// MCP server of an engine over stdin and stdout.
 pub struct Stdio {
     mcp: McpState,
     caller: Caller,
@@ -78,14 +78,14 @@ impl Stdio {
         Self { mcp, caller: in_session(caller), max_line_bytes, max_calls }
     }
 
-    /// Says where the client is: relative paths of its calls are taken from there.
+    /// Sets the folder of the client, the base of relative paths in its calls.
     #[must_use]
     pub fn place(mut self, place: LocalClient) -> Self {
         self.mcp.place = Some(place);
         self
     }
 
-    /// Adds what packs have no words for.
+    /// Adds a handler for requests that packs do not answer.
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
         self.mcp.extra = Some(extra);
@@ -166,7 +166,7 @@ where
 {
     match rmcp::serve_server(Agent::new(mcp), transport).await {
         Ok(service) => service.waiting().await.map(|_| ()).map_err(io::Error::other),
-        // It left before it said who it is, or talks something else: its own affair.
+        // The client left before `initialize`, or does not speak MCP. That is no error of the server.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "the client did not begin as the protocol says");
@@ -195,27 +195,28 @@ async fn write<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// The lines of one client. Calls of packs are answered here; everything else is handed to rmcp.
+/// Reader of one client's lines. It answers calls of packs and passes everything else to rmcp.
 struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the rest of the line is to be thrown away.
+    /// Whether to discard the rest of the line.
     too_long: bool,
     max_line_bytes: usize,
     out: mpsc::Sender<Vec<u8>>,
     mcp: Arc<McpState>,
     visit: CallerContext,
-    /// Whether the client has been answered its `initialize`.
+    /// Whether `initialize` was answered.
     greeted: bool,
     running: Running,
     calls: TaskTracker,
-    /// A place for each call under way.
+    /// Slots of running calls.
     slots: Arc<Semaphore>,
 }
 
 impl<R: AsyncRead + Send + Unpin> Lines<R> {
-    /// Reads one line, `None` at the end of the input. Dropping the future loses nothing: what was read
-    /// stays in `line`.
+    /// Reads one line, `None` at the end of the input.
+    ///
+    /// Dropping the future loses nothing: the bytes stay in `line`.
     async fn line(&mut self) -> Option<Result<Bytes, Refusal>> {
         loop {
             let read = match self.input.fill_buf().await {
@@ -250,7 +251,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         }
     }
 
-    /// Returns a message for rmcp, `None` if it has been dealt with.
+    /// Returns a message for rmcp, `None` if it was handled.
     fn sort(&mut self, bytes: &Bytes, slot: OwnedSemaphorePermit) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         let mut visit = self.visit.clone();
         match message::read(bytes)? {
@@ -275,7 +276,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         Ok(Some(message))
     }
 
-    /// Answers a call of a pack if everything about it is plainly in order; else gives its place back.
+    /// Answers a plain call of a pack; otherwise releases its slot.
     fn direct(
         &self,
         id: &Id<'_>,
@@ -329,7 +330,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            // Who sends and does not read, or has too many calls under way, is not listened to meanwhile.
+            // A client that sends without reading, or has too many running calls, is not read meanwhile.
             let place = self.out.clone().reserve_owned().await.ok()?;
             let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
             let sorted = match self.line().await? {

@@ -9,11 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// Passes a body on until a token is cancelled. What it keeps is dropped with it.
+/// Passes a body on until a token is cancelled. Its guard is dropped with it.
 pub(crate) struct Stream<K> {
     body: BoxBody<Bytes, Infallible>,
     end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// Never looked at: what matters is when it is dropped.
+    /// Guard that is never read: it acts when it is dropped.
     _kept: K,
 }
 

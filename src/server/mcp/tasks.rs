@@ -17,7 +17,7 @@ use super::answer;
 use super::handler::unwritable;
 use super::state::{McpState, rpc_error};
 
-/// How often a client is to ask; milliseconds.
+/// Poll interval for clients, in milliseconds.
 const POLL_MS: u64 = 1000;
 
 /// Begins a task with a call. An invalid call is answered as without a task, with a tool error.
@@ -46,8 +46,7 @@ pub(crate) async fn get(mcp: &McpState, caller: &Caller, id: &str) -> Result<Det
     Ok(DetailedTask::new(task(&job), payload))
 }
 
-/// Takes what was asked of a client. Since nothing is, there is nothing that it could answer, and what
-/// it says is left aside.
+/// Accepts input from a client for a task. Tasks request no input, so it is ignored.
 ///
 /// # Errors
 /// As [`get`].
@@ -55,7 +54,7 @@ pub(crate) async fn update(mcp: &McpState, caller: &Caller, id: &str) -> Result<
     find(mcp, caller, id).await.map(|_| ())
 }
 
-/// Wants a task to end. One that has ended stays as it is.
+/// Requests the cancellation of a task. A task that has ended stays unchanged.
 ///
 /// # Errors
 /// As [`get`].
@@ -81,7 +80,7 @@ pub(crate) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task; it may have been forgotten after its end", None)
 }
 
-/// Returns what a job has to show besides how it stands.
+/// Returns the details of a job besides its state.
 async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
     let result = |text: Vec<u8>| Ok(TaskPayload::Completed { result: read::<JsonObject>(&text)? });
     match job.state {
@@ -101,13 +100,14 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
     }
 }
 
-/// Says whether an error is the server's: it failed or stopped. Then the task has failed; all other
-/// errors are answers of the tool, and a task with one is complete.
+/// Says whether an error is the server's: it failed or stopped.
+///
+/// Then the task has failed. All other errors are answers of the tool, and complete the task.
 const fn is_ours(code: Code) -> bool {
     matches!(code, Code::Internal | Code::Overloaded)
 }
 
-/// Returns how a job stands.
+/// Returns the state of a job as a task status.
 fn task(job: &Job) -> Task {
     let status = match job.state {
         JobState::Queued | JobState::Running => TaskStatus::Working,
@@ -123,13 +123,13 @@ fn task(job: &Job) -> Task {
     task
 }
 
-/// Returns when something about a job last changed.
+/// Returns the time of the last change of a job.
 fn changed_at(job: &Job) -> Timestamp {
     let said = job.progress.as_ref().map(|progress| progress.at);
     [job.started_at, said, job.ended_at].into_iter().flatten().fold(job.created_at, Timestamp::max)
 }
 
-/// Returns what a job does, for people.
+/// Describes a job for people.
 fn said(job: &Job) -> Option<String> {
     match (job.state, &job.progress) {
         (JobState::Queued, _) => Some("waiting for its turn".to_owned()),

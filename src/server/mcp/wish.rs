@@ -33,7 +33,7 @@ enum Word {
 }
 
 impl CacheWish {
-    /// Puts it into a call.
+    /// Applies the directive to a call.
     pub(crate) fn apply(self, call: &mut Call) {
         call.directive = match self.directive {
             Word::Default => Directive::Default,

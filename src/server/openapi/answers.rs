@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// Public paths.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Adds them to the document.
+/// Adds the common parts to the document.
 pub(super) fn complete(document: &mut Value, authenticates: bool) {
     document["servers"] = json!([{ "url": "/", "description": "This server" }]);
     document["security"] = if authenticates { json!([{ "bearer": [] }]) } else { json!([]) };

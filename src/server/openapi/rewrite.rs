@@ -33,7 +33,7 @@ const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", 
 /// a schema are visited: a `$ref` in a `const`, an `example` or as the name of a property is data.
 pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
     let mut schema = match schema {
-        // As a component, `true` and `false` are more than most generators understand.
+        // As components, most generators do not understand `true` and `false`.
         Value::Bool(true) => json!({}),
         Value::Bool(false) => json!({ "not": {} }),
         schema => schema.clone(),
@@ -82,7 +82,7 @@ fn nested(schema: &mut Value, root: &str) {
     }
 }
 
-/// Only pointers (`#`, `#/...`) move; an anchor (`#name`) is found by its name wherever it stands.
+/// Moves pointers only (`#`, `#/...`); an anchor (`#name`) is found by its name anywhere.
 fn moved(target: &str, root: &str) -> Option<String> {
     let pointer = target.strip_prefix('#')?;
     let definition =

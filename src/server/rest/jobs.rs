@@ -220,10 +220,10 @@ async fn cancel(State(state): State<EngineState>, By(caller): By, path: PathValu
     if job.state.is_final() { shown(&job) } else { accepted(&job) }
 }
 
-/// What a refusal calls a job.
+/// Name of a job in refusals.
 pub(super) const JOB: &str = "a job";
 
-/// Finds the job that a path names, if the caller owns it and may run its pack.
+/// Returns the job that a path names, if the caller owns it and may run its pack.
 pub(super) async fn find(state: &EngineState, caller: &Caller, path: &PathValues) -> Result<Job, Problem> {
     let owner = reach(caller, JOB)?;
     let missing = |message| Problem::new(Code::NotFound, format!("job not found: {message}"));

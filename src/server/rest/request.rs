@@ -1,4 +1,4 @@
-//! Parts of a request as handlers take them: values of the path, query parameters.
+//! Parts of a request: values of the path, query parameters.
 
 use std::convert::Infallible;
 
