@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// How often a job that is waited for is looked at.
+/// Poll interval of a job that the command waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs `helmdeck job`.
@@ -117,7 +117,7 @@ async fn wait(setup: &Setup, book: &JobBook, id: &JobId, timeout: Option<Duratio
     }
 }
 
-/// Returns the output schema of the pack that answered; nothing if it is no longer there.
+/// Returns the output schema of the job's pack, `null` if the pack is gone.
 async fn schema(setup: &Setup, outcome: &Outcome) -> Value {
     let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return Value::Null };
     engine.pack(outcome.pack.as_str(), Some(outcome.version)).map_or(Value::Null, |pack| pack.output)
@@ -154,7 +154,7 @@ fn print(setup: &Setup, job: &Job) -> Result<()> {
     })
 }
 
-/// Returns what a job said last, or why it failed, on one line.
+/// Returns the last message of a job, or why it failed, on one line.
 fn said(job: &Job) -> String {
     let text = match (&job.error, &job.progress) {
         (Some(error), _) => format!("{}: {}", error.code, error.message),
@@ -167,7 +167,7 @@ fn said(job: &Job) -> String {
     text.replace(['\n', '\t'], " ")
 }
 
-/// Returns when a job came into its state.
+/// Returns the time at which a job entered its state.
 fn since(job: &Job) -> Timestamp {
     job.ended_at.or(job.started_at).unwrap_or(job.created_at)
 }

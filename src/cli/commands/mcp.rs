@@ -39,7 +39,7 @@ async fn serve(setup: Setup) -> Result<()> {
     let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     if let Some(folder) = setup.env.working_dir() {
         let (folder, env) = (folder.to_owned(), setup.env.place());
-        // A path that cannot be made absolute is the pack's to refuse.
+        // If a path cannot be made absolute, the pack refuses it.
         let absolute = move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
         stdio = stdio.place(LocalClient { folder, absolute: Arc::new(absolute) });
     }

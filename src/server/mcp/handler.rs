@@ -43,7 +43,7 @@ pub(crate) struct Agent {
     mcp: Arc<McpState>,
     /// Set when a client listens for changes of the tools.
     watching: AtomicBool,
-    /// Tools at the time the client was told that the server listens; `None` once it does.
+    /// Tools when the subscription was acknowledged; `None` once the watch begins.
     before: Mutex<Option<Arc<Table>>>,
     /// Ends the watch with the session.
     ended: DropGuard,
@@ -111,7 +111,7 @@ impl Agent {
         };
         let mut call = self.mcp.call(&visit.caller, &entry, arguments, wish);
         let knows_tasks = context.client_capabilities().is_some_and(|able| able.supports_tasks());
-        // Anonymous callers cannot be told apart when they ask for their task.
+        // Anonymous callers cannot be distinguished when they ask for their task.
         if entry.is_long && knows_tasks && !visit.caller.identity.is_anonymous() {
             return tasks::begin(&self.mcp, call).await;
         }
@@ -436,7 +436,7 @@ impl ServerHandler for Agent {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = self.mcp.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
         accepted.tools_list_changed = requested.tools_list_changed;
-        // No change may be lost once the client is told that the server listens.
+        // No change may be lost once the subscription is acknowledged.
         self.before.lock().get_or_insert_with(|| self.mcp.tables.current());
         Some(accepted)
     }

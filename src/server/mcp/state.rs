@@ -160,7 +160,7 @@ impl McpState {
 
     /// Waits for a tool that is not registered yet, for callers that may run it.
     ///
-    /// It may be a tool of an MCP server that was not asked for its tools, or a manifest that waits for such a server.
+    /// It may be a tool of an MCP server that has not listed its tools, or a manifest that waits for such a server.
     ///
     /// # Errors
     /// Why the server does not answer.

@@ -1,4 +1,4 @@
-//! The document and the routes say the same.
+//! Tests that the document matches the routes.
 
 use helmdeck_core::Schema;
 use http::Method;

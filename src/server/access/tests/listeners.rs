@@ -26,7 +26,7 @@ async fn revoked_token_ends_stream_and_session() {
     };
     let (session, kept) = (begin(&token).await, begin(&token).await);
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
-    // The same caller goes on in the second session with another token.
+    // The same caller continues in the second session with another token.
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
     let listening = send(Method::GET, &token, &session, "");
     let revoking = async {

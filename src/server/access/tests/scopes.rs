@@ -137,7 +137,7 @@ async fn anonymous_callers_run_packs_uncached() {
             "{path}"
         );
     }
-    // All of them are one caller, so what one kept under a key would be another's answer.
+    // All anonymous clients are one caller: an answer stored under a key could be another client's.
     let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
     let answer = client.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
     assert_eq!(answer.problem(), "unauthenticated");

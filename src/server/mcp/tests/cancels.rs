@@ -1,4 +1,4 @@
-//! Cancelling: by a message, early and late, and by hanging up.
+//! Cancelling: by a message, early and late, and by disconnecting.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_cancelled_call_ends_without_an_answer() {
         };
         let cancelling = async {
             fixture.probe.someone_waits().await;
-            // Another id first, which cancels nothing.
+            // First an unknown id, which cancels nothing.
             for id in [8, 7] {
                 let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(id)).await).await;
                 assert_eq!(answer.status, 202);

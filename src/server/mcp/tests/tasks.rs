@@ -9,7 +9,7 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// What a client declares that knows tasks.
+/// Capabilities of a client that supports tasks.
 fn able() -> Value {
     json!({"extensions": {EXTENSION: {}}})
 }
@@ -18,7 +18,7 @@ fn call(name: &str, arguments: Value) -> Value {
     json!({"name": name, "arguments": arguments})
 }
 
-/// Asks a transport, as the newest revision does, what a client asks that can do this.
+/// Sends a request of the newest revision, with these client capabilities.
 async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, able: Value) -> Answer {
     let name = ["name", "uri", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned()));
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
@@ -35,7 +35,7 @@ async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, a
     read(mcp.handle(caller.clone(), None, request).await).await
 }
 
-/// Asks as a client that knows tasks.
+/// Sends a request as a client that supports tasks.
 async fn ask(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Value {
     message(&ask_able(mcp, caller, method, params, able()).await)
 }
@@ -47,7 +47,7 @@ async fn task(mcp: &Mcp, caller: &Caller, arguments: Value) -> String {
     begun["result"]["taskId"].as_str().unwrap().to_owned()
 }
 
-/// Asks until the task has ended.
+/// Polls until the task has ended.
 async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     let asking = async {
         loop {
@@ -61,7 +61,7 @@ async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     timeout(SOON, asking).await.unwrap()
 }
 
-/// Waits until a task says something.
+/// Waits until a task reports progress.
 async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     let asking = async {
         loop {
@@ -94,7 +94,7 @@ async fn task_result_equals_the_answer_of_a_call() {
             (&task["status"], &task["taskId"], &task["resultType"]),
             (&"completed".into(), &id.into(), &"complete".into())
         );
-        // Each run counts, and has its own files.
+        // Each run counts, and has separate files.
         let mut results = [plain, task["result"].clone()];
         for result in &mut results {
             for item in result["content"].as_array_mut().unwrap() {
@@ -133,7 +133,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let id = task(&mcp, &local, json!({"wait": true})).await;
     timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
-    // Neither the connection nor a session holds it; another client of the same caller finds it.
+    // A task does not belong to a connection or session: another client of the same caller finds it.
     let working = said(&mcp_of(&fixture, McpConfig::default()), &local, &id).await;
     assert_eq!(working["status"], "working", "{working}");
     assert!(working.get("result").is_none() && working["ttlMs"].is_u64() && working["pollIntervalMs"].is_u64());
@@ -203,7 +203,7 @@ async fn clients_without_tasks_wait_for_the_answer() {
         assert_eq!(refused["error"]["code"], -32021, "{refused}");
         assert!(refused["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object(), "{refused}");
     }
-    // Those of the experimental revision were never ours.
+    // The methods of the experimental revision are not supported.
     for method in ["tasks/list", "tasks/result"] {
         let refused = ask(&mcp, &local, method, json!({"taskId": "0".repeat(32)})).await;
         assert_eq!(refused["error"]["code"], -32601, "{refused}");
@@ -252,7 +252,7 @@ async fn sessions_have_tasks_only_if_declared() {
     };
     let task = timeout(SOON, asking).await.unwrap();
     assert_eq!((&task["status"], &task["result"]["structuredContent"]["text"]), (&"completed".into(), &"x".into()));
-    // It outlives its session.
+    // The task outlives its session.
     read(send_as(&mcp, &local, Method::DELETE, Some(&with), String::new()).await).await;
     assert_eq!(ended(&mcp, &local, id).await["status"], "completed");
 }
@@ -350,7 +350,7 @@ async fn client_without_tasks_waits_and_cancels_its_job_by_hanging_up() {
             let all = jobs().await;
             assert_eq!((all.len(), all[0].state), (n + 1, helmdeck_engine::JobState::Running), "{all:?}");
         }
-        // It hung up.
+        // The client disconnected.
         let cancelled = async {
             while jobs().await[0].state != helmdeck_engine::JobState::Cancelled {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -31,14 +31,14 @@ const DELETE: Method = Method::DELETE;
 struct Who(&'static str, &'static str, &'static str);
 
 const ALICE: Who = Who("acme", "alice", "memory:read memory:write");
-/// A colleague.
+/// Another user of the same tenant.
 const BOB: Who = Who("acme", "bob", "memory:read memory:write packs:run metrics:read");
-/// The same name elsewhere.
+/// The same user name in another tenant.
 const OTHER: Who = Who("b", "alice", "memory:read memory:write");
 const BOSS: Who = Who("ops", "boss", "admin");
 const NOBODY: Who = Who("", "", "");
 
-/// Every route of one conversation, with a body that it takes.
+/// Every route of one conversation, with a valid body.
 const ROUTES: [(Method, &str, &str); 12] = [
     (GET, "/turns", ""),
     (POST, "/turns", r#"{"user_message":"u"}"#),
@@ -73,7 +73,7 @@ impl Client {
         Self(Fixture::with_conversations(server, auth, conversations).await)
     }
 
-    /// Asks, and checks what is so of every answer.
+    /// Sends a request, and checks what holds for every answer.
     async fn ask(&self, who: Who, method: Method, path: &str, body: &str) -> Answer {
         self.ask_with(who, method, path, &[], body).await
     }
@@ -120,7 +120,7 @@ impl Client {
         turns.map(|turn| turn["user_message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Returns the events of a kind that happened, as JSON.
+    /// Returns the recorded events of a kind, as JSON.
     fn events(&self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         let mut kept = self.0.engine.events().subscribe_after(0).unwrap();
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// Makes a summary of what it is given, word by word.
+/// Summarizer that joins the user messages.
 struct Joined;
 
 #[async_trait]
