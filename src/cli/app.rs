@@ -56,8 +56,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Is a step on the way to a command of a session: sets its limits and becomes it, before anything else is read or
-/// started.
+/// Runs as a stage of a session's command: sets its limits, then becomes the command.
+///
+/// Nothing else is read or started before that.
 fn stage() -> ExitCode {
     let (status, message) = helmdeck_engine::stage(ProcessEnvironment::arguments().skip(2));
     if let Some(message) = message {
@@ -111,7 +112,9 @@ fn usage(error: &clap::Error) -> ExitCode {
     code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
 }
 
-/// Says whether the command line, which makes no sense, is one of `helmdeck forge`: that says on stdout how it went.
+/// Says whether an invalid command line belongs to `helmdeck forge`.
+///
+/// Those commands report their outcome on stdout.
 fn is_forge() -> bool {
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(ProcessEnvironment::arguments());
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("forge"))

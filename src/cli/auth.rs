@@ -1,8 +1,6 @@
 //! The shared secret of JSON Web Tokens, read from the environment only.
 //!
 //! No message contains the secret.
-//!
-//! No message contains the secret.
 
 use helmdeck_core::Secret;
 use helmdeck_server::MIN_SECRET_BYTES;

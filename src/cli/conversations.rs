@@ -14,25 +14,24 @@ use helmdeck_memory::Store;
 
 use crate::exit::Failure;
 
-/// The name under which the summarizer's credential is asked for, as if a pack did: a grant of the vault has to name
-/// it.
+/// Pack name under which the summarizer's credential is used: a grant of the vault has to name it.
 pub(crate) const SUMMARIZE: &str = "conversation.summarize";
 
-/// How long a conversation memory may take to stop what it does behind its callers.
+/// Time limit for a conversation memory to stop its background work.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
-/// What a conversation memory is opened with, but for its store.
+/// Everything to open a conversation memory with, except its store.
 #[derive(Clone)]
 pub(crate) struct Opening {
     /// The settings.
     pub(crate) config: Config,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// The way out.
+    /// The egress client.
     pub(crate) egress: Egress,
-    /// Where the summarizer's credential is.
+    /// The summarizer's credentials.
     pub(crate) secrets: Arc<dyn Secrets>,
-    /// Whether turns are folded without anybody asking for it. Who ends soon leaves that to others.
+    /// Whether turns are summarised in the background. A short-lived process leaves that to others.
     pub(crate) folds: bool,
 }
 
@@ -40,7 +39,7 @@ impl Opening {
     /// Opens a conversation memory, within a runtime.
     ///
     /// # Errors
-    /// `SummarizerRequired`, `Invalid`: the settings make no sense together.
+    /// `SummarizerRequired`, `Invalid`: the settings contradict each other.
     pub(crate) fn open(&self, store: Arc<dyn Store>, events: Bus) -> Result<ConversationMemory> {
         let dependencies =
             Dependencies { store, events, clock: Arc::clone(&self.clock), summarizer: self.summarizer()? };
@@ -68,8 +67,9 @@ pub(crate) fn lacks_summarizer(config: &Config) -> bool {
     config.strategy == Strategy::RollingSummary && (summarizer.endpoint.is_empty() || summarizer.model.is_empty())
 }
 
-/// Returns the credential for the summary of a conversation, `None` if the endpoint wants none: on behalf of whose
-/// conversation it is, so that what the vault grants to one is not spent on another.
+/// Returns the credential for the summary of a conversation, `None` if the endpoint needs none.
+///
+/// It acts for the conversation's owner, so that a credential granted to one user is not spent on another.
 fn credential(
     secrets: &dyn Secrets,
     name: &str,
@@ -97,10 +97,9 @@ impl Alone {
     /// Closes both.
     ///
     /// # Errors
-    /// A failure if the store does not take what is left to write.
+    /// A failure if the store refuses the last writes.
     pub(crate) async fn close(self) -> Result<(), Failure> {
-        // What a turn made too much of a conversation is removed at once, if that was begun; here it has its one
-        // chance.
+        // Removal of turns over a limit runs in the background; this gives it its one chance to finish.
         tokio::task::yield_now().await;
         self.memory.close(CLOSING).await;
         Ok(self.store.close().await?)

@@ -10,7 +10,9 @@ use helmdeck_core::{Code, Error, Identity, PackName, Result, Secret};
 
 use crate::env::ProcessEnvironment;
 
-/// The environment's credentials and the vault's. A name that `[credentials]` has is never looked for in the vault.
+/// Credentials of the environment and the vault.
+///
+/// A name in `[credentials]` is never looked up in the vault.
 pub(crate) struct Credentials {
     environment: EnvironmentSecrets,
     vault: Option<Arc<dyn Secrets>>,
@@ -23,12 +25,12 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Puts the two together.
+    /// Combines the two.
     pub(crate) const fn new(environment: EnvironmentSecrets, vault: Option<Arc<dyn Secrets>>) -> Self {
         Self { environment, vault }
     }
 
-    /// Returns where a name belongs.
+    /// Returns the source of a name.
     fn of(&self, name: &str) -> &dyn Secrets {
         match &self.vault {
             Some(vault) if !self.environment.credentials.contains_key(name) => &**vault,
@@ -56,7 +58,7 @@ impl Secrets for Credentials {
     }
 }
 
-/// A vault that does not open. Packs that want nothing of it run as ever; the others are told why.
+/// A vault that does not open. Packs without credentials still run; the others get the reason.
 #[derive(Debug)]
 pub(crate) struct ShutVault(pub(crate) String);
 
@@ -78,8 +80,9 @@ impl Secrets for ShutVault {
     }
 }
 
-/// The credentials of `[credentials]`. Every caller and pack may use each: without authentication there is one caller,
-/// and a pack can ask only for what its manifest names.
+/// The credentials of `[credentials]`, which every caller and pack may use.
+///
+/// Without authentication there is one caller, and a pack can use only what its manifest names.
 #[derive(Debug)]
 pub(crate) struct EnvironmentSecrets {
     credentials: BTreeMap<String, Credential>,
@@ -92,8 +95,10 @@ struct Credential {
     secret: Option<Secret>,
 }
 
-/// A variable has no history: its credential has one version for good. A refreshed token of the same principal keeps
-/// its cache entries; who points a name at somebody else's token gives it another name, or purges.
+/// Version of every credential from a variable, which has no history.
+///
+/// A refreshed token of the same principal keeps its cache entries. To point a name at another user's token, give it
+/// another name, or purge.
 const VERSION: u64 = 1;
 
 impl EnvironmentSecrets {

@@ -1,7 +1,6 @@
 //! Unified diffs in colour: files bold, hunks cyan, additions green, removals red.
 //!
-//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to
-//! a
+//! All other text is printed unchanged, without control characters. Lines keep a CR LF end, so that a diff written to a
 //! file applies; a terminal shows `^M`, as git does.
 
 use std::borrow::Cow;
@@ -10,13 +9,14 @@ use std::ops::ControlFlow;
 use crate::output::printable;
 use crate::terminal::{Look, Paint};
 
-/// The media type of a unified diff: as a property's `contentMediaType` (JSON Schema 2020-12, Validation 8.4), and as
-/// an artifact's.
+/// Media type of a unified diff, for an artifact and for a property's `contentMediaType`.
+///
+/// See JSON Schema 2020-12, Validation 8.4.
 pub(crate) const MEDIA_TYPE: &str = "text/x-diff";
 
-/// Returns a diff in lines, painted, without control characters, and how many lines more there are than `limit`.
+/// Returns the first `limit` lines of a diff, coloured, and the number of lines left out.
 ///
-/// `terminal` says that a person reads it at one.
+/// Control characters are made visible. `terminal` says that the output goes to a terminal.
 pub(crate) fn shown(diff: &str, paint: Paint, terminal: bool, limit: usize) -> (String, usize) {
     let end = if terminal { "^M" } else { "\r" };
     let mut hunk = Hunk::default();
@@ -32,7 +32,8 @@ pub(crate) fn shown(diff: &str, paint: Paint, terminal: bool, limit: usize) -> (
     (text, left_out)
 }
 
-/// Paints a line. Only its place says what it is: within a hunk, `--- a` is the removed line `-- a`.
+/// Colours a line by its position: within a hunk, `--- a` is the removed line `-- a`.
+///
 /// `end` stands for a carriage return at its end.
 fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
     let safe = match line.strip_suffix('\r') {
@@ -53,7 +54,7 @@ fn painted(line: &str, hunk: &mut Hunk, paint: Paint, end: &str) -> String {
     }
 }
 
-/// How many lines of a hunk are to come, of the old file and of the new one.
+/// Lines of a hunk that remain, of the old file and of the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Hunk {
     old: u64,
@@ -61,7 +62,7 @@ struct Hunk {
 }
 
 impl Hunk {
-    /// Reads the line that starts a hunk: `@@ -3,7 +3,9 @@`; a count that is not there is 1.
+    /// Reads the line that starts a hunk: `@@ -3,7 +3,9 @@`; a missing count is 1.
     fn starts(line: &str) -> Option<Self> {
         let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
         let (new, _) = rest.split_once(" @@")?;
@@ -69,12 +70,12 @@ impl Hunk {
         Some(Self { old: count(old)?, new: count(new)? })
     }
 
-    /// Counts a line off and says how it looks; goes on if the line is outside the hunk.
+    /// Counts a line and returns its style; continues if the line is outside the hunk.
     fn take(&mut self, line: &str) -> ControlFlow<Option<Look>> {
         let (old, new, look) = match line.as_bytes().first() {
             Some(b'+') if self.new > 0 => (0, 1, Some(Look::Green)),
             Some(b'-') if self.old > 0 => (1, 0, Some(Look::Red)),
-            // Some programs take trailing blanks off, and with them the blank that an empty line begins with.
+            // Some programs strip trailing blanks, and with them the blank that starts an empty line.
             Some(b' ') | None if self.old > 0 && self.new > 0 => (1, 1, None),
             Some(b'\\') => (0, 0, Some(Look::Faint)),
             _ => {

@@ -1,4 +1,6 @@
-//! The process environment: read once, at the start, by this file only. Tests build their own. No value is printed.
+//! The process environment. Only this file reads it, once, at the start.
+//!
+//! Tests build their own. No value is printed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -88,8 +90,10 @@ impl ProcessEnvironment {
         Ok(base.join(path))
     }
 
-    /// Returns helmdeck's folder below an XDG base folder (XDG Base Directory Specification 0.8): the variable if it
-    /// holds an absolute path, else `fallback` below the home folder. `None` without a home.
+    /// Returns helmdeck's folder below an XDG base folder (XDG Base Directory Specification 0.8).
+    ///
+    /// The base is the variable if it holds an absolute path, else `fallback` below the home folder. `None` without a
+    /// home.
     pub(crate) fn xdg(&self, variable: &str, fallback: &str) -> Option<PathBuf> {
         self.path(variable)
             .filter(|path| path.is_absolute())

@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 /// A result whose error is [`Failure`].
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// The exit codes that scripts depend on.
+/// Exit codes of all commands. Scripts depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// Success.
     Ok = 0,
     /// The call or action failed.
     Failed = 1,
-    /// The command line, or the input of a pack, makes no sense.
+    /// The command line, or the input of a pack, is invalid.
     Usage = 2,
-    /// What was asked for is not there.
+    /// The requested thing was not found.
     Absent = 3,
-    /// Work is paused until somebody says why it may go on.
+    /// Work is paused until the pause is ended with a reason.
     Paused = 4,
-    /// Somebody else holds it.
+    /// Another process or session holds the lock.
     Locked = 5,
     /// It was changed since the caller read it.
     Stale = 6,
@@ -32,11 +32,11 @@ pub(crate) enum Exit {
     Corrupt = 8,
     /// A policy forbids it.
     Refused = 9,
-    /// Nobody can say what state things are in.
+    /// The state cannot be determined.
     Unknown = 10,
-    /// The health is yellow, and was asked for by the exit code.
+    /// The health is yellow, and the exit code was requested.
     Yellow = 11,
-    /// The health is red, and was asked for by the exit code.
+    /// The health is red, and the exit code was requested.
     Red = 12,
     /// The configuration is wrong (`EX_CONFIG` of sysexits).
     Config = 78,
@@ -90,7 +90,7 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     problem: Option<Value>,
-    /// Another exit code than that of `exit`: of a program that was run, or of the signal that ended the command.
+    /// Exit code that replaces that of `exit`: of a child program, or of the signal that ended the command.
     child: Option<u8>,
 }
 
@@ -151,7 +151,7 @@ impl Failure {
         self
     }
 
-    /// Adds the place of the failure.
+    /// Adds the location of the failure.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         if let Some(problem) = &mut self.problem {
@@ -165,7 +165,7 @@ impl Failure {
         self.exit
     }
 
-    /// Returns the number with which this process ends.
+    /// Returns the exit code of this process.
     pub(crate) const fn code(&self) -> u8 {
         match self.child {
             Some(code) => code,
@@ -183,12 +183,12 @@ impl Failure {
         &self.message
     }
 
-    /// Returns what to do about it.
+    /// Returns the hint.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Returns what people read.
+    /// Returns the failure as text for people.
     pub(crate) fn text(&self) -> String {
         match &self.hint {
             Some(hint) => format!("error: {}\nhint: {hint}", self.message),
@@ -196,7 +196,7 @@ impl Failure {
         }
     }
 
-    /// Returns what programs read: problem details (RFC 9457).
+    /// Returns the failure for programs: problem details (RFC 9457).
     pub(crate) fn problem(&self) -> Value {
         self.problem.clone().unwrap_or_else(
             || json!({"type": "about:blank", "title": self.exit.title(), "detail": self.message, "exit": self.code()}),

@@ -1,8 +1,8 @@
-//! The second signal ends the process, whatever the runtime does.
+//! The second signal ends the process, even if the runtime is blocked.
 //!
-//! The first SIGINT or SIGTERM asks for an end in good order, and the runtime sees to it. If the runtime does not even
-//! notice the second one, something holds its threads: a thread of its own then ends the process. A runtime that
-//! notices gets a few seconds for what it has to write; a third signal ends that too.
+//! The first SIGINT or SIGTERM asks for a clean shutdown, which the runtime performs. If the runtime does not notice
+//! the second signal, something blocks its threads, and a separate thread ends the process. A runtime that notices it
+//! gets a few seconds for its last writes; a third signal ends that too.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,21 +11,21 @@ use std::time::Duration;
 use crate::exit::Result;
 use crate::signals::{Stop, end};
 
-/// How long the runtime has to notice the second signal.
+/// Time for the runtime to notice the second signal.
 const NOTICE: Duration = Duration::from_millis(300);
-/// How long it then has to end.
+/// Time for the runtime to end after that.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 
 /// How many signals the runtime has noticed.
 static NOTICED: AtomicU32 = AtomicU32::new(0);
 static WATCHING: Once = Once::new();
 
-/// Takes note that the runtime noticed a signal.
+/// Records that the runtime noticed a signal.
 pub(crate) fn noticed() {
     NOTICED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Starts the thread that ends the process; once, however often it is called.
+/// Starts the thread that ends the process. Later calls do nothing.
 ///
 /// # Errors
 /// A failure if the system takes no handler.

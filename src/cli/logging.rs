@@ -15,15 +15,17 @@ use crate::config::LogFormat;
 /// Log level of a command. Its failed call is its own result, so it is not logged too.
 pub(crate) const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
 
-/// Changes what a log that was started lets through.
+/// Handle that changes the filter of the running log.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
-/// Checks the text of a level: a level, or targets with levels (`info,helmdeck_engine=debug`). Empty is fine.
+/// Validates a log level: a level, or targets with levels (`info,helmdeck_engine=debug`).
+///
+/// Empty text is valid.
 ///
 /// # Errors
-/// A message that names the part that is neither.
+/// A message that names the invalid part.
 pub(crate) fn check(level: &str) -> Result<(), String> {
     for part in level.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (target, name) = part.split_once('=').unwrap_or(("x", part));
@@ -72,15 +74,17 @@ fn targets(level: &str, default: &str, verbose: u8) -> Targets {
     without_rmcp(targets)
 }
 
-/// Leaves out what rmcp logs, whatever is asked for: whole messages, and answers of servers in its errors, in which
-/// secrets may be. What matters of it is logged by us, clean.
+/// Turns off the log of rmcp, whatever level is set.
+///
+/// rmcp logs whole messages, and answers of servers in its errors, which may hold secrets. This program logs the
+/// important parts itself, without them.
 fn without_rmcp(targets: Targets) -> Targets {
     let default = targets.default_level().unwrap_or(LevelFilter::OFF);
     let others = targets.into_iter().filter(|(target, _)| target != "rmcp" && !target.starts_with("rmcp::"));
     others.collect::<Targets>().with_default(default).with_target("rmcp", LevelFilter::OFF)
 }
 
-/// Makes panics tell their place and nothing else.
+/// Limits the message of a panic to its location.
 pub(crate) fn hide_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);

@@ -10,7 +10,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::terminal::Terminals;
 
-/// Where a command writes, and how.
+/// Output streams and format of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     /// Whether the caller wants JSON.
@@ -19,7 +19,7 @@ pub(crate) struct Output {
     pub(crate) verbose: u8,
     /// Whether a person can answer questions: stdin and stderr are terminals.
     pub(crate) interactive: bool,
-    /// What stdout and stderr are.
+    /// Capabilities of stdout and stderr.
     pub(crate) terminals: Terminals,
 }
 
@@ -80,7 +80,7 @@ impl Output {
         self.result(value.to_string().as_bytes())
     }
 
-    /// Writes a value as JSON or as the text that `text` makes, as the caller wishes.
+    /// Writes a value as JSON, or as the text that `text` makes.
     ///
     /// # Errors
     /// As [`Output::result`].
@@ -103,7 +103,7 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{problem}");
     }
 
-    /// Asks a person; without one it takes `--yes` to go on.
+    /// Asks the user for confirmation; without a terminal it requires `--yes`.
     ///
     /// # Errors
     /// A usage failure if there is no terminal, or if the answer is not yes.
@@ -126,9 +126,10 @@ impl Output {
     }
 }
 
-/// Makes visible what is [hidden](is_hidden), all but newline and tab: what steers a terminal, turns the direction of
-/// the text or ends a line (Unicode Standard Annex 9; <https://trojansource.codes>), or is not seen. What packs put out
-/// must not do that.
+/// Makes [hidden](is_hidden) characters visible, except newline and tab.
+///
+/// Output of packs must not control a terminal, change the direction of text, end a line, or be invisible (Unicode
+/// Standard Annex 9; <https://trojansource.codes>).
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {

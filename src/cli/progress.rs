@@ -1,8 +1,7 @@
 //! Progress on stderr.
 //!
-//! A call: a moving line on a terminal, plain lines with `-v`, nothing otherwise; each step of an async pack stays
-//! above
-//! the line. Work on the store: a bar on a terminal, a plain line now and then otherwise, nothing with `--json`.
+//! For a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Each step of an async pack stays
+//! above the line. For work on the store: a bar on a terminal, periodic plain lines otherwise, nothing with `--json`.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ struct State {
 impl Progress {
     /// Shows progress where the output goes; each step stays if the call is a long one.
     pub(crate) fn of_call(output: Output, long: bool) -> Self {
-        // Who wants JSON reads nothing between it.
+        // With `--json`, nothing else may appear between the lines of JSON.
         let lasting = long && output.terminals.stderr && !output.json;
         let progress = Self { output, lasting, began: Instant::now(), state: Mutex::default() };
         if lasting && output.terminals.live() {
@@ -43,7 +42,7 @@ impl Progress {
         progress
     }
 
-    /// Takes the moving line away.
+    /// Removes the moving line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
@@ -72,7 +71,7 @@ impl Progress {
         spinner("{spinner} {since} {msg}", self.began)
     }
 
-    /// Shows a step of a long call once, as a line that stays, and on the moving line how far it has come.
+    /// Shows a step of a long call once, as a line that stays, and updates the moving line.
     fn step(&self, percent: Option<f32>, message: &str) {
         let text = line(None, message);
         let mut state = self.state();
@@ -112,7 +111,7 @@ impl ProgressSink for Progress {
 /// How often a line is written where no bar can be shown.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows how far work on many rows has come. Dropping it takes the bar away.
+/// Progress of work on many rows. Dropping it removes the bar.
 #[derive(Debug)]
 pub(crate) struct Steps {
     output: Output,
@@ -186,10 +185,10 @@ fn clock(time: Duration) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// The most characters of a report that are looked at.
+/// Limit of characters that are read of a report.
 const MAX_REPORT: usize = 4096;
 
-/// Writes a report as one line that does not steer the terminal.
+/// Formats a report as one line without control characters.
 fn line(percent: Option<f32>, message: &str) -> String {
     let end = message.char_indices().nth(MAX_REPORT).map_or(message.len(), |(at, _)| at);
     let message = printable(message[..end].trim()).replace(['\n', '\t'], " ");

@@ -12,7 +12,9 @@ const SESSION: &str = helmdeck_forge::sessions::VARIABLE;
 /// The variable with the name of the agent.
 const AGENT: &str = "HELMDECK_FORGE_AGENT";
 
-/// Returns the environment of projects, for commands and packs. A given session or agent wins over its variable.
+/// Returns the environment of projects, for commands and packs.
+///
+/// A given session or agent wins over its variable.
 ///
 /// # Errors
 /// A configuration failure for a variable that is not text.

@@ -15,7 +15,7 @@ use crate::signals::Stop;
 /// Exit 1 if a signal (or Ctrl-C) ends it; a usage failure if there is no terminal.
 pub(crate) async fn secret(question: &'static str) -> Result<Zeroizing<String>> {
     let cannot = |error: std::io::Error| Failure::usage(format!("the secret cannot be asked for: {error}"));
-    // Ctrl-C is a signal too, which would end the process before the echo is back if nobody caught it.
+    // Ctrl-C is a signal too. Uncaught, it would end the process before the echo is restored.
     let mut stop = Stop::catch()?;
     let terminal = File::open("/dev/tty").map_err(cannot)?;
     let before = tcgetattr(&terminal).map_err(|error| cannot(error.into()))?;

@@ -1,6 +1,6 @@
-//! Outcomes as text for people: short values first, then text, diffs last. Scripts use `--json` instead.
+//! Outcomes as text for people: short values first, then text, diffs last.
 //!
-//! The text has no control characters except its own colours.
+//! Scripts use `--json` instead. The text has no control characters except its own colours.
 
 use std::time::Duration;
 
@@ -72,8 +72,9 @@ fn take_diffs(object: &mut Map<String, Value>, schema: &Value) -> Vec<(String, S
     names.into_iter().filter_map(take).collect()
 }
 
-/// Adds a diff, from the first column on, so that it can be copied. A terminal gets only the start of a long one if the
-/// rest is to be had elsewhere; if it is not, this is the only place where it is.
+/// Adds a diff, from the first column on, so that it can be copied.
+///
+/// A terminal gets only the start of a long diff if an artifact holds the rest; without an artifact it gets all of it.
 fn add_diff(name: &str, text: &str, artifacts: &[ArtifactRef], place: OutputStyle, out: &mut String) {
     let kept = artifacts.iter().find(|artifact| {
         artifact.media_type.split(';').next() == Some(diff::MEDIA_TYPE) && artifact.size >= text.len() as u64
@@ -116,7 +117,7 @@ fn session(id: Option<&str>, place: OutputStyle, out: &mut String) {
     }
 }
 
-/// Returns the line that says how the call went: pack, duration and, when both gates are open, the cache.
+/// Returns the status line of a call: pack, duration and, if both gates are open, the cache.
 pub(crate) fn status(outcome: &Outcome) -> String {
     let mut line = format!("{} {}: {}", outcome.pack, outcome.version, took(outcome.duration));
     if let Some(cache) = &outcome.cache {
@@ -148,8 +149,9 @@ fn cache_status(cache: &CacheInfo) -> String {
     }
 }
 
-/// Writes the members of the whole output: plain values, then structures, then text of several lines. Where there is
-/// such a text, or a diff, it is what people came for, so long lists beside it are only counted.
+/// Writes the members of the whole output: plain values, then structures, then text of several lines.
+///
+/// Beside such a text, or a diff, long lists are only counted: the text is what people want to read.
 fn top(object: &Map<String, Value>, has_diff: bool, out: &mut String) {
     let has_text = has_diff || object.values().any(is_text);
     for (name, member) in object.iter().filter(|(_, member)| is_plain(member) && !is_text(member)) {

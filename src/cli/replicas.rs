@@ -4,8 +4,9 @@ use helmdeck_memory::open::Location;
 
 use crate::config::Settings;
 
-/// Returns one line on what replicas do not share, `None` unless the store is PostgreSQL and the server listens beyond
-/// this machine.
+/// Returns one line on what replicas do not share.
+///
+/// `None` unless the store is PostgreSQL and the server listens beyond this machine.
 pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     let location = Location::parse(&settings.memory_url().ok()?).ok()?;
     if !matches!(location, Location::Postgres(_)) || settings.server.listen.ip().is_loopback() {

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::Result;
 
-/// How long the end waits for abandoned work on other threads.
+/// Time limit for abandoned work on other threads at the end.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// Runs a future on a runtime of one thread: what a single command needs, and the fastest to start.

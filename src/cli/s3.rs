@@ -57,7 +57,7 @@ fn filled(name: &str, text: &str) -> Result<Secret> {
     }
 }
 
-/// Tells an engine where artifacts are kept: in the bucket that is set, else in the data folder if there is one.
+/// Sets where an engine keeps artifacts: in the configured bucket, else in the data folder, if any.
 ///
 /// # Errors
 /// A configuration failure if there is a bucket and no credentials for it.

@@ -13,8 +13,9 @@ const VAULTS: [&str; 3] = ["HELMDECK_MEMORY", "MEMORY_ROOT", "MEMORY_VAULT_PATH"
 /// The setting with the folder of a note vault.
 pub(crate) const SET: &str = "seam.vault";
 
-/// Returns the settings of the seam: what the environment says, then what the configuration does. Relative paths begin
-/// in the working folder, whatever project is asked about.
+/// Returns the settings of the seam: those of the environment, then those of the configuration.
+///
+/// Relative paths begin in the working folder, for any project.
 pub(crate) fn config(settings: &SeamSettings, env: &ProcessEnvironment) -> SeamConfig {
     let here = env.working_dir().unwrap_or(Path::new(""));
     let mut config = SeamConfig::new(here);
@@ -30,8 +31,9 @@ pub(crate) fn config(settings: &SeamSettings, env: &ProcessEnvironment) -> SeamC
     config
 }
 
-/// Returns the budgets that the environment sets, and what in it is no number. Zero and less is that of the phase, as
-/// for `--limit`.
+/// Returns the budgets that the environment sets, and a warning for values that are not numbers.
+///
+/// Zero or less means the budget of the phase, as for `--limit`.
 pub(crate) fn budgets(env: &ProcessEnvironment) -> (BTreeMap<Phase, usize>, Option<Warning>) {
     let (mut budgets, mut wrong) = (BTreeMap::new(), Vec::new());
     for phase in Phase::ALL {

@@ -11,19 +11,21 @@ use zeroize::Zeroizing;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
-/// The most bytes that are read. A key has 64; the rest is white space and room for a clear error.
+/// Limit of bytes that are read. A key has 64; the rest is white space and room for a clear error.
 const MAX_BYTES: u64 = 4096;
 
 /// Who else may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Nobody: a file that its group or others can read is refused.
+    /// Only the owner: a file that its group or others can read is refused.
     OwnerOnly,
-    /// Whoever can: it is up to the operator.
+    /// Any user: the operator decides.
     Anybody,
 }
 
-/// Reads a secret from a variable, or from the file that another variable names. Returns the name of the variable too.
+/// Reads a secret from a variable, or from the file that another variable names.
+///
+/// Returns the name of the variable too.
 ///
 /// # Errors
 /// A configuration failure: both variables are set, the one for the file is empty, or as [`read`].
@@ -51,15 +53,16 @@ pub(crate) fn exposed(env: &ProcessEnvironment, variables: &[&str]) -> impl Iter
     })
 }
 
-/// Reads a file named by a variable. A pipe that the shell hands over (`/dev/stdin`, `/dev/fd/63` of a process
-/// substitution) is read too.
+/// Reads a file named by a variable.
+///
+/// It also reads a pipe that the shell passes (`/dev/stdin`, `/dev/fd/63` of a process substitution).
 ///
 /// # Errors
-/// A configuration failure that names variable and file: it is not there, is not a regular file, is too long, is not
-/// text, or others than its owner can read it.
+/// A configuration failure that names variable and file: it does not exist, is not a regular file, is too long, is not
+/// text, or users other than its owner can read it.
 pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zeroizing<String>> {
     let fail = |reason: &str| Failure::config(format!("{variable}: {}: {reason}", path.display()));
-    // Before it is opened: to open a named pipe waits for whoever writes to it.
+    // Check before opening: to open a named pipe waits for a writer.
     let metadata = std::fs::metadata(path).map_err(|error| fail(&error.to_string()))?;
     let handed_over = ["/dev/stdin", "/dev/fd", "/proc/self/fd"].iter().any(|place| path.starts_with(place));
     if !metadata.is_file() && !(handed_over && (metadata.file_type().is_fifo() || metadata.file_type().is_socket())) {

@@ -11,7 +11,7 @@ use crate::last_signal;
 /// The first signal that a command acted on; 0 = none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Both signals, caught from the moment it is made.
+/// Handler of both signals, active from its creation.
 #[derive(Debug)]
 pub(crate) struct Stop {
     interrupt: Signal,
@@ -19,7 +19,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Catches both signals. Made before anybody is told that the program is ready, so that none slips through.
+    /// Catches both signals.
+    ///
+    /// Call it before the program reports that it is ready, so that no signal is missed.
     ///
     /// # Errors
     /// A failure if the system takes no handler.
@@ -43,7 +45,7 @@ impl Stop {
         last_signal::noticed();
     }
 
-    /// As [`Self::wait`], and returns which one it was.
+    /// As [`Self::wait`], and returns the signal.
     pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
@@ -52,21 +54,23 @@ impl Stop {
     }
 }
 
-/// Returns the exit code that shells expect after the first signal that a command acted on: 128 and its number.
+/// Returns the exit code that shells expect after the first handled signal: 128 plus its number.
 pub(crate) fn exit_code() -> Option<u8> {
     let signal = RECEIVED.load(Ordering::SeqCst);
     u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
-/// Returns how a server ends that did what it had to: SIGTERM is how one is asked to end, so it ends with 0. Ctrl-C
-/// (SIGINT) ends it with its own code, as it does everywhere.
+/// Returns the outcome of a server that ended cleanly: success after SIGTERM, which is how to stop it.
+///
+/// After Ctrl-C (SIGINT) the exit code is that of the signal, as everywhere.
 pub(crate) fn end_of_server() -> Result<()> {
     let interrupted = RECEIVED.load(Ordering::SeqCst) == SignalKind::interrupt().as_raw_value();
     if interrupted { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
 }
 
-/// From now on either signal ends this process, as it does by itself, but after `last`: for what would go on without
-/// it.
+/// Makes either signal end this process from now on, after running `last`.
+///
+/// `last` stops what would otherwise outlive the process.
 ///
 /// # Errors
 /// A failure if the system takes no handler.

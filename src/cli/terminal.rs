@@ -1,4 +1,4 @@
-//! Capabilities of stdout and stderr: colours, moving lines, width. Writes nothing.
+//! Capabilities of stdout and stderr: colours, moving lines, width. It writes nothing.
 
 use std::io::{self, IsTerminal};
 
@@ -9,16 +9,16 @@ const WIDTH: usize = 80;
 /// No line is cut to fewer cells than this.
 const NARROWEST: usize = 20;
 
-/// What stdout and stderr are.
+/// Capabilities of stdout and stderr.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Terminals {
     /// Whether stdout is a terminal.
     pub(crate) stdout: bool,
     /// Whether stderr is a terminal.
     pub(crate) stderr: bool,
-    /// Whether what was written can be written over: `TERM` is set, and not `dumb`.
+    /// Whether a line can be overwritten: `TERM` is set, and not `dumb`.
     pub(crate) moves: bool,
-    /// Whether colours are wanted: as `moves`, and `NO_COLOR` is not set (<https://no-color.org>: or empty).
+    /// Whether to use colours: as `moves`, and `NO_COLOR` is unset or empty (<https://no-color.org>).
     pub(crate) colours: bool,
 }
 
@@ -35,7 +35,7 @@ impl Terminals {
         Self { moves, colours: moves && text("NO_COLOR").is_empty(), ..Self::default() }
     }
 
-    /// Says whether a line on stderr can be written over.
+    /// Says whether a line on stderr can be overwritten.
     pub(crate) const fn live(self) -> bool {
         self.stderr && self.moves
     }
@@ -78,7 +78,7 @@ impl Paint {
     }
 }
 
-/// Cuts a line out of its middle, so that it fits in this many cells: how it begins and how it ends both matter.
+/// Cuts the middle out of a line, so that it fits in this many cells: its start and end both matter.
 pub(crate) fn fit(line: &str, cells: usize) -> String {
     if line.chars().map(cells_of).sum::<usize>() <= cells {
         return line.to_owned();
@@ -98,8 +98,10 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
-/// Returns the most cells that a character takes. Wide scripts begin at U+1100 (Unicode Standard Annex 11); some that
-/// come later are narrow, and then a line is cut a little early.
+/// Returns an upper bound of the cells that a character takes.
+///
+/// Wide scripts begin at U+1100 (Unicode Standard Annex 11). Some later scripts are narrow; a line of them is cut a
+/// little early.
 const fn cells_of(c: char) -> usize {
     if c < '\u{1100}' { 1 } else { 2 }
 }

@@ -33,42 +33,44 @@ use crate::s3;
 /// Capacity of a command's event bus.
 const EVENTS: usize = 16;
 
-/// How often a server tries again to open a store that it could not open at its start.
+/// Interval at which a server tries again to open a store that failed to open.
 const RETRY_STORE: Duration = Duration::from_secs(2);
-/// How long a single call waits for a PostgreSQL server at most: the call runs without its memory.
+/// Time limit for a PostgreSQL server in a single call, which then runs without its memory.
 const CONNECT_OF_A_CALL: Duration = Duration::from_secs(1);
 
 /// Everything that a command needs, read once at the start.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// What is set.
+    /// The settings.
     pub(crate) settings: Settings,
-    /// What the process was given.
+    /// The process environment.
     pub(crate) env: ProcessEnvironment,
     /// Gate 1: the keys; `None` = memory is off.
     pub(crate) ring: Option<KeyRing>,
     /// The vault's keys; `None` = there is no vault.
     pub(crate) vault_ring: Option<KeyRing>,
-    /// What follows the vault while calls run.
+    /// Task that keeps the open vault up to date.
     pub(crate) watch: Mutex<Option<Watch>>,
-    /// Where the conversation memory is found, once an engine with a memory was built.
+    /// The conversation memory, available once an engine with a memory was built.
     pub(crate) conversations: Conversations,
-    /// Why the store refused the key, if it did and the command goes on without it.
+    /// Why the store refused the key, if the command continues without it.
     pub(crate) refused_store: OnceLock<StoreError>,
-    /// Where results go.
+    /// The output.
     pub(crate) output: Output,
-    /// Whether others call than who started the program.
+    /// Whether callers other than the user that started the program are served.
     pub(crate) serves: bool,
 }
 
 /// Whether an engine gets a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryUse {
-    /// No, and the vault stays shut too: nothing is called.
+    /// No memory and no vault: no pack is called.
     Nothing,
-    /// No; but what is called has the credentials that it has in `run`. Makes nothing.
+    /// No memory, but calls have the same credentials as in `run`. Creates nothing.
     None,
-    /// If gate 1 is open; a store that is not there yet is not made, an empty one that ends with the process stands in.
+    /// If gate 1 is open; a missing store is not created.
+    ///
+    /// An empty store in memory replaces it until the process ends.
     ReadOnly,
     /// If gate 1 is open, for a single call: it must not fail because of its memory.
     IfReachable,
@@ -126,7 +128,7 @@ impl Setup {
             environment: crate::project::environment(&self.env, None, None)?,
             ..settings.forge.packs(self.serves, self.env.working_dir())
         };
-        // What an agent finds at its start; a single call is refused when it comes to running something.
+        // A server decides once: agents see its packs at their start. A single call is refused when it runs something.
         if watch && forge.run {
             forge.run = forge.is_trusted();
         }
@@ -160,11 +162,12 @@ impl Setup {
                 .map_err(|problem| Failure::config(format!("sessions: {problem}")))?;
             if let Ok(program) = std::env::current_exe() {
                 helmdeck_process::reap_when_killed(program.clone());
-                // Whoever watches the packs folder serves; a single call leaves behind what its pack preserves.
+                // A process that watches the packs folder is a server. After a single call, sessions that its pack
+                // preserves remain.
                 builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
-            // A command that only shows something makes no data folder.
+            // A command that only shows something creates no data folder.
             let makes = matches!(memory, MemoryUse::IfReachable | MemoryUse::Full);
             builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
@@ -181,7 +184,7 @@ impl Setup {
             };
             let store = opened.store;
             match opened.trouble {
-                // A call of a pack that needs no store goes on; who needs it asks `Setup::refused_store`.
+                // A pack that needs no store runs. Others check `Setup::refused_store`.
                 Some(error @ StoreError::WrongKey { .. }) if memory == MemoryUse::IfReachable => {
                     let reason: Arc<str> = error.to_string().into();
                     builder = builder.memory_unavailable(&reason);
@@ -213,8 +216,9 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Builds an engine for who stays, with the conversation memory open: what waits for a summary is folded from then
-    /// on.
+    /// Builds an engine for a long-running process, with the conversation memory open.
+    ///
+    /// From then on, conversations that wait for a summary are summarised.
     ///
     /// # Errors
     /// As [`Setup::engine`]; a configuration failure if no summarizer is configured.
@@ -230,16 +234,17 @@ impl Setup {
         Ok(engine)
     }
 
-    /// Brings an engine to its end: what is under way behind the callers, what is queued, and the vault's use log.
+    /// Shuts an engine down: its background work, its queues, and the vault's use log.
     pub(crate) async fn shut_down(&self, engine: &Engine) {
         self.conversations.close(CLOSING).await;
         engine.shutdown().await;
         self.close_vault().await;
     }
 
-    /// Opens the conversation memory without an engine, for one command. It folds only what it is asked to. A store
-    /// that is not there yet is made only if `writes` says so and something would be kept; else an empty one that ends
-    /// with the command stands in.
+    /// Opens the conversation memory without an engine, for one command.
+    ///
+    /// It summarises only on request. A missing store is created only if `writes` is set and the strategy keeps turns;
+    /// otherwise an empty store in memory replaces it until the command ends.
     ///
     /// # Errors
     /// `Absent` if gate 1 is shut; a failure if the store cannot be opened, or a configuration failure if no summarizer
@@ -254,14 +259,14 @@ impl Setup {
         };
         let config = self.settings.conversation.clone();
         if lacks_summarizer(&config) {
-            // Said before there is a store.
+            // Report this before a store is created.
             return Err(ConversationError::SummarizerRequired.into());
         }
         let makes = writes && config.strategy != Strategy::None;
         let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let egress = Egress::new(self.settings.egress.clone().guard());
-        // Only who folds asks for a credential.
+        // Only summaries need a credential.
         let secrets = self.secrets(if folds { MemoryUse::Full } else { MemoryUse::Nothing }).await?;
         let opening = Opening { config, clock: Arc::clone(&clock), egress, secrets, folds: false };
         let store = self.store_at(&url, ring).await?;
@@ -280,9 +285,10 @@ impl Setup {
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }
 
-    /// Returns what the `seam.*` packs see: the project of the `forge.*` packs, and a vault. What a server shows is for
-    /// others than who started it, so there a vault is one that the settings of helmdeck name: what a shell has in its
-    /// variables, or its home folder in `.claude`, is for that person.
+    /// Returns the settings of the `seam.*` packs: the project of the `forge.*` packs, and a vault.
+    ///
+    /// A server answers users other than the one that started it, so there only a vault named in helmdeck's settings
+    /// counts. A vault from the shell's variables, or from `.claude` in the home folder, is private to that user.
     fn seam(&self) -> Option<helmdeck_seam::SeamConfig> {
         let root = self.settings.forge.packs(self.serves, self.env.working_dir()).root?;
         let mut config = crate::seam::config(&self.settings.seam, &self.env);
@@ -294,8 +300,9 @@ impl Setup {
         Some(config)
     }
 
-    /// Returns how repositories are worked on. Where nobody has to prove who they are, callers are who runs this
-    /// program, and can read its folders anyway.
+    /// Returns the settings for repositories.
+    ///
+    /// Without authentication every caller is the user that runs this program, and can read that user's folders anyway.
     fn repositories(&self) -> helmdeck_packs::repo::Config {
         let settings = &self.settings;
         let open = !settings.auth.api_tokens && settings.auth.jwks.is_empty() && !auth::is_set(&self.env);
@@ -318,7 +325,8 @@ impl Setup {
         let (Some(ring), true) = (&self.vault_ring, memory != MemoryUse::Nothing) else { return Ok(None) };
         let vault = match Vault::open(self.system()?, ring.clone(), Arc::new(SystemClock::default())).await {
             Ok(vault) => vault,
-            // A server must not start like that. A single call may want no credential, and a list does not.
+            // A server must not start with a vault that does not open. A single call may need no credential, and a list
+            // needs none.
             Err(error)
                 if memory == MemoryUse::None
                     || matches!((memory, &error), (MemoryUse::IfReachable, VaultError::Store(_))) =>
@@ -328,14 +336,14 @@ impl Setup {
             }
             Err(error) => return Err(error.into()),
         };
-        // A use log is written into the file that the credential came from, so this makes none.
+        // The use log goes into the file of the credential, so no file is created here.
         if memory != MemoryUse::ReadOnly {
             *self.watch.lock() = Some(vault.watch());
         }
         Ok(Some(Arc::new(vault)))
     }
 
-    /// Writes what the vault's use log still has to write. Comes after the engine's own end.
+    /// Writes the pending part of the vault's use log. Call it after the engine's shutdown.
     pub(crate) async fn close_vault(&self) {
         let watch = self.watch.lock().take();
         if let Some(watch) = watch {
@@ -343,7 +351,7 @@ impl Setup {
         }
     }
 
-    /// Opens the store, or says what is in the way of it. A server goes on trying.
+    /// Opens the store, or reports why it cannot. A server keeps trying.
     async fn store_or_later(&self, url: &str, ring: &KeyRing, memory: MemoryUse) -> helmdeck_memory::Result<Opened> {
         let mut config = self.settings.memory.store();
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
@@ -358,15 +366,15 @@ impl Setup {
         helmdeck_memory::open(url, ring.clone(), self.settings.memory.store(), clock).await
     }
 
-    /// Says whether the store is there. Touches nothing.
+    /// Says whether the store exists. Changes nothing.
     ///
     /// # Errors
-    /// A configuration failure if the URL makes no sense; a failure if the server cannot be reached.
+    /// A configuration failure if the URL is invalid; a failure if the server cannot be reached.
     pub(crate) async fn store_exists(&self) -> Result<bool> {
         Ok(helmdeck_memory::open::exists(&self.settings.memory_url()?, &self.settings.memory.store()).await?)
     }
 
-    /// Opens the store with the key, `None` if gate 1 is shut or the store is not there yet.
+    /// Opens the store with the key, `None` if gate 1 is shut or the store does not exist yet.
     ///
     /// # Errors
     /// A failure if the store was written with another key, is damaged or cannot be reached.
@@ -379,10 +387,10 @@ impl Setup {
         }
     }
 
-    /// Opens the store with the key, for commands that make no sense without either.
+    /// Opens the store with the key, for commands that need both.
     ///
     /// # Errors
-    /// `Absent` if gate 1 is shut or the store is not there yet; else as [`Setup::sealed_store`].
+    /// `Absent` if gate 1 is shut or the store does not exist yet; else as [`Setup::sealed_store`].
     pub(crate) async fn opened_store(&self) -> Result<Arc<dyn Store>> {
         if self.ring.is_none() {
             return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened")
@@ -392,7 +400,7 @@ impl Setup {
         self.sealed_store().await?.ok_or_else(absent)
     }
 
-    /// Opens the store without the key, for what is in the clear and for forgetting; `None` if it is not there.
+    /// Opens the store without the key, to read plain metadata and to delete; `None` if it does not exist.
     ///
     /// # Errors
     /// A failure if the store is damaged or cannot be reached.
@@ -401,10 +409,10 @@ impl Setup {
         Ok(helmdeck_memory::open::open_clear(&url, &config, Arc::new(SystemClock::default())).await?)
     }
 
-    /// Returns where memory is kept, without what is secret in it.
+    /// Returns the location of memory, with secrets redacted.
     ///
     /// # Errors
-    /// A configuration failure if the URL makes no sense.
+    /// A configuration failure if the URL is invalid.
     pub(crate) fn shown_url(&self) -> Result<String> {
         let url = self.settings.memory_url()?;
         Ok(match Location::parse(&url)? {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-/// Returns why a database cannot be written, `None` if nothing speaks against it. It need not exist, nor its folder.
+/// Returns why a database cannot be written, `None` if it can. It and its folder need not exist.
 pub(crate) fn why_not(file: &Path) -> Option<String> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // What is not there would be made in the nearest folder that is.
+    // A missing folder would be created in the nearest existing one.
     let Some(place) = folder.ancestors().find(|place| place.symlink_metadata().is_ok()) else {
         return Some(format!("{} is not there", folder.display()));
     };

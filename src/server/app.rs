@@ -53,12 +53,12 @@ impl App {
         &self.0.conversations.conversations
     }
 
-    /// Calls that go on when their client goes away. A stopping server waits for them.
+    /// Calls that continue when their client disconnects. A stopping server waits for them.
     pub(crate) fn calls(&self) -> &TaskTracker {
         &self.0.calls.tasks
     }
 
-    /// Cancelled when the server is about to stop: open streams of events end.
+    /// Cancelled when the server begins to stop: open streams of events end.
     pub(crate) fn drain(&self) -> &CancellationToken {
         &self.0.events.drain
     }

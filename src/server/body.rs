@@ -1,6 +1,6 @@
-//! Reading of a request body, with limits of size and time that hold before any of it is stored.
+//! Reading of a request body, with limits of size and time that apply before it is stored.
 //!
-//! The body is returned as it came in; nothing is parsed here.
+//! The body is returned unchanged; nothing is parsed here.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 
 /// Reads a JSON body of at most `max_bytes`, which must arrive within `timeout`.
 ///
-/// Until a body that did not come with its head has arrived, others may use the request's slot: slow senders hold none.
+/// While a body arrives that did not come with its head, other requests may use the slot: slow senders hold none.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -56,7 +56,7 @@ fn check_headers(headers: &HeaderMap, max_bytes: u64) -> Result<(), Problem> {
         return Err(Problem::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body without a content encoding")
             .with_header(ACCEPT_ENCODING, HeaderValue::from_static("identity")));
     }
-    // Asking for JSON also keeps out what an HTML form of a foreign page can send without asking first.
+    // Requiring JSON also blocks what an HTML form of a foreign page can send without a preflight.
     if headers.get(CONTENT_TYPE).is_some_and(|value| !is_json(value.as_bytes())) {
         return Err(Problem::http(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(read("1234").await.unwrap(), "1234");
         assert_eq!(read("12345").await.unwrap_err().status(), 413);
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, HeaderValue::from(5))]);
-        // The declared length is enough: the body behind it is never asked for.
+        // The declared length is enough: the body is never read.
         assert_eq!(read_with(headers, Body::new(Untouchable)).await.unwrap_err().status(), 413);
     }
 

@@ -12,51 +12,62 @@ use crate::{guard, peers};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Where to listen; `127.0.0.1:7700` by default. Must be a loopback address if there is no authentication.
-    /// Written `address:port`; `localhost:port`, `:port` and `port` are the loopback address 127.0.0.1.
+    /// Address to listen on; `127.0.0.1:7700` by default.
+    ///
+    /// Without authentication it must be a loopback address. Written `address:port`; `localhost:port`, `:port` and
+    /// `port` mean the loopback address 127.0.0.1.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// Names, besides those of this machine, by which clients may address the server: `name` or `name:port`.
+    /// Host names, besides those of this machine, that requests may use: `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Web origins, besides the server's own, whose pages may call and read the answers: `https://name`
-    /// or `https://name:port`.
+    /// Web origins, besides the server's own, whose pages may call the server: `https://name[:port]`.
+    ///
+    /// They may read the answers too.
     pub allowed_origins: Vec<String>,
-    /// The largest request body; 1 MiB by default. It is refused before it is read.
+    /// Limit of a request body; 1 MiB by default. A larger one is refused before it is read.
     #[serde(with = "size")]
     pub max_body_bytes: u64,
-    /// The largest request head; 32 KiB by default, at least 8 KiB.
+    /// Limit of a request head; 32 KiB by default, at least 8 KiB.
     #[serde(with = "size")]
     pub max_header_bytes: u64,
-    /// The most open connections; 1024 by default. On more, only `/healthz` and `/readyz` are answered.
+    /// Limit of open connections; 1024 by default.
+    ///
+    /// Connections over the limit are answered on `/healthz` and `/readyz` only.
     pub max_connections: usize,
-    /// The most of them of one peer: an IPv4 address, or an IPv6 network of 64 bits; 512 by default.
+    /// Limit of open connections per peer; 512 by default.
+    ///
+    /// A peer is an IPv4 address, or an IPv6 network of 64 bits.
     pub max_connections_per_peer: usize,
-    /// The most requests at work at once; 256 by default. More are answered `overloaded`. A request
-    /// whose body is still on its way does not count. With authentication one peer gets at most half of
-    /// them.
+    /// Limit of requests at work at once; 256 by default.
+    ///
+    /// Requests over the limit are answered `overloaded`. A request whose body is still arriving does not count. With
+    /// authentication one peer gets at most half of the limit.
     pub max_requests: usize,
-    /// The most requests of one caller, at work or with the body on its way; 0 (the default) = a
-    /// quarter of `max_requests`. Without authentication there is one caller, and no such limit.
+    /// Limit of requests per caller; 0 (the default) = a quarter of `max_requests`.
+    ///
+    /// Counts requests at work and requests whose body is still arriving. Without authentication there is one caller,
+    /// and no such limit.
     pub max_requests_per_caller: usize,
-    /// Addresses and networks of proxies, through which many callers come: they have no limit per peer.
+    /// Addresses and networks of proxies. They have no limit per peer: many callers come through them.
     pub proxies: Vec<String>,
-    /// The most requests a second that one caller may make; 0 (the default) = no limit.
+    /// Limit of requests per second and caller; 0 (the default) = no limit.
     pub rate_per_second: u32,
-    /// How many requests a caller may make at once before the rate counts; 0 (the default) = as many as
-    /// one second allows.
+    /// Requests that a caller may make at once before the rate applies; 0 (the default) = one second's.
     pub rate_burst: u32,
-    /// How long a call may take; 120 s by default.
+    /// Time limit of a call; 120 s by default.
     #[serde(with = "text")]
     pub request_deadline: Duration,
-    /// How long a connection may stay without a complete request head, also between two requests; 30 s by default.
+    /// Time limit for a complete request head, also between two requests; 30 s by default.
     #[serde(with = "text")]
     pub header_timeout: Duration,
-    /// How long a request body may take to arrive; 30 s by default.
+    /// Time limit for a request body to arrive; 30 s by default.
     #[serde(with = "text")]
     pub body_timeout: Duration,
-    /// The most open streams of job events; 256 by default. More are answered `overloaded`.
+    /// Limit of open streams of job events; 256 by default.
+    ///
+    /// Streams over the limit are answered `overloaded`.
     pub max_event_streams: usize,
-    /// How long requests and jobs at work may take to finish after the server was told to stop; 30 s by default.
+    /// Time limit for running requests and jobs to finish during a shutdown; 30 s by default.
     #[serde(with = "text")]
     pub drain_timeout: Duration,
 }
@@ -132,7 +143,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// Returns how many requests one caller may have open.
+    /// Returns the limit of open requests per caller.
     pub(crate) fn requests_per_caller(&self) -> usize {
         match self.max_requests_per_caller {
             0 => self.max_requests.div_ceil(4),
@@ -141,7 +152,7 @@ impl ServerConfig {
     }
 }
 
-/// Reads where to listen.
+/// Parses the address to listen on.
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(&text);
@@ -154,7 +165,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::
     })
 }
 
-/// Says whether the server may listen there: without authentication only this machine may reach it.
+/// Validates the address: without authentication only this machine may reach the server.
 ///
 /// # Errors
 /// A message that names the address and what to do.

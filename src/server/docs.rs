@@ -69,7 +69,7 @@ fn section(page: &mut String, pack: &PackInfo, host: &str) {
     page.push_str(if pack.cached { ", cached</p>" } else { "</p>" });
 
     let input = pack.examples.first().map_or_else(|| "{}".to_owned(), |example| example.input.to_string());
-    // In single quotes nothing but the quote itself means anything to a shell.
+    // In single quotes a shell interprets only the quote.
     let input = input.replace('\'', "'\\''");
     let call = format!("curl --json '{input}' http://{host}/api/v1/packs/{}", pack.name);
     add(page, format_args!("<pre><code>{}</code></pre>", escape(&call)));

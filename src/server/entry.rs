@@ -25,7 +25,7 @@ use crate::limits::{Admission, Each, InFlight, Rate, Slot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 
-/// The `OpenAPI` document, which is open to everybody.
+/// Path of the `OpenAPI` document, which is public.
 const DOCUMENT: &str = "/api/v1/openapi.json";
 
 /// The path of the MCP transport.
@@ -46,7 +46,7 @@ struct Inner {
     in_flight: InFlight,
     /// Requests of each caller, with authentication.
     callers: Each,
-    /// `None` = no authentication: everybody is the local caller.
+    /// Authentication; `None` = every caller is the local caller.
     access: Option<Access>,
     local: Caller,
     clock: Arc<dyn Clock>,
@@ -89,7 +89,7 @@ impl EntryService {
         }))
     }
 
-    /// Applies hosts, origins and rates of a configuration to requests that begin from now on.
+    /// Applies hosts, origins and rates of a configuration to new requests.
     pub(crate) fn reload(&self, config: &ServerConfig) {
         *self.0.live.write() = Live::new(config);
     }
@@ -137,7 +137,7 @@ impl EntryService {
                 let validity = self.validity(&caller, request.headers());
                 request.extensions_mut().insert(validity);
             }
-            // Boxed, so that REST does not pay for its size.
+            // Boxed, so that REST requests do not carry its size.
             return Box::pin(self.0.mcp.handle(caller, admission, request)).await;
         }
         request.extensions_mut().insert(caller);
@@ -231,7 +231,7 @@ pub(crate) fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
 
-/// Says whether a path leads to the engine, so that its requests are limited.
+/// Says whether a path reaches the engine, so that its requests are limited.
 fn is_limited(path: &str) -> bool {
     path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/")
 }

@@ -1,5 +1,4 @@
-//! What the tests of this crate stand on: a small engine of real packs, with and without memory, and a
-//! clock that is moved.
+//! Test fixture: a small engine of real packs, with and without memory, and a manual clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,15 +23,15 @@ use crate::access::Auth;
 use crate::config::ServerConfig;
 use crate::serve::Server;
 
-/// When every fixture starts.
+/// Start time of every fixture.
 pub(crate) const START: Timestamp = Timestamp(1_800_000_000_000_000);
 
-/// What the handlers did, and what holds them back.
+/// Counters of the handlers, and the gate that blocks them.
 pub(crate) struct Probe {
     runs: AtomicU32,
-    /// A run with `"wait": true` begins by adding a permit here ...
+    /// A run with `"wait": true` first adds a permit here ...
     pub(crate) entered: Semaphore,
-    /// ... and goes on when it gets one from here.
+    /// ... and continues when it gets a permit from here.
     pub(crate) gate: Semaphore,
 }
 
@@ -41,7 +40,7 @@ impl Probe {
         self.runs.load(Ordering::SeqCst)
     }
 
-    /// Waits until one more run waits at the gate.
+    /// Waits until one more run is blocked at the gate.
     pub(crate) async fn someone_waits(&self) {
         self.entered.acquire().await.unwrap().forget();
     }
@@ -102,7 +101,7 @@ fn manifest(name: &str, version: &str, read_only: bool, rest: &str) -> &'static 
     Box::leak(text.into_boxed_str())
 }
 
-/// How the conversations of a fixture are kept.
+/// Settings of the conversation memory of a fixture.
 #[derive(Clone, Default)]
 pub(crate) struct ConversationSetup {
     pub(crate) config: helmdeck_conversation::Config,
@@ -112,7 +111,7 @@ pub(crate) struct ConversationSetup {
 /// One engine behind one router.
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
-    /// Open once a route asked for it, if there is a memory key.
+    /// Conversation memory; opened by the first route that uses it, if there is a memory key.
     pub(crate) conversations: Conversations,
     pub(crate) probe: Arc<Probe>,
     pub(crate) clock: Arc<ManualClock>,
@@ -121,17 +120,17 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Makes one with a memory key.
+    /// Makes a fixture with a memory key.
     pub(crate) async fn with_memory() -> Self {
         Self::build(ServerConfig::default(), true).await
     }
 
-    /// Makes one without.
+    /// Makes a fixture without a memory key.
     pub(crate) async fn plain() -> Self {
         Self::build(ServerConfig::default(), false).await
     }
 
-    /// Makes one whose idempotency keys are kept in a system database.
+    /// Makes a fixture that stores idempotency keys in a system database.
     pub(crate) async fn with_ledger(path: &Path, memory: bool) -> Self {
         Self::assemble(ServerConfig::default(), memory, Some(path), None).await
     }
@@ -140,28 +139,28 @@ impl Fixture {
         Self::assemble(config, memory, None, None).await
     }
 
-    /// Makes one, with a memory key, that asks who calls.
+    /// Makes a fixture with a memory key and authentication.
     pub(crate) async fn with_auth(config: ServerConfig, auth: Auth) -> Self {
         Self::assemble(config, true, None, Some(auth)).await
     }
 
-    /// Makes one with a memory key that has the pack `test.long` too.
+    /// Makes a fixture with a memory key and the pack `test.long`.
     pub(crate) async fn with_long(config: ServerConfig) -> Self {
         Self::of_packs(config, true, None, None, &["test.long"], ConversationSetup::default()).await
     }
 
-    /// Makes one, with a memory key, that asks who calls and has the pack `test.long` too.
+    /// Makes a fixture with a memory key, authentication and the pack `test.long`.
     pub(crate) async fn with_long_and_auth(auth: Auth) -> Self {
         Self::of_packs(ServerConfig::default(), true, None, Some(auth), &["test.long"], ConversationSetup::default())
             .await
     }
 
-    /// Makes one, with a memory key, that has the pack `test.session` too, whose answers are of a session.
+    /// Makes a fixture with a memory key and the pack `test.session`, whose answers belong to a session.
     pub(crate) async fn with_session_pack(auth: Option<Auth>) -> Self {
         Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], ConversationSetup::default()).await
     }
 
-    /// Makes one, with a memory key, that asks who calls and keeps conversations so.
+    /// Makes a fixture with a memory key, authentication and these conversation settings.
     pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], setup).await
     }
@@ -251,7 +250,7 @@ impl Fixture {
     }
 }
 
-/// What came back.
+/// Response of the router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -268,7 +267,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Checks the whole form of a problem, and returns its code.
+    /// Checks all members of a problem, and returns its code.
     pub(crate) fn problem(&self) -> String {
         let body = self.json();
         assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");

@@ -120,17 +120,19 @@ fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
     ))
 }
 
-/// Says whether a person followed a link to a page of ours. That only shows something, and the other
-/// page cannot read it.
+/// Says whether a person followed a link to one of our pages.
+///
+/// That only shows a page, and the other page cannot read it.
 fn is_followed_link(asked: &Asked<'_>) -> bool {
     let says = |name: &HeaderName, value: &str| asked.headers.get(name).is_some_and(|found| found == value);
     let shows = matches!(*asked.method, Method::GET | Method::HEAD) && !asked.uri.path().starts_with("/api/");
     shows && says(&SEC_FETCH_MODE, "navigate") && says(&SEC_FETCH_DEST, "document") && asked.uri.path() != "/mcp"
 }
 
-/// Says whether an origin is the one that `Host` names: the same scheme, name and port. The server
-/// itself speaks HTTP. A name of the operator's may have a proxy with TLS before it, which then has
-/// `https`; a name of this machine has none.
+/// Says whether an origin is the one that `Host` names: the same scheme, name and port.
+///
+/// The server itself speaks HTTP. For a name of the operator a TLS proxy may be in front, so the scheme may be `https`;
+/// for a name of this machine it may not.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let (authority, secure) = match (origin.strip_prefix("http://"), origin.strip_prefix("https://")) {
         (Some(authority), _) => (authority, false),
@@ -143,7 +145,9 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     known && bare(authority) == bare(host)
 }
 
-/// Returns the host of `host[:port]` (an IPv6 address without its brackets), `None` if the text is something else.
+/// Returns the host of `host[:port]`, `None` if the text is something else.
+///
+/// An IPv6 address comes without its brackets.
 pub(crate) fn host_name(authority: &str) -> Option<&str> {
     let (name, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -176,7 +180,7 @@ fn is_local_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
 }
 
-/// Says whether an address stays on this machine, also when an IPv4 address is written as IPv6.
+/// Says whether an address is a loopback address, also for an IPv4 address written as IPv6.
 pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

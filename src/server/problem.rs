@@ -16,18 +16,18 @@ use crate::headers::{ASK, NO_STORE, PROBLEM_JSON};
 #[derive(Debug)]
 pub(crate) struct Problem {
     error: Error,
-    /// An HTTP status (405, 415, ...) that none of our codes has.
+    /// An HTTP status (405, 415, ...) that no error code has.
     status: Option<StatusCode>,
     header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
-    /// Makes a problem of one of our codes.
+    /// Makes a problem from an error code.
     pub(crate) fn new(code: Code, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Error::new(code, detail).into()
     }
 
-    /// Makes a problem with an HTTP status of its own. Its code is `invalid_input`.
+    /// Makes a problem with a given HTTP status. Its code is `invalid_input`.
     pub(crate) fn http(status: StatusCode, detail: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { error: Error::new(Code::InvalidInput, detail), status: Some(status), header: None }
     }

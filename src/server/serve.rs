@@ -1,4 +1,4 @@
-//! Loop that accepts connections, and drains them when it has to stop.
+//! Accept loop of the server, and its drain.
 //!
 //! It prints nothing and handles no signals; its caller does.
 
@@ -51,7 +51,7 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Time limit for the conversations to stop their background work.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// A server of an engine, with its settings.
+/// Server of an engine, with its settings.
 pub struct Server {
     engine: Engine,
     config: ServerConfig,
@@ -117,14 +117,14 @@ impl Server {
         self
     }
 
-    /// Sets how callers authenticate. Without it everybody is the local caller, on a loopback address only.
+    /// Sets how callers authenticate. Without it every caller is local, on a loopback address only.
     #[must_use]
     pub fn auth(mut self, auth: Option<Auth>) -> Self {
         self.auth = auth;
         self
     }
 
-    /// Sets how MCP is served.
+    /// Sets the MCP settings.
     #[must_use]
     pub fn mcp(mut self, config: McpConfig) -> Self {
         self.mcp = config;

@@ -1,8 +1,6 @@
 //! `helmdeck memory export`: exports the store, or a part of it, to one sealed archive.
 //!
 //! Leaves no partial file behind, and overwrites a file only with `--force`.
-//!
-//! Leaves no partial file behind, and overwrites a file only with `--force`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,10 +18,10 @@ use crate::progress::Steps;
 use crate::signals::Stop;
 use crate::wire::Setup;
 
-/// Exports.
+/// Exports the store to an archive.
 ///
 /// # Errors
-/// Exit 3 without a key or a store; 2 if the file is there; 8 if rows do not open, after everything else was written.
+/// Exit 3 without a key or a store; 2 if the file exists; 8 if rows do not open, after everything else was written.
 pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
     let Some(ring) = &setup.ring else {
         return Err(Failure::new(Exit::Absent, "no memory key is set, so entries cannot be opened"));
@@ -118,11 +116,11 @@ pub(super) fn taken(path: &Path) -> Failure {
     Failure::usage(format!("{} already exists", path.display())).with_hint("use --force to replace it")
 }
 
-/// A file beside the one asked for, removed unless it is kept.
+/// Temporary file beside the target, removed unless it is kept.
 pub(super) struct Draft(Option<PathBuf>);
 
 impl Draft {
-    /// Makes it, for its owner only.
+    /// Creates the temporary file, readable by its owner only.
     ///
     /// # Errors
     /// A failure that names the file.
@@ -134,10 +132,10 @@ impl Draft {
         Ok((Self(Some(draft)), file))
     }
 
-    /// Gives it the name asked for, in place of another file only if `force` says so.
+    /// Renames the file to the target; replaces an existing file only with `force`.
     ///
     /// # Errors
-    /// A failure that names the file; a usage failure if there is one.
+    /// A failure that names the file; a usage failure if the target exists.
     pub(super) fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
         let Some(draft) = &self.0 else { return Ok(()) };
         file.sync_all().map_err(|error| about(draft, &error))?;
@@ -146,7 +144,7 @@ impl Draft {
             self.0 = None;
             return Ok(());
         }
-        // A second name for the file, which is not given if somebody has it; the first goes when this value does.
+        // A hard link fails if the target exists. The temporary name goes when this value is dropped.
         fs::hard_link(draft, path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(path),
             _ => about(path, &error),

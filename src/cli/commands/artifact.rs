@@ -17,16 +17,16 @@ use crate::output::{columns, size};
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// The most files of one list.
+/// Limit of files in one list.
 const MAX_LIMIT: usize = 10_000;
 
 /// Runs `helmdeck artifact`.
 ///
 /// # Errors
-/// Exit 3 for a file that is not there; 2 for a target that is; 8 for a file that is damaged; 1 if the place does not
+/// Exit 3 for a missing file; 2 for a target that exists; 8 for a damaged file; 1 if the artifact storage does not
 /// answer.
 pub(crate) async fn run(setup: &Setup, command: &ArtifactCommand) -> Result<()> {
-    // No key, no vault and no operator's pack is needed to look at files.
+    // These commands need no key, no vault and no packs folder.
     let engine = setup.engine_over(None, MemoryUse::Nothing, false).await?;
     let done = match command {
         ArtifactCommand::List(arguments) => list(setup, &engine, arguments).await,

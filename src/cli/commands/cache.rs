@@ -1,5 +1,6 @@
-//! `helmdeck cache`: explains keys, lists and counts answers. Only `explain` needs the key; no command creates a
-//! store.
+//! `helmdeck cache`: explains keys, lists and counts answers.
+//!
+//! Only `explain` needs the key; no command creates a store.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::wire::{MemoryUse, Setup};
 /// Counters of one pack by name.
 type Counts = BTreeMap<String, u64>;
 
-/// Says what a call's key is made of, and whether there is an answer for it.
+/// Explains the cache key of a call, and whether an answer is stored for it.
 ///
 /// # Errors
 /// A failure if the pack is not cached, naming the gate that is shut.
@@ -58,7 +59,7 @@ pub(crate) async fn stats(setup: &Setup) -> Result<()> {
     })
 }
 
-/// Says what the cache saved: calls, time, and requests to somebody's quota.
+/// Prints what the cache saved: calls, time, and upstream requests that count against a quota.
 ///
 /// # Errors
 /// As [`stats`].

@@ -133,7 +133,7 @@ async fn auth(report: &mut Report, setup: &Setup) {
     }
 }
 
-/// Whoever set a key wants something to be kept.
+/// Checks the data folder and its databases, if a key or API tokens are set.
 fn places(report: &mut Report, setup: &Setup) {
     let settings = &setup.settings;
     let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
@@ -169,8 +169,8 @@ async fn store(report: &mut Report, setup: &Setup) {
     if let (Some(line), true) = (replicas::not_shared(&setup.settings), setup.ring.is_some()) {
         report.warnings.push(line);
     }
-    // Without a key it is not used, so nobody connects to it; a file of its own is looked at, for what may be left in
-    // it.
+    // Without a key a remote store is not used, so it is not connected to. A local file is checked for what it may
+    // still hold.
     let elsewhere = !setup.settings.memory.url.is_empty();
     if elsewhere && setup.ring.is_none() {
         return report.fact("store", "not looked at: no memory key is set");
@@ -232,7 +232,7 @@ async fn packs(report: &mut Report, setup: &Setup) {
     }
 }
 
-/// What `helmdeck seam` sees from here: whose vault of notes, and which project. What is wrong with them stops nothing.
+/// Reports what `helmdeck seam` finds: the note vault and the project. Problems are warnings only.
 fn notes(report: &mut Report, setup: &Setup) {
     let seam = Seam::on_disk(crate::seam::config(&setup.settings.seam, &setup.env));
     let seen = seam.doctor(&helmdeck_seam::Context::default());
@@ -244,7 +244,7 @@ fn notes(report: &mut Report, setup: &Setup) {
     report.warnings.extend(seen.warnings.into_iter().map(|warning| format!("seam: {}", warning.message)));
 }
 
-/// Packs that run commands are refused without a sandbox; all others do not care, so it is only a warning.
+/// Checks the sandbox. Only packs that run commands need it, so a failure is a warning.
 async fn sessions(report: &mut Report, setup: &Setup) {
     let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return };
     match engine.probe_sessions().await {

@@ -77,7 +77,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 fn copy(stream: &TcpStream) -> io::Result<()> {
     let (mut out, mut back) = (stream.try_clone()?, stream.try_clone()?);
     std::thread::spawn(move || {
-        // What cannot be sent on is the other side's to notice.
+        // A write that fails is noticed by the other side.
         let _ = io::copy(&mut io::stdin().lock(), &mut out);
         let _ = out.shutdown(Shutdown::Write);
     });

@@ -13,7 +13,7 @@ use crate::conversations::{SUMMARIZE, lacks_summarizer};
 use crate::exit::{Failure, Result};
 use crate::wire::Setup;
 
-/// Checks the settings of the conversation memory; `by_hand` says whether somebody set one.
+/// Checks the settings of the conversation memory; `by_hand` says whether any of them was set.
 pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
     let config = &setup.settings.conversation;
     if setup.ring.is_none() {
@@ -21,7 +21,7 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
             let message = "conversation settings are set, but no memory key, so nothing of a conversation is kept";
             report.warnings.push(message.to_owned());
         }
-        // There is nothing to say of it then, unless what was set makes no sense.
+        // Without a key there is nothing to report, unless the settings are invalid.
         if config.strategy != Strategy::RollingSummary {
             return;
         }
@@ -55,9 +55,9 @@ pub(super) async fn run(report: &mut Report, setup: &Setup, by_hand: bool) {
     }
 }
 
-/// Says that the store would refuse turns before the oldest ones go.
+/// Warns if the store would refuse turns before the oldest ones are removed.
 fn crowded(quota: Quota, config: &Config) -> Option<String> {
-    // So much more may be there until they go.
+    // A conversation may exceed its limit by this much until its oldest turns go.
     let over = |most: u64| most.saturating_add(most / 16);
     let (most, limit) = match () {
         () if over(config.max_turns) >= quota.rows => ("max_turns", "rows"),
@@ -70,10 +70,10 @@ fn crowded(quota: Quota, config: &Config) -> Option<String> {
     ))
 }
 
-/// Says whether the summarizer's credential is there, and may be used by somebody.
+/// Checks that the summarizer's credential exists and that a caller may use it.
 async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()> {
     if setup.settings.credentials.contains_key(name) {
-        // Whether its variable is set is said where those are looked at.
+        // Another check reports whether its variable is set.
         return Ok(());
     }
     let missing = || {
@@ -85,13 +85,13 @@ async fn credential(report: &mut Report, setup: &Setup, name: &str) -> Result<()
     match book.about(name).await {
         Ok(about) => report.warnings.extend(unusable(&about, name, &setup.settings.conversation.summarizer.endpoint)),
         Err(VaultError::Missing(_) | VaultError::Invalid(_)) => return Err(missing()),
-        // The vault says by itself what does not open.
+        // The vault check reports credentials that do not open.
         Err(_) => {}
     }
     Ok(())
 }
 
-/// Says why nothing can be summed up with a credential.
+/// Returns why the credential cannot be used for summaries.
 fn unusable(about: &About, name: &str, endpoint: &str) -> Option<String> {
     if about.subjects.is_empty() || !about.packs.iter().any(|glob| glob.matches(SUMMARIZE)) {
         return Some(format!(

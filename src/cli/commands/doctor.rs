@@ -17,7 +17,7 @@ const NAMED: usize = 20;
 /// How many namespaces are shown to people.
 const SHOWN: usize = 20;
 
-/// What can be told without the key.
+/// What can be read without the key.
 struct Clear {
     stats: Stats,
     namespaces: Vec<NamespaceStats>,
@@ -26,7 +26,7 @@ struct Clear {
 /// Checks the store.
 ///
 /// # Errors
-/// Exit 3 without a key or a store, after printing what can be told without one; 78 with another key, likewise; 8 if
+/// Exit 3 without a key or a store, after printing what can be read without one; 78 with another key, likewise; 8 if
 /// any row does not open, after printing which.
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
     let Some(clear) = look(setup).await? else {
@@ -76,7 +76,7 @@ async fn walk(setup: &Setup, store: &dyn Store) -> Result<Examined> {
     Ok(examine(store, NAMED, &mut show).await?)
 }
 
-/// Says of a key id whether the ring has it.
+/// Says whether the keyring has a key id.
 fn standing(setup: &Setup, id: &str) -> &'static str {
     match &setup.ring {
         _ if id.is_empty() => "not sealed",

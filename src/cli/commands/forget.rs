@@ -16,14 +16,14 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
 
-/// How often the log of the store is emptied, if somebody is in the way.
+/// How many times emptying the store's log is tried, if a reader prevents it.
 const TRIES: u32 = 50;
 
-/// Forgets.
+/// Deletes all data of a subject.
 ///
 /// # Errors
-/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept coming, or the store cannot be
-/// reached.
+/// A usage failure without a confirmation, or for an empty subject; exit 1 if rows kept being written, or the store
+/// cannot be reached.
 pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
     let (tenant, subject) = (arguments.tenant.as_str(), arguments.subject.as_str());
     if subject.is_empty() {
@@ -39,10 +39,10 @@ pub(crate) async fn run(setup: &Setup, arguments: &ForgetArgs) -> Result<()> {
         let file = arguments.receipt.as_deref().map(ReceiptFile::make).transpose()?;
         let system = setup.system()?;
         let now = SystemClock::default().now();
-        // The files first: if their place does not answer, nothing says that all is done.
+        // Delete the files first: if their storage does not answer, no receipt says that all is done.
         let mut artifacts = forget_files(setup, tenant, subject).await?;
         let receipt = forget(store.as_deref(), Some(&system), tenant, subject, now).await?;
-        // Those that a running server wrote meanwhile.
+        // Delete files that a running server wrote meanwhile.
         artifacts += forget_files(setup, tenant, subject).await?;
         Ok::<_, Failure>((receipt, artifacts, file))
     };
@@ -88,8 +88,10 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     )
 }
 
-/// What was deleted is overwritten in the database, and may stand in its log until that is cut to nothing, which a
-/// reader at the same moment prevents.
+/// Empties the log of the store.
+///
+/// Deleted rows are overwritten in the database, and may remain in its log until that is truncated. A concurrent reader
+/// prevents that.
 async fn empty_log(setup: &Setup) -> Result<bool> {
     let Location::Sqlite(path) = Location::parse(&setup.settings.memory_url()?)? else { return Ok(true) };
     let mut log = path.into_os_string();
@@ -106,7 +108,7 @@ async fn empty_log(setup: &Setup) -> Result<bool> {
     Ok(!std::fs::metadata(&log).is_ok_and(|file| file.len() > 0))
 }
 
-/// The file of the receipt. It is made before anything is removed, and goes again if nothing was.
+/// File of the receipt. It is created before anything is removed, and deleted if nothing was.
 struct ReceiptFile<'a> {
     path: &'a Path,
     file: File,
@@ -128,7 +130,7 @@ impl<'a> ReceiptFile<'a> {
     }
 
     fn keep(&mut self, value: &Value) -> Result<()> {
-        // Half a receipt says more than none.
+        // A partial receipt is better than none.
         self.kept = true;
         let written = writeln!(self.file, "{value:#}").and_then(|()| self.file.sync_all());
         written.map_err(|error| {
@@ -144,7 +146,7 @@ impl<'a> ReceiptFile<'a> {
 impl Drop for ReceiptFile<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            // It is empty. If it stays, the next run says that it is there.
+            // The file is empty. If it stays, the next run reports that it exists.
             let _ = std::fs::remove_file(self.path);
         }
     }

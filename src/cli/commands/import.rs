@@ -19,13 +19,13 @@ use crate::output::columns;
 use crate::progress::Steps;
 use crate::wire::Setup;
 
-/// The most namespaces that the report for people lists.
+/// Limit of namespaces in the text report.
 const SHOWN: usize = 20;
 
-/// Imports.
+/// Imports an archive or a database.
 ///
 /// # Errors
-/// Exit 3 without a key; 78 with another one than the file's; 8 if the file is damaged, after everything that opens was
+/// Exit 3 without a key; 78 with another key than the file's; 8 if the file is damaged, after everything that opens was
 /// written; 1 if entries were refused.
 pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     let Some(ring) = &setup.ring else {
@@ -41,15 +41,16 @@ pub(crate) async fn run(setup: &Setup, arguments: &ImportArgs) -> Result<()> {
     }
 }
 
-/// Returns the store. It is opened by the first entry that opens: a store that a wrong key made would refuse the right
-/// one.
+/// Returns the store to import into.
+///
+/// It is opened only when the first entry decrypts: a store created with a wrong key would refuse the right one.
 async fn destination(
     setup: &Setup,
     arguments: &ImportArgs,
     ring: &KeyRing,
     clock: &Arc<dyn Clock>,
 ) -> Result<Destination> {
-    // Looking makes no store.
+    // A dry run creates no store.
     if arguments.dry_run && !setup.store_exists().await? {
         return Ok(Destination::Nothing);
     }

@@ -17,13 +17,13 @@ use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// How often a job that is waited for is looked at.
+/// Poll interval of a job that the command waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs `helmdeck job`.
 ///
 /// # Errors
-/// Exit 3 for a job or a result that is not there; exit 1 if the job failed, was cancelled or has not ended, or if the
+/// Exit 3 for a job or a result that is not found; exit 1 if the job failed, was cancelled or has not ended, or if the
 /// system database cannot be reached.
 pub(crate) async fn job(setup: &Setup, command: &JobCommand) -> Result<()> {
     let book = JobBook::new(
@@ -117,7 +117,7 @@ async fn wait(setup: &Setup, book: &JobBook, id: &JobId, timeout: Option<Duratio
     }
 }
 
-/// Returns the output schema of the pack that answered; nothing if it is no longer there.
+/// Returns the output schema of the job's pack, `null` if the pack is gone.
 async fn schema(setup: &Setup, outcome: &Outcome) -> Value {
     let Ok(engine) = setup.engine(MemoryUse::Nothing, false).await else { return Value::Null };
     engine.pack(outcome.pack.as_str(), Some(outcome.version)).map_or(Value::Null, |pack| pack.output)
@@ -154,7 +154,7 @@ fn print(setup: &Setup, job: &Job) -> Result<()> {
     })
 }
 
-/// Returns what a job said last, or why it failed, on one line.
+/// Returns the last message of a job, or why it failed, on one line.
 fn said(job: &Job) -> String {
     let text = match (&job.error, &job.progress) {
         (Some(error), _) => format!("{}: {}", error.code, error.message),
@@ -167,7 +167,7 @@ fn said(job: &Job) -> String {
     text.replace(['\n', '\t'], " ")
 }
 
-/// Returns when a job came into its state.
+/// Returns the time at which a job entered its state.
 fn since(job: &Job) -> Timestamp {
     job.ended_at.or(job.started_at).unwrap_or(job.created_at)
 }
@@ -180,7 +180,7 @@ fn value<T: serde::Serialize>(value: &T) -> Result<Value> {
     serde_json::to_value(value).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
 
-/// A job that is not there is not a pack that is not there.
+/// Builds the failure of an engine error; a missing job has another hint than a missing pack.
 fn failure(error: helmdeck_core::Error) -> Failure {
     let missing = error.code() == Code::NotFound && error.message().starts_with("there is no job");
     let failure = Failure::from(error);

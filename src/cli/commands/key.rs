@@ -1,4 +1,6 @@
-//! `helmdeck key`: generates a key for memory or vault, or validates the memory key without printing it.
+//! `helmdeck key`: generates a key for memory or vault, or validates the memory key.
+//!
+//! It never prints the memory key.
 
 use helmdeck_memory::MemoryKey;
 use serde_json::json;
@@ -12,13 +14,13 @@ use crate::{auth, s3, secret_file};
 /// Prints a new key.
 ///
 /// # Errors
-/// A failure if the system has no randomness to give.
+/// A failure if the system provides no randomness.
 pub(crate) fn generate(output: &Output) -> Result<()> {
     let key = MemoryKey::generate()?;
     output.text(key.expose())
 }
 
-/// Says whether the key in the environment is well-formed.
+/// Validates the key in the environment.
 ///
 /// # Errors
 /// A configuration failure if it is malformed; exit 3 if there is none.

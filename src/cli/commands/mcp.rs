@@ -1,6 +1,6 @@
-//! `helmdeck mcp`: serves packs to one MCP client over stdio, until the client leaves or a signal arrives.
+//! `helmdeck mcp`: serves packs to one MCP client over stdio, until the client leaves or a signal.
 //!
-//! stdout is the protocol's alone; the log goes to stderr.
+//! stdout carries only the protocol; the log goes to stderr.
 
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ async fn serve(setup: Setup) -> Result<()> {
     let mut signals = Stop::catch()?;
     let engine = setup.serving_engine().await?;
     engine.import_in_background();
-    // A client may run this for weeks, and nobody `serve`.
+    // A client may run this for weeks without a `serve` process that sweeps.
     start_sweeping(&setup, &engine);
     let settings = &setup.settings;
     let mut stdio = Stdio::new(engine.clone(), &settings.server, settings.mcp.clone(), Caller::local());
     if let Some(folder) = setup.env.working_dir() {
         let (folder, env) = (folder.to_owned(), setup.env.place());
-        // A path that cannot be made absolute is the pack's to refuse.
+        // If a path cannot be made absolute, the pack refuses it.
         let absolute = move |schema: &Value, text: &str| absolute_paths(schema, text, &env).ok().flatten();
         stdio = stdio.place(LocalClient { folder, absolute: Arc::new(absolute) });
     }

@@ -1,4 +1,6 @@
-//! `helmdeck mcp add`, `list` and `remove`: edits the MCP servers in the configuration file. Writes no secret.
+//! `helmdeck mcp add`, `list` and `remove`: edits the MCP servers in the configuration file.
+//!
+//! It writes no secret.
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -16,21 +18,21 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::{Output, columns};
 use crate::wire::{MemoryUse, Setup};
 
-/// The shortest literal that is taken for a secret where a name says that it is one.
+/// Minimum length of a literal that counts as a secret when its name says so.
 const MIN_SECRET_BYTES: usize = 8;
 const REFERENCE_HINT: &str =
     "keep it in a variable of the environment and write env:NAME, or in [credentials] and write credential:NAME";
 
-/// The configuration file, to be edited.
+/// The configuration file, as an editable document.
 struct File {
     path: PathBuf,
     document: DocumentMut,
 }
 
-/// Adds a server to the configuration file, which is made if it is not there.
+/// Adds a server to the configuration file, which is created if it is missing.
 ///
 /// # Errors
-/// Exit 7 for a value that looks like a secret; usage for what makes no sense; configuration for a file that cannot be
+/// Exit 7 for a value that looks like a secret; usage for invalid arguments; configuration for a file that cannot be
 /// read.
 pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     servers::check_name(&arguments.name).map_err(Failure::usage)?;
@@ -45,7 +47,7 @@ pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironm
     let table = table(arguments, global, env)?;
     file.servers()?.push(table);
     let text = file.document.to_string();
-    // Read back by the rules that `serve` reads it by, before anything is written.
+    // Parse it by the rules of `serve` before anything is written.
     if let Err(problems) = servers::read(&file.path, &text, env) {
         let lines: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
         return Err(Failure::usage(lines.join("\nerror: ")));
@@ -60,7 +62,7 @@ pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironm
 /// Removes a server from the configuration file.
 ///
 /// # Errors
-/// Exit 3 if there is none of that name.
+/// Exit 3 if no server has that name.
 pub(crate) fn remove(name: &str, global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()> {
     let mut file = File::open(global, env)?;
     if !file.remove(name)? {
@@ -72,7 +74,7 @@ pub(crate) fn remove(name: &str, global: &Global, env: &ProcessEnvironment, outp
     output.either(&json!({"removed": name, "file": path}), || format!("removed the MCP server \"{name}\" from {path}"))
 }
 
-/// Starts every server, asks for its tools and says where it stands.
+/// Starts every server, asks for its tools and prints its state.
 ///
 /// # Errors
 /// Exit 1 if one does not answer, after printing all.
@@ -117,7 +119,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
     if failed { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
 }
 
-/// Says that a server did not answer now, though its tools are known of an earlier start.
+/// Reports a server that does not answer now, with the tools of an earlier start.
 fn not_confirmed(server: &McpStatus) -> String {
     let why = server.error.as_deref().unwrap_or("it has not answered in time");
     format!("mcp:{}: {why}; the tools are those of its last start", server.name)
@@ -146,7 +148,7 @@ fn table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> R
             variables.insert("PATH", "env:PATH".into());
         }
         table["command"] = value(argv.iter().collect::<Array>());
-        // An argument that is a path from here means the same thing later.
+        // An argument that is a relative path must mean the same file later.
         let from_here =
             |argument: &String| argument == "." || argument.starts_with("./") || argument.starts_with("../");
         let cwd = match &arguments.cwd {
@@ -170,8 +172,7 @@ fn table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> R
 /// Reads `NAME=VALUE` pairs.
 ///
 /// # Errors
-/// Exit 7 for a value that is a secret itself: it is in the history of the shell by now, and does not get into a file
-/// too.
+/// Exit 7 for a value that is a secret: it is in the history of the shell already, and must not get into a file too.
 fn literals(
     flag: &str,
     pairs: &[(String, String)],
@@ -198,9 +199,10 @@ fn literals(
     Ok(table)
 }
 
-/// Says whether a word of a command holds a secret: it looks like one, or it is `NAME=VALUE` or `--name=value` with a
-/// name that says so and a value that is long enough. It would stand in the configuration and in every list of
-/// processes.
+/// Says whether a word of a command holds a secret.
+///
+/// It does if it looks like one, or if it is `NAME=VALUE` or `--name=value` with a telling name and a long enough
+/// value. A secret there would appear in the configuration and in every process list.
 fn is_secret_argument(word: &str) -> bool {
     helmdeck_core::leaks::has_leak(word.as_bytes())
         || word.split_once('=').is_some_and(|(name, value)| {
@@ -209,8 +211,9 @@ fn is_secret_argument(word: &str) -> bool {
         })
 }
 
-/// Finds the program: as the configured search path finds it, else as this shell does. The second value says that it
-/// needs the shell's search path.
+/// Finds the program in the configured search path, else in the shell's.
+///
+/// The second value says that it needs the shell's search path.
 fn argv(command: &[String], global: &Global, env: &ProcessEnvironment) -> Result<(Vec<String>, bool)> {
     let mut argv = command.to_vec();
     let Some(program) = argv.first_mut() else { return Err(Failure::usage("name a command after --, or a --url")) };
@@ -264,7 +267,7 @@ impl File {
             let line = before.filter(|byte| **byte == b'\n').count() + 1;
             Failure::config(format!("{}:{line}: {}", found.path.display(), error.message().replace('\n', ", ")))
         })?;
-        // A link stays a link: what it points to is replaced.
+        // A link stays a link: its target is replaced.
         let path = std::fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
         Ok(Self { path, document })
     }
@@ -299,7 +302,7 @@ impl File {
         Ok(true)
     }
 
-    /// Writes the file whole or not at all.
+    /// Writes the file atomically.
     fn save(&self) -> Result<()> {
         let fail = |error: std::io::Error| {
             Failure::new(Exit::Failed, format!("{} cannot be written: {error}", self.path.display()))

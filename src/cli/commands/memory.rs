@@ -8,7 +8,7 @@ use crate::exit::Result;
 use crate::output::{columns, size};
 use crate::wire::Setup;
 
-/// The most entries that one page of a list asks for.
+/// Page size of a list.
 const PAGE: usize = 500;
 
 /// Says whether memory is on, and what the store holds.

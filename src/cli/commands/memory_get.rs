@@ -9,10 +9,12 @@ use crate::args::GetArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::wire::Setup;
 
-/// Prints the value of an entry: as text with control characters made visible, or byte for byte with `--raw`.
+/// Prints the value of an entry, with control characters made visible.
+///
+/// With `--raw` it prints the value byte for byte.
 ///
 /// # Errors
-/// A failure if there is no key or no such entry; `Corrupt` if it does not open.
+/// A failure if there is no key or the entry is not found; `Corrupt` if it does not open.
 pub(crate) async fn run(setup: &Setup, arguments: &GetArgs) -> Result<()> {
     let store = setup.opened_store().await?;
     let found = store.get(&arguments.namespace, arguments.kind, &arguments.key).await;

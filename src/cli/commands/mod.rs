@@ -49,8 +49,8 @@ use crate::wire::{self, Setup};
 /// Why it ended early, with the exit code.
 pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<()> {
     let global = cli.global;
-    // Commands that tell of refused manifests and stores themselves need no warnings beside. Who wants JSON reads
-    // problems from stderr, so nothing else may stand there unless it is asked for.
+    // Commands that report refused manifests and stores themselves need no warnings as well. With `--json`, problems
+    // are read from stderr, so the log stays off unless it is requested.
     let setup = |env, level| {
         let level = if output.json { "off" } else { level };
         Setup::load(&global, Vec::new(), env, output, level)

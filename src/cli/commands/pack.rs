@@ -13,7 +13,7 @@ use crate::exit::Result;
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
 
-/// The longest that commands wait for all MCP servers to list their tools.
+/// Time limit for all MCP servers to list their tools.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns the MCP servers that have not answered in [`IMPORT_LIMIT`], as refusals.
@@ -64,14 +64,14 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
 /// Shows one pack.
 ///
 /// # Errors
-/// `not_found`, with the nearest name there is.
+/// `not_found`, with the nearest pack name.
 pub(crate) async fn show(setup: &Setup, pack: &PackRef) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
     engine.await_pack(pack.name.as_str()).await?;
     let found = engine.pack(pack.name.as_str(), pack.version);
     setup.shut_down(&engine).await;
     let mut info = found?;
-    // The engine was built without the store, so as not to make one; gate 1 is the key.
+    // The engine was built without the store, so that none is created; gate 1 is the key.
     info.cached = info.cache.is_some() && setup.ring.is_some();
     let value = serde_json::to_value(&info).unwrap_or_default();
     setup.output.either(&value, || describe(&info))
@@ -109,7 +109,7 @@ fn describe(pack: &PackInfo) -> String {
     text
 }
 
-/// Writes an input as arguments: `key=value` where that is exact and needs no quotes in a shell, else `--input`.
+/// Formats an input as arguments: `key=value` if exact and free of shell quotes, else `--input`.
 fn arguments(input: &Value) -> String {
     let pairs = input.as_object().and_then(|object| {
         object.iter().map(|(key, value)| Some(format!(" {key}={}", word(value)?))).collect::<Option<String>>()
@@ -164,7 +164,7 @@ fn members(title: &str, schema: &Value, with_default: bool) -> String {
             (!(needed && with_default), vec![format!("  {name}"), kind(property), words.join("; ")])
         })
         .collect();
-    // What must be given stands first; the sort is stable, so the rest stays in order.
+    // Required members come first; the sort is stable, so the rest stays in order.
     rows.sort_by_key(|(optional, _)| *optional);
     format!("{title}{}", columns(&rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>()))
 }

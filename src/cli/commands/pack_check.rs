@@ -32,7 +32,7 @@ struct Finding {
 /// Checks packs; `run` also runs the examples of command and http packs.
 ///
 /// # Errors
-/// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path is not there.
+/// Exit 1 if anything is wrong, after printing all of it; exit 3 if the path does not exist.
 pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result<()> {
     let scope = scope(setup, path)?;
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
@@ -89,7 +89,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
             let wanted = match pack.source {
                 Source::Builtin => scope.builtins,
                 Source::Folder => ours(&pack.file),
-                // Nobody here wrote them.
+                // The user did not write these.
                 Source::Mcp => false,
             };
             if !wanted {

@@ -1,4 +1,6 @@
-//! `helmdeck memory purge` and `helmdeck cache purge`: deletes entries after a confirmation. Needs no key.
+//! `helmdeck memory purge` and `helmdeck cache purge`: deletes entries after a confirmation.
+//!
+//! It needs no key.
 
 use helmdeck_engine::stored_tag;
 use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};
@@ -8,7 +10,7 @@ use crate::args::{PurgeArgs, Which};
 use crate::exit::Result;
 use crate::wire::Setup;
 
-/// Forgets entries of every kind.
+/// Deletes entries of every kind.
 ///
 /// # Errors
 /// A usage failure without a confirmation; a failure if the store cannot be reached.
@@ -16,7 +18,7 @@ pub(crate) async fn memory(setup: &Setup, arguments: &PurgeArgs) -> Result<()> {
     run(setup, arguments, None).await
 }
 
-/// Drops cached answers.
+/// Deletes cached answers.
 ///
 /// # Errors
 /// As [`memory`].
@@ -48,7 +50,9 @@ async fn purge(setup: &Setup, store: &dyn Store, arguments: &PurgeArgs, kind: Op
     Ok(removed)
 }
 
-/// Returns the namespaces that are meant and how many entries they hold, `None` where only a search would tell.
+/// Returns the selected namespaces and their number of entries.
+///
+/// `None` if only a search could count them.
 async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Option<(Vec<Namespace>, u64)>> {
     if which.pack.is_some() || which.tag.is_some() {
         return Ok(None);
@@ -67,7 +71,7 @@ async fn held(store: &dyn Store, which: &Which, kind: Option<Kind>) -> Result<Op
     Ok(Some((namespaces, rows)))
 }
 
-/// A caller's conversations are the caller's too.
+/// Says whether a namespace covers another: a caller's conversations belong to the caller.
 fn covers(wanted: &Namespace, held: &Namespace) -> bool {
     wanted.tenant == held.tenant
         && wanted.subject == held.subject

@@ -1,4 +1,4 @@
-//! Configuration reload on SIGHUP: the packs folder and the settings that can change while a server runs.
+//! Configuration reload on SIGHUP: the packs folder and the settings that can change at run time.
 //!
 //! An invalid configuration changes nothing.
 
@@ -11,7 +11,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::logging;
 
-/// What a reload puts in force; everything else needs a restart.
+/// Settings that a reload applies; all others need a restart.
 const RELOADED: &[&[&str]] = &[
     &["log", "level"],
     &["server", "allowed_hosts"],
@@ -29,7 +29,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Remembers the configuration that a command starts with, and the level of the log that is its own.
+    /// Stores the configuration that a command starts with, and the default log level of the command.
     ///
     /// # Errors
     /// As [`config::load`].
@@ -43,7 +43,7 @@ impl Reloader {
         Ok(Self { global: global.clone(), flags, level, in_force })
     }
 
-    /// Reads configuration and packs again, and says in the log what came of it.
+    /// Reads configuration and packs again, and logs the outcome.
     pub(super) async fn run(&mut self, env: &ProcessEnvironment, server: &Reload, engine: &Engine) {
         if let Err(failure) = self.configure(env, server) {
             tracing::error!(

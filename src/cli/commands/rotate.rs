@@ -13,11 +13,11 @@ use crate::progress::Steps;
 use crate::signals::Stop;
 use crate::wire::Setup;
 
-/// Rotates.
+/// Rotates the key of the store.
 ///
 /// # Errors
 /// Exit 3 without a key or a store; 78 if a key is missing; 8 if rows do not open, after everything else is done; 1 if
-/// it was stopped, if another rotation runs, or if somebody keeps writing with another key.
+/// it was stopped, if another rotation runs, or if another process keeps writing with another key.
 pub(crate) async fn run(setup: &Setup) -> Result<()> {
     let Some(ring) = &setup.ring else {
         return Err(Failure::new(Exit::Absent, "no memory key is set, so there is nothing to rotate"));

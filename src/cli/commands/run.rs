@@ -17,16 +17,17 @@ use crate::render::{self, OutputStyle};
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// The longest that a call's own sweep may take.
+/// Time limit for the sweep of a call.
 const SWEEP: Duration = Duration::from_millis(100);
-/// The most rows that it takes.
+/// Limit of rows that the sweep removes.
 const SWEEP_ROWS: usize = 256;
 
-/// Runs a pack and prints what it answered. Ctrl-C cancels the call, which ends in good order; another one ends the
-/// program.
+/// Runs a pack and prints its output.
+///
+/// Ctrl-C cancels the call, which then ends cleanly; a second one ends the program.
 ///
 /// # Errors
-/// Whatever the call answers; a usage failure if the input does not fit.
+/// The error of the call; a usage failure if the input does not fit.
 pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     let engine = setup.engine(MemoryUse::IfReachable, false).await?;
     let mut stop = None;
@@ -42,7 +43,9 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     answer
 }
 
-/// Says whether a pack uses the store by its manifest or its family, so that a wrong key must be told.
+/// Says whether a pack uses the store, so that a wrong key must be reported.
+///
+/// The manifest or the family of the pack decides.
 fn needs_store(pack: &PackInfo) -> bool {
     let family = pack.name.as_str().split('.').next().unwrap_or_default();
     pack.cache.is_some() || !pack.invalidates.is_empty() || matches!(family, "memory" | "conversation")
@@ -52,9 +55,9 @@ fn at_once() -> Failure {
     Failure::new(Exit::Failed, "interrupted before everything had come to its end")
 }
 
-/// Brings to an end what a call leaves behind.
+/// Finishes the background work of a call.
 async fn leave(setup: &Setup, engine: &Engine) {
-    // Nobody else sweeps for who never runs `serve`: files and a few rows that have ended go with each call, if that is
+    // Without `serve`, no other process sweeps. Each call removes expired files and a few expired rows, if that is
     // quick.
     let sweep = async {
         if let Some(memory) = engine.memory() {
@@ -63,8 +66,8 @@ async fn leave(setup: &Setup, engine: &Engine) {
         engine.sweep_files_once().await;
     };
     let _ = tokio::time::timeout(SWEEP, sweep).await;
-    // A stale answer was printed already; what renews it must not end with the process, or it would be stale the next
-    // time too.
+    // A stale answer was printed already. Its revalidation must finish before the process ends, or it would be stale
+    // the next time too.
     if let Some(memory) = engine.memory() {
         memory.finish_renewals().await;
     }
@@ -72,7 +75,7 @@ async fn leave(setup: &Setup, engine: &Engine) {
     setup.shut_down(engine).await;
 }
 
-/// Runs the call; `None` if the program is to end at once. Signals are caught from its start on.
+/// Runs the call; `None` if the program must end at once. Signals are caught from the start.
 async fn call_and_print(
     setup: &Setup,
     engine: &Engine,
@@ -98,7 +101,7 @@ async fn call_and_print(
     print(&setup.output, &answer?, &pack.output).map(Some)
 }
 
-/// Waits for the answer of a call. The first signal cancels it, `None` at the second.
+/// Waits for the answer of a call. The first signal cancels it; `None` at the second.
 async fn until_stopped(
     engine: &Engine,
     mut call: Call,
@@ -115,7 +118,7 @@ async fn until_stopped(
     progress.stopping();
     cancel.cancel();
     tokio::select! {
-        // Not only the call is over then, but what it ran and its session too.
+        // The call, its programs and its session have then all ended.
         answer = running => Some(answer.map_err(interrupted)),
         () = stop.wait() => None,
     }
@@ -126,7 +129,9 @@ fn interrupted(error: Error) -> Error {
     if error.code() == Code::Cancelled { Error::new(Code::Cancelled, "interrupted") } else { error }
 }
 
-/// Makes a call of the command line: finds the pack, reads the input by its schema, makes paths absolute.
+/// Builds a call of the command line.
+///
+/// It finds the pack, reads the input by its schema and makes paths absolute.
 ///
 /// # Errors
 /// `not_found` for an unknown pack, or why the MCP server behind it does not answer; a usage failure for an input that

@@ -1,8 +1,8 @@
-//! `helmdeck seam`: project memory for scripts and hooks, read-only. No runtime is started and no database opened.
+//! `helmdeck seam`: project memory for scripts and hooks, read-only.
 //!
-//! It ends with 0 for success and wherever memory is absent; with 2 for a mistake in the command line and for state
-//! that is corrupt or unsafe; with 4 if the task must be named. Whenever it is not 0, stdout is empty, and stderr has
-//! one line.
+//! It starts no runtime and opens no database. It exits with 0 for success and if memory is absent; with 2 for a usage
+//! error and for corrupt or unsafe state; with 4 if the task must be named. If the exit code is not 0, stdout is empty
+//! and stderr has one line.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -32,7 +32,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// The caller made a mistake.
+    /// Makes the error of a usage mistake.
     fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
@@ -74,15 +74,13 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
     }
 }
 
-/// Returns what clap has to say about a mistake, on one line: what is wrong, what may be meant, and where it is
-/// explained.
+/// Returns clap's error on one line: what is wrong, a suggestion, and where to find help.
 fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
     use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
     let text = error.render().to_string();
     let cause = match error.kind() {
         E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
-        // After the message come tips and the usage; an empty line begins them. What goes on in the next line is set
-        // in.
+        // Tips and the usage follow the message after an empty line. A continued line is indented.
         _ => {
             let lines = text.split("\n\n").next().unwrap_or_default().split("\n  ");
             one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))
@@ -122,7 +120,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
         Err(failure) if !failure.is_silent() => {
             Err(Stop { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
         }
-        // Whoever read it has what they want.
+        // The reader closed the pipe: it has what it needs.
         _ => Ok(()),
     });
     match written {
@@ -137,7 +135,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
     }
 }
 
-/// Writes the warnings: one line for those of a kind, whatever their number.
+/// Writes the warnings: one line per code, for any number of warnings.
 fn warn(warnings: &[Warning], output: Output) {
     let mut told: Vec<&str> = Vec::new();
     for warning in warnings {
@@ -151,7 +149,7 @@ fn warn(warnings: &[Warning], output: Output) {
     }
 }
 
-/// A seam, and how its answers are shown.
+/// A seam and its output format.
 struct Door {
     seam: Seam,
     output: Output,
@@ -241,7 +239,7 @@ impl Door {
 }
 
 impl Door {
-    /// What else is wrong stands in the answer: a line each.
+    /// Prints the diagnosis. Other problems are part of the answer, one per line.
     fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
         let DoctorArgs { place, phase, plan } = arguments.clone();
         let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
@@ -265,7 +263,7 @@ fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// Returns a path on one line. But for what would end the line or is not seen, which is escaped, it is as it is.
+/// Returns a path on one line: line ends and invisible characters are escaped, all else is unchanged.
 fn shown(path: &Path) -> Vec<u8> {
     let mut shown = Vec::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -275,7 +273,7 @@ fn shown(path: &Path) -> Vec<u8> {
     shown
 }
 
-/// Puts a candidate together, or reads the whole of it.
+/// Builds a candidate from arguments, or reads a whole one.
 fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
@@ -298,7 +296,7 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     Ok(members.into())
 }
 
-/// Reads a text that the caller names; `-` is stdin.
+/// Reads a text that the arguments name; `-` is stdin.
 fn read(path: &Path) -> Result<String, Stop> {
     let mut bytes = Vec::new();
     let done = if path.as_os_str() == "-" {

@@ -1,4 +1,4 @@
-//! `helmdeck serve`: serves packs over REST and MCP until a signal arrives, then drains running requests.
+//! `helmdeck serve`: serves packs over REST and MCP until a signal, then drains running requests.
 
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
@@ -26,9 +26,9 @@ use crate::runtime::block_on_threads;
 use crate::signals::{self, Stop};
 use crate::wire::Setup;
 
-/// The level of the log unless the operator says which.
+/// Default log level.
 const LEVEL: &str = "info";
-/// The most threads unless the operator says how many.
+/// Limit of threads unless the operator sets one.
 const THREADS: usize = 4;
 /// How often the system database is swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -95,7 +95,7 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
             answer = &mut server => break Some(answer),
             () = signals.wait() => break None,
             _ = hangups.recv() => {
-                // The terminal that it was started at is closed: nobody is there to reload for.
+                // The terminal that started the server is closed, so this hangup is not a request to reload.
                 if terminal && !io::stderr().is_terminal() {
                     break None;
                 }
@@ -120,8 +120,9 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
     answer.and_then(|()| signals::end_of_server())
 }
 
-/// Reads the keys for tokens once. A file that cannot be used is a mistake; an address that does not answer may do so
-/// later.
+/// Reads the keys for tokens once.
+///
+/// An unusable file is an error. An address that does not answer is not: it may answer later.
 async fn keys(setup: &Setup, auth: &Auth) -> Result<()> {
     let place = &setup.settings.auth.jwks;
     match auth.try_keys(Arc::new(SystemClock::default())).await {
@@ -140,8 +141,9 @@ pub(super) fn start_sweeping(setup: &Setup, engine: &Engine) {
     engine.start_sweeping(JanitorConfig { interval, ..JanitorConfig::default() });
 }
 
-/// Removes what has ended from the system database, at once and then every hour. A database that is not there is not
-/// made.
+/// Removes expired rows from the system database, at once and then every hour.
+///
+/// A missing database is not created.
 pub(super) async fn sweep_system(system: System) {
     let clock = SystemClock::default();
     loop {
@@ -152,7 +154,7 @@ pub(super) async fn sweep_system(system: System) {
     }
 }
 
-/// Says where the server is, whatever the level of the log: scripts wait for it.
+/// Prints the server's address at any log level: scripts wait for it.
 fn announce(output: &Output, message: &str) {
     if tracing::enabled!(tracing::Level::INFO) {
         tracing::info!("{message}");

@@ -14,14 +14,14 @@ use crate::output::columns;
 use crate::signals::Stop;
 use crate::wire::{MemoryUse, Setup};
 
-/// The most that is read from stdin for a command.
+/// Limit of stdin for a command, in bytes.
 const MAX_STDIN: u64 = 64 << 20;
 
 /// Runs `helmdeck session`.
 ///
 /// # Errors
-/// Exit 3 for a session that is not there or not the local caller's; the status of a command that does not end with 0,
-/// after printing what it wrote, and 1 if it was killed for what it took; a failure if sessions cannot be used here.
+/// Exit 3 for a session that is not found or not the local caller's; the exit code of a command that fails, after
+/// printing its output, and 1 if it was killed for exceeding a limit; a failure if sessions cannot be used here.
 pub(crate) async fn run(setup: &Setup, command: &SessionCommand) -> Result<()> {
     let engine = setup.engine(MemoryUse::Nothing, false).await?;
     let answer = match command {
@@ -77,7 +77,7 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
     print(setup, &executed)?;
     let how = match executed.ended {
         Ended::Exited(0) => return Ok(()),
-        // It said itself what went wrong.
+        // The command printed its own error.
         Ended::Exited(status) => return Err(Failure::of_child(exit_code(status))),
         Ended::Signalled(signal) => return Err(Failure::of_child(exit_code(signal.saturating_add(128)))),
         Ended::TimedOut => "the command took longer than it may and was killed".to_owned(),
@@ -87,7 +87,7 @@ async fn exec(setup: &Setup, engine: &Engine, arguments: &SessionExecArgs) -> Re
     Err(if setup.output.json { Failure::silent(Exit::Failed) } else { Failure::new(Exit::Failed, how) })
 }
 
-/// Returns the status of the command as this process can end with it.
+/// Returns the exit code of the command as an exit code of this process.
 fn exit_code(status: i32) -> u8 {
     u8::try_from(status).unwrap_or(Exit::Failed as u8)
 }

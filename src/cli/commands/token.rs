@@ -16,8 +16,8 @@ const MAX_NAME_BYTES: usize = 100;
 /// Runs `helmdeck token`.
 ///
 /// # Errors
-/// A usage failure for a caller that cannot be one; exit 3 for a token that is not there; a failure if the system
-/// database cannot be reached.
+/// A usage failure for an invalid caller; exit 3 for a token that is not found; a failure if the system database cannot
+/// be reached.
 pub(crate) async fn run(setup: &Setup, command: &TokenCommand) -> Result<()> {
     match command {
         TokenCommand::Create(arguments) => create(setup, arguments).await,
@@ -47,7 +47,7 @@ async fn create(setup: &Setup, arguments: &TokenCreateArgs) -> Result<()> {
     let system = setup.system()?;
     let (made, text) = system.create_token(token).await?;
     let Err(failure) = print(setup, &made, &text, now) else { return Ok(()) };
-    // Nobody may have read it, and it is printed this once.
+    // The token is printed only this once, and the output may not have reached a reader.
     let (revoked, why) = (system.revoke_token(&made.id, now).await, failure.message());
     let why = if why.is_empty() { "the reader of the output went away" } else { why };
     let ended = match revoked {
@@ -107,7 +107,7 @@ async fn list(setup: &Setup) -> Result<()> {
 }
 
 async fn revoke(setup: &Setup, id: &str) -> Result<()> {
-    // Whoever has only the token at hand may give that; it is not repeated.
+    // The token itself works too, for users that have only that. It is not printed.
     let id = Shown::parse(id).map_or(id, |token| token.id());
     if !setup.system()?.revoke_token(id, SystemClock::default().now()).await? {
         return Err(Failure::new(Exit::Absent, "there is no API token with this id")

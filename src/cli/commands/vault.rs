@@ -19,14 +19,14 @@ use crate::output::columns;
 use crate::prompt;
 use crate::wire::Setup;
 
-/// The longest secret that is read, in bytes; the vault's own limit is the same.
+/// Limit of a secret, in bytes; the vault has the same limit.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// Runs a command.
 ///
 /// # Errors
-/// Exit 3 without a key where one is needed, or for a credential that there is not; 7 for a secret that is refused; 78
-/// for another key than the vault's; 8 if something does not open.
+/// Exit 3 without a key where one is needed, or for a credential that is not found; 7 for a refused secret; 78 for
+/// another key than the vault's; 8 if a row does not open.
 pub(crate) async fn run(setup: &Setup, command: &VaultCommand) -> Result<()> {
     match command {
         VaultCommand::Set(arguments) => set(setup, arguments).await,
@@ -103,8 +103,10 @@ async fn remove(setup: &Setup, name: &str, yes: bool) -> Result<()> {
     })
 }
 
-/// Removes cached answers that were made with a credential. Their keys hold its version, so nobody is served one any
-/// more anyway; what this removes is their bytes. Without a memory key it does nothing: then there is no memory.
+/// Removes cached answers that were made with a credential.
+///
+/// Their keys hold the credential's version, so they are no longer served; this frees their bytes. Without a memory key
+/// there is no memory, and nothing happens.
 async fn purge(setup: &Setup, name: &str) -> Result<u64> {
     if setup.ring.is_none() {
         return Ok(0);
@@ -284,7 +286,7 @@ async fn rekey(setup: &Setup) -> Result<()> {
         .with_hint(format!("name their key in {}, or set or remove them", gate::VAULT.previous)))
 }
 
-/// Reads a secret from stdin, or asks a person for it without showing it.
+/// Reads a secret from stdin, or prompts for it without echo.
 async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Result<Material> {
     let stdin = std::io::stdin();
     let text = if !stdin.is_terminal() {
@@ -309,7 +311,7 @@ async fn secret(setup: &Setup, kind: Kind, passphrase_file: Option<&Path>) -> Re
     Ok(Material::new(kind, text, passphrase)?)
 }
 
-/// Takes off the newline that ends a line; `echo` and editors add one.
+/// Removes the final newline, which `echo` and editors add.
 fn line(mut text: Zeroizing<String>) -> Zeroizing<String> {
     let end = text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text).len();
     text.truncate(end);
@@ -317,7 +319,7 @@ fn line(mut text: Zeroizing<String>) -> Zeroizing<String> {
 }
 
 fn read(from: impl Read, name: &str) -> Result<Zeroizing<String>> {
-    // As much as fits is taken at once: a buffer that grows leaves copies behind.
+    // Allocate the limit at once: a growing buffer leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(MAX_BYTES).unwrap_or_default() + 2));
     from.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)

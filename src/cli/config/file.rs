@@ -1,5 +1,6 @@
-//! The file layer: finds and reads the configuration file, with the line of each value. Never looks in the working
-//! folder.
+//! The file layer: finds and reads the configuration file, with the line of each value.
+//!
+//! It never looks in the working folder.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -23,11 +24,13 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(crate) struct ConfigFile {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Whether somebody named it; then it must be there.
+    /// Whether the user named the file; then it must exist.
     pub(crate) named: bool,
 }
 
-/// Finds the file: `--config`, else `HELMDECK_CONFIG`, else the XDG config folder. `None` without a home folder.
+/// Finds the file: `--config`, else `HELMDECK_CONFIG`, else the XDG config folder.
+///
+/// `None` without a home folder.
 ///
 /// # Errors
 /// A failure if the path is relative and there is no working directory.
@@ -41,12 +44,14 @@ pub(crate) fn find(flag: Option<&Path>, env: &ProcessEnvironment) -> Result<Opti
         .map(|folder| ConfigFile { path: folder.join("helmdeck.toml"), named: false }))
 }
 
-/// Reads the file's text, `None` if it is not there and nobody named it. No more is read than a configuration may have,
-/// and what nobody named must be a file: a pipe would make every command wait.
+/// Reads the file's text, `None` if it does not exist and the user did not name it.
+///
+/// It reads no more than the limit of a configuration. A file that the user did not name must be a regular file: a pipe
+/// would make every command wait.
 pub(crate) fn read(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     match std::fs::metadata(&found.path) {
-        // Who names `/dev/stdin`, or a pipe of the shell, writes into it.
+        // A user that names `/dev/stdin`, or a pipe of the shell, writes into it.
         Ok(about) if found.named && !about.is_file() => {
             let mut bytes = Vec::new();
             let read = File::open(&found.path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
@@ -57,7 +62,7 @@ pub(crate) fn read(found: &ConfigFile) -> std::result::Result<Option<String>, Pr
     }
 }
 
-/// As [`read`], for a command that must never wait: only of a file. `/dev/null` is an empty one.
+/// As [`read`], but reads only a regular file, so that it never waits. `/dev/null` counts as empty.
 pub(crate) fn read_plain(found: &ConfigFile) -> std::result::Result<Option<String>, Problem> {
     let fail = |message: &dyn std::fmt::Display| Problem::new(found.path.display(), message.to_string());
     if found.path == Path::new("/dev/null") {
@@ -79,7 +84,7 @@ fn text(found: &ConfigFile, bytes: Vec<u8>) -> std::result::Result<String, Probl
     String::from_utf8(bytes).map_err(|_| fail("it is not UTF-8 text"))
 }
 
-/// Adds the file's settings. What is wrong with one does not hide what is wrong with the next.
+/// Adds the file's settings. One error does not hide the next.
 pub(crate) fn add(layers: &mut Layers, name: &str, text: &str) -> Vec<Problem> {
     let mut adding = Adding { layers, name, text, problems: Vec::new() };
     match (DeTable::parse(text), text.parse::<Table>()) {
@@ -105,7 +110,7 @@ impl Adding<'_> {
         Origin::File { file: self.name.to_owned(), line: before.filter(|byte| **byte == b'\n').count() + 1 }
     }
 
-    /// Walks two readings of one text: `places` knows the lines, `values` the values.
+    /// Walks two parses of one text: `places` has the lines, `values` the values.
     fn walk(&mut self, at: &mut Key, places: &DeTable<'_>, values: &Table) {
         for (name, place) in places {
             let Some(value) = values.get(name.get_ref().as_ref()) else { continue };
@@ -202,7 +207,7 @@ mod tests {
             assert!(read_plain(&found("/dev/zero", named)).is_err());
             assert!(read(&found("/dev/zero", named)).is_err());
         }
-        // Whoever names a pipe writes into it.
+        // A user that names a pipe writes into it.
         let text = std::thread::scope(|scope| {
             scope.spawn(|| std::fs::write(&pipe, "data_dir = \"/d\"\n").unwrap());
             read(&ConfigFile { path: pipe.clone(), named: true })

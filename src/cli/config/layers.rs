@@ -1,6 +1,6 @@
 //! Layered configuration: defaults, file, environment, flags. Every value keeps its origin.
 //!
-//! What exists and of what type it is, the compiled-in defaults say: there is no second list to keep in step.
+//! The compiled-in defaults define which settings exist and their types: there is no second list to keep in step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,10 +90,10 @@ impl Layers {
         self.open.contains(key) || self.settings.keys().any(|known| known.len() > key.len() && known.starts_with(key))
     }
 
-    /// Sets a value over what is there.
+    /// Sets a value over the lower layers.
     ///
     /// # Errors
-    /// A problem at the value's origin if there is no such key or the type is another.
+    /// A problem at the value's origin if the key is unknown or the type differs.
     pub(crate) fn set(&mut self, key: Key, value: Value, origin: Origin) -> Result<(), Problem> {
         let Some(known) = self.settings.get(&key) else {
             if self.is_open(&key) {
@@ -103,7 +103,7 @@ impl Layers {
             return Err(Problem::new(origin, self.unknown(&key)));
         };
         if key.iter().eq(super::servers::KEY) {
-            // What stands in them is read elsewhere; here they are kept to be shown.
+            // The servers are read elsewhere; they are kept here only to be shown.
             if value.as_array().is_none_or(|items| !items.iter().all(Value::is_table)) {
                 return Err(Problem::new(origin, "mcp.servers are tables of the file: [[mcp.servers]]"));
             }
@@ -179,7 +179,7 @@ fn insert(table: &mut Table, key: &[String], value: Value) {
     }
 }
 
-/// Checks that a value has the type of the default. A whole number is as good as text where a size is wanted.
+/// Checks that a value has the type of the default. A size can be a whole number or text.
 fn fitting(default: &Value, value: Value) -> Result<Value, &'static str> {
     match (default, value) {
         (Value::String(_), value @ Value::String(_))

@@ -89,7 +89,7 @@ impl OfKind {
 }
 
 impl Memory {
-    /// Says what the settings cannot be.
+    /// Validates the settings.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -209,7 +209,7 @@ impl GitHub {
         helmdeck_packs::github::Config::new(self.base_url.clone())
     }
 
-    /// Says what the address cannot be.
+    /// Validates the address.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -233,11 +233,11 @@ pub(crate) struct Forge {
     run: Run,
 }
 
-/// Whether programs of the project are run.
+/// Whether programs of the project may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Run {
-    /// For who started the program, not for others.
+    /// For the user that started the program, not for other callers.
     Auto,
     /// Yes.
     Yes,
@@ -246,8 +246,9 @@ enum Run {
 }
 
 impl Forge {
-    /// Returns the settings of the `forge.*` packs: `serves` says that others call than who started the program, who is
-    /// at `here`.
+    /// Returns the settings of the `forge.*` packs.
+    ///
+    /// `serves` says that callers other than the user that started the program use them; `here` is that user's folder.
     pub(crate) fn packs(&self, serves: bool, here: Option<&Path>) -> helmdeck_packs::forge::Config {
         let set = Some(&*self.root).filter(|root| !root.as_os_str().is_empty());
         helmdeck_packs::forge::Config {
@@ -266,9 +267,11 @@ impl Forge {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SeamSettings {
-    /// Where the vault is if no variable says so; empty = nowhere. From the file it is absolute or begins with `~`.
+    /// Folder of the vault if no variable names one; empty = none.
+    ///
+    /// In the file it is absolute or begins with `~`.
     pub(crate) vault: PathBuf,
-    /// What is done with the words of a query.
+    /// How the words of a query are used.
     pub(crate) query: helmdeck_seam::QueryUse,
 }
 
@@ -288,8 +291,10 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// Returns the settings of the `repo.*` packs: `path` is where programs are looked for, `open` says that every
-    /// caller is who runs this program, `known_hosts` is that user's own file, and `program` is this program.
+    /// Returns the settings of the `repo.*` packs.
+    ///
+    /// `path` is the search path for programs; `open` says that every caller is the user that runs this program;
+    /// `known_hosts` is that user's file; `program` is this program.
     pub(crate) fn packs(
         &self,
         path: &str,
@@ -312,7 +317,7 @@ impl Repo {
         }
     }
 
-    /// Says what the settings cannot be.
+    /// Validates the settings.
     ///
     /// # Errors
     /// A message that names the setting.

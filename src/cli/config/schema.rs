@@ -6,8 +6,9 @@ use toml::{Table, Value};
 
 use super::layers::DEFAULTS;
 
-/// Makes the schema of the defaults: a key's type and default come from its value, its description from the comment
-/// above.
+/// Generates the schema of the defaults.
+///
+/// A key's type and default come from its value, its description from the comment above it.
 fn generate() -> Json {
     let defaults: Table = DEFAULTS.parse().unwrap();
     let mut schema = object("Every setting of helmdeck");

@@ -1,4 +1,4 @@
-//! `[seam]`, read on its own, so that an error in another section neither delays nor fails `helmdeck seam`.
+//! `[seam]`, read separately: an error in another section neither delays nor fails `helmdeck seam`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,13 @@ use helmdeck_core::suggest::did_you_mean;
 /// The variables, and the settings that they set.
 const VARIABLES: [(&str, &str); 2] = [("HELMDECK_SEAM__VAULT", "vault"), ("HELMDECK_SEAM__QUERY", "query")];
 
-/// What the name of every one begins with.
+/// Prefix of the variables.
 const PREFIX: &str = "HELMDECK_SEAM__";
 
 impl SeamSettings {
-    /// Reads them from the file and the environment. What is wrong is told beside them, and then only that has its
-    /// default, since memory that cannot be read counts as absent.
+    /// Reads the settings from the file and the environment, with any problem.
+    ///
+    /// An invalid setting alone gets its default, since memory that cannot be read counts as absent.
     pub(crate) fn alone(file: Option<&Path>, env: &ProcessEnvironment) -> (Self, Option<String>) {
         let mut problems = Vec::new();
         let (table, place) = of_file(file, env).unwrap_or_else(|problem| {
@@ -31,7 +32,7 @@ impl SeamSettings {
                 problems.push(format!("{}: [seam]: {why}", place.display()));
             }
         }
-        // As other paths of the file: from the folder in which that lies. Those of the environment begin in the working
+        // As other paths of the file: relative to the file's folder. Paths in variables are relative to the working
         // folder.
         if let Some(folder) = place.parent() {
             settings.vault = placed(&settings.vault, folder);
@@ -66,7 +67,7 @@ impl SeamSettings {
     }
 }
 
-/// Returns `[seam]` of the file, and where that lies; nothing if there is none.
+/// Returns `[seam]` of the file, and the file's path; empty if there is none.
 fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, PathBuf), String> {
     let found = file::find(file, env).map_err(|failure| failure.message().to_owned())?;
     let Some(found) = found else { return Ok(Default::default()) };
@@ -81,8 +82,7 @@ fn of_file(file: Option<&Path>, env: &ProcessEnvironment) -> Result<(Table, Path
     }
 }
 
-/// Puts a path that was written by hand below a folder, unless it is a whole one, blank, or begins in the home folder
-/// (`~`).
+/// Resolves a path below a folder, unless it is absolute, blank, or begins with `~`.
 pub(crate) fn placed(path: &Path, folder: &Path) -> PathBuf {
     let path = path.to_str().map_or(path, |path| Path::new(path.trim()));
     if path.as_os_str().is_empty() || path.starts_with("~") { path.to_owned() } else { folder.join(path) }

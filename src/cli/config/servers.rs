@@ -18,10 +18,10 @@ use super::origin::{Origin, Problem};
 use crate::env::ProcessEnvironment;
 use helmdeck_core::suggest::did_you_mean;
 
-/// Where the servers stand among the settings.
+/// Key of the servers among the settings.
 pub(crate) const KEY: &[&str] = &["mcp", "servers"];
 
-/// The longest name of a server, in bytes; the names of its tools come after it.
+/// Limit of a server's name, in bytes; the names of its tools come after it.
 const MAX_NAME_BYTES: usize = 40;
 
 /// Headers that the protocol sets by itself, or that are about the connection.
@@ -83,7 +83,7 @@ enum Size {
 /// Reads the servers of a configuration file.
 ///
 /// # Errors
-/// What is wrong, with its line: for a file that is not TOML at all nothing, since that is told elsewhere.
+/// The problems, each with its line. A file that is not TOML gives none: another check reports that.
 pub(crate) fn read(path: &Path, text: &str, env: &ProcessEnvironment) -> Result<Vec<McpServer>, Vec<Problem>> {
     let reading = Reading { path, text, env };
     if toml::de::DeTable::parse(text).is_err() {
@@ -127,7 +127,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     SECRET_NAMES.iter().any(|word| name.contains(word))
 }
 
-/// Says what is wrong with the name of a variable of a server's environment.
+/// Validates the name of a variable of a server's environment.
 ///
 /// # Errors
 /// A message that names it.
@@ -138,7 +138,7 @@ pub(crate) fn check_variable(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Says what is wrong with the name of a header (RFC 9110, section 5.1).
+/// Validates the name of a header (RFC 9110, section 5.1).
 ///
 /// # Errors
 /// A message that names it.
@@ -153,10 +153,10 @@ pub(crate) fn check_header(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the address of a server.
+/// Parses the address of a server.
 ///
 /// # Errors
-/// What it cannot be, without repeating it: it may hold a password.
+/// Why it is invalid, without repeating it: it may hold a password.
 pub(crate) fn parse_url(text: &str) -> Result<url::Url, String> {
     let url: url::Url = text.parse().map_err(|error| format!("url is not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -260,7 +260,7 @@ impl Reading<'_> {
                     Some(program) if program.trim().is_empty() => {
                         return Err(self.fail(command.span(), "the program of the command is empty"));
                     }
-                    // A path is one from the file that names it, wherever helmdeck is started.
+                    // A path is relative to the file that names it, wherever helmdeck is started.
                     Some(program) if program.contains('/') => {
                         *program = folder.join(&*program).display().to_string();
                     }

@@ -21,11 +21,11 @@ use crate::logging;
 /// The tables that make up the engine's settings.
 const ENGINE: &[&str] = &["cache", "audit", "artifacts", "commands", "sessions", "jobs"];
 
-/// Everything that is set, understood.
+/// All settings, parsed.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     data_dir: Option<PathBuf>,
-    /// Where the operator's packs are; `None` without a home folder.
+    /// Folder of the operator's packs; `None` without a home folder.
     pub(crate) packs_dir: Option<PathBuf>,
     /// `[log]`.
     pub(crate) log: Log,
@@ -182,8 +182,10 @@ impl Reading<'_> {
         self.read(|key| key.len() > 1 && key[0] == name, &[name], check)
     }
 
-    /// Reads the settings that `belongs` picks as `T`. If that fails, each value that is not a default is tried alone
-    /// over the defaults, so that the refusal can name the line or variable that it came from.
+    /// Reads the settings that `belongs` picks as `T`.
+    ///
+    /// If that fails, each value that is not a default is tried alone over the defaults. The error can then name the
+    /// line or variable that the value came from.
     fn read<T: DeserializeOwned>(
         &mut self,
         belongs: impl Fn(&Key) -> bool,
@@ -268,7 +270,7 @@ impl Reading<'_> {
         Some(seam)
     }
 
-    /// Others may reach the server only if callers have to prove who they are.
+    /// Checks the listen address: without authentication only this machine may reach the server.
     fn listen(&mut self, server: &ServerConfig, auth: &AuthConfig, env: &ProcessEnvironment) {
         let authenticated = auth.api_tokens || !auth.jwks.is_empty() || crate::auth::is_set(env);
         if let Err(message) = check_listen(server.listen, authenticated) {
@@ -276,7 +278,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Notes what is wrong with a setting, where it comes from.
+    /// Records a problem with a setting, at its origin.
     fn at(&mut self, key: &[&str], message: &str) {
         if let Some(setting) = self.layers.get(key) {
             self.problems.push(Problem::new(&setting.origin, format!("{}: {message}", key.join("."))));
@@ -300,7 +302,9 @@ impl Reading<'_> {
     }
 }
 
-/// What the summarizer's endpoint may be, the client of models knows, which calls the settings by names of its own.
+/// Checks the conversation settings; the model client checks the summarizer's endpoint.
+///
+/// That client has other names for the settings, so its message is renamed.
 fn conversation(conversation: &helmdeck_conversation::Config) -> std::result::Result<(), String> {
     conversation.validate()?;
     let endpoint = conversation.summarizer.endpoint.clone();

@@ -33,7 +33,7 @@ pub(crate) fn show(layers: &Layers, origin: bool, extra: &[(&str, String)]) -> (
 /// A store's address can hold a password.
 fn safe(key: &[String], setting: &Setting) -> Value {
     if key.iter().eq(super::servers::KEY) {
-        // What stands in a header or in the environment of a server is nobody's business; their names are.
+        // Headers and environment of a server may hold secrets, so only server names are shown.
         let names = setting.value.as_array().into_iter().flatten().filter_map(|server| server.get("name").cloned());
         return Value::Array(names.collect());
     }

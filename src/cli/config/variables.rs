@@ -40,7 +40,7 @@ const ELSEWHERE: &[&str] = &[
     "HELMDECK_VAULT_KEY_PREVIOUS",
 ];
 
-/// What test suites may set without troubling the programs that they start.
+/// Prefix of variables that test suites may set; the programs that they start ignore them.
 const TESTS: &str = "HELMDECK_TEST_";
 
 /// Adds the settings of the environment.

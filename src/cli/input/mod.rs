@@ -150,7 +150,9 @@ fn unknown(shape: Shape<'_>, key: &str, whole: &str) -> Failure {
     failure
 }
 
-/// Reads one value as the first of the allowed types whose spelling it has; text stays text where only text is allowed.
+/// Reads one value as the first allowed type whose syntax it has.
+///
+/// Text stays text where only text is allowed.
 fn scalar(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
     let kinds = shape.kinds();
     let allowed = |kind: &str| kinds.is_empty() || kinds.contains(kind);
@@ -189,8 +191,10 @@ fn scalar(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
     Err(failure)
 }
 
-/// JSON Schema counts `1.0` and `1e2` as integers (section 6.1.1 of its validation vocabulary). The canonical form has
-/// no trailing zeros, so a number is whole if its exponent moves the point past the last digit.
+/// Says whether a number is an integer: JSON Schema counts `1.0` and `1e2` as integers.
+///
+/// See section 6.1.1 of its validation vocabulary. The canonical form has no trailing zeros, so a number is whole if
+/// its exponent moves the point past the last digit.
 fn is_integral(number: &str) -> bool {
     let form = canonical(number).unwrap_or_default();
     let form = String::from_utf8_lossy(&form);

@@ -14,7 +14,7 @@ use super::shape::Shape;
 use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 
-/// Returns the input with its paths absolute, `None` if there was nothing to change (or if it is not JSON).
+/// Returns the input with absolute paths, `None` if nothing changes (or if it is not JSON).
 ///
 /// # Errors
 /// A failure if a path is relative and there is no working directory.
@@ -73,8 +73,10 @@ fn array(items: Shape<'_>, text: &str, env: &ProcessEnvironment) -> Result<Optio
     Ok(Some(format!("[{}]", written.join(","))))
 }
 
-/// Returns the path as JSON text, absolute and without `.`; with `..` resolved by the file system where the path
-/// exists, because `a/..` need not be the folder of `a` when `a` is a link.
+/// Returns the path as JSON text, absolute and without `.`.
+///
+/// The file system resolves `..` where the path exists, because `a/..` need not be the folder of `a` when `a` is a
+/// link.
 fn absolute(path: &str, env: &ProcessEnvironment) -> Result<Option<String>> {
     if path.is_empty() {
         return Ok(None);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The most subschemas that one question looks at; a recursive schema ends here.
+/// Limit of subschemas that one lookup visits; it ends the walk of a recursive schema.
 const MAX_PARTS: usize = 64;
 
 /// A schema seen from a command line. References point into the document `root`.
@@ -51,10 +51,10 @@ impl<'a> Shape<'a> {
         objects.flat_map(|properties| properties.keys().map(String::as_str)).collect()
     }
 
-    /// Returns the shape of members that the schema does not declare, `None` if it wants none.
+    /// Returns the shape of members that the schema does not declare, `None` if it accepts none.
     ///
-    /// A schema that lists members and says nothing of others is taken to want no others: on a command line an unknown
-    /// name is nearly always a slip.
+    /// A schema that lists members and says nothing of others is taken to accept no others: on a command line an
+    /// unknown name is nearly always a typo.
     pub(crate) fn others(self) -> Option<Self> {
         static ANYTHING: Value = Value::Bool(true);
         let said = self.parts().into_iter().find_map(|part| part.get("additionalProperties"));
@@ -101,7 +101,7 @@ impl<'a> Shape<'a> {
         self.parts().iter().any(|part| part.get("x-helmdeck-path") == Some(&Value::Bool(true)))
     }
 
-    /// Returns the text that stands in for an absent value.
+    /// Returns the default value's text.
     pub(crate) fn default_text(self) -> Option<&'a str> {
         self.parts().into_iter().find_map(|part| part.get("default")?.as_str())
     }

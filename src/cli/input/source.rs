@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
-/// The largest input that is read, in bytes. The engine's own limits are lower; this one bounds what is held at all.
+/// Limit of an input, in bytes. The engine's own limits are lower; this one bounds memory use.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads the value of `--input`.

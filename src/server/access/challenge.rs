@@ -36,7 +36,7 @@ pub(crate) fn need(caller: &Caller, permission: &Permission) -> Result<(), Probl
     caller.need(permission).map_err(|error| refused(error, &permission.to_string()))
 }
 
-/// Refuses callers who may not run a pack.
+/// Refuses a caller that may not run a pack.
 pub(crate) fn need_run(caller: &Caller, pack: &PackName) -> Result<(), Problem> {
     caller.need_run(pack).map_err(|error| refused(error, &format!("packs:run:{pack}")))
 }
@@ -49,7 +49,7 @@ pub(crate) fn need_token<'a>(caller: &'a Caller, thing: &str) -> Result<&'a Iden
     Ok(&caller.identity)
 }
 
-/// Returns whose things a caller reaches: its own, or everybody's (`None`) for an administrator.
+/// Returns the identity that a caller may act on; `None` = all identities, for an administrator.
 pub(crate) fn reach<'a>(caller: &'a Caller, thing: &str) -> Result<Option<&'a Identity>, Error> {
     let own = need_token(caller, thing)?;
     Ok((!caller.permissions.allow(&Permission::Admin)).then_some(own))

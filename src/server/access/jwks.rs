@@ -41,7 +41,7 @@ struct PublicKey {
 #[derive(Debug)]
 pub(crate) struct KeySet(Vec<PublicKey>);
 
-/// A key as it is written (RFC 7517, section 4; RFC 7518, section 6; RFC 8037).
+/// A key in its wire format (RFC 7517, section 4; RFC 7518, section 6; RFC 8037).
 #[derive(Deserialize)]
 struct Written {
     kty: String,
@@ -59,12 +59,12 @@ struct Written {
     x: String,
     #[serde(default)]
     y: String,
-    /// The private part, which must not be here.
+    /// The private part, which a public key set must not contain.
     d: Option<Value>,
 }
 
 impl KeySet {
-    /// Reads a set and keeps the keys that can check our tokens.
+    /// Reads a set and keeps the keys that can verify tokens.
     ///
     /// # Errors
     /// A message that repeats nothing of the set: it is malformed, or no key of it can be used.
@@ -146,7 +146,7 @@ impl Written {
             ("oct", _) => return Err("it is a shared secret, which does not belong into a key set"),
             _ => return Err("its kind is none of RSA, EC P-256 and OKP Ed25519"),
         };
-        // RFC 9864 gives EdDSA with this curve a name of its own.
+        // RFC 9864 names EdDSA with this curve "Ed25519".
         let named = |alg: &str| alg == name || (algorithm == Algorithm::EdDSA && alg == "Ed25519");
         if self.alg.as_deref().is_some_and(|alg| !named(alg)) {
             return Err("its algorithm is none of RS256, ES256 and EdDSA");
@@ -193,7 +193,7 @@ async fn read_file(path: PathBuf) -> Result<Vec<u8>, String> {
 
 async fn fetch(url: &Url, egress: &Egress) -> Result<Vec<u8>, String> {
     let client = egress.client().await.map_err(|error| error.to_string())?;
-    // The URL may be for the operator's eyes only, so no error repeats it.
+    // The URL may be confidential to the operator, so no error repeats it.
     let failed = |error: reqwest::Error| match helmdeck_egress::refusal(&error) {
         Some(refused) => refused.to_string(),
         None => error.without_url().to_string(),
@@ -227,7 +227,7 @@ pub(crate) struct Jwks {
     tried: tokio::sync::Mutex<Option<Duration>>,
 }
 
-/// A key set, which one it is, and when it was read.
+/// A key set with its generation and the time it was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Current {
     /// The keys.

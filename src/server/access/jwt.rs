@@ -1,8 +1,7 @@
-//! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519, with the advice of RFC 8725).
+//! JSON Web Token: parsing, signature check and claims (RFC 7515, RFC 7519).
 //!
-//! What the token says about how to check it is never believed: the key that fits decides the
-//! algorithm, a key inside the token or behind a link in it is not looked at, and a token that demands
-//! something by `crit` is refused.
+//! It follows the advice of RFC 8725. The token never decides how it is checked. The matching key decides the
+//! algorithm. A key embedded in the token, or linked from it, is ignored. A token with `crit` is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +13,10 @@ use helmdeck_core::{Caller, Identity, Permissions, Timestamp};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Map, Value};
 
-/// Who has no tenant claim belongs to this tenant.
+/// Tenant of a token without a tenant claim.
 pub(crate) const DEFAULT_TENANT: &str = "default";
 
-/// Why a token proves nothing: for the log, and never from the token.
+/// Why a token is refused. It is for the log, and never repeats the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reason(pub(crate) &'static str);
 
@@ -27,21 +26,21 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// A token whose signature is not checked yet.
+/// A token with an unverified signature.
 #[derive(Debug)]
 pub(crate) struct Unverified<'a> {
-    /// How it says it is signed; one of the four that there are.
+    /// Signature algorithm that the header names; one of the four supported ones.
     pub(crate) algorithm: Algorithm,
-    /// Which key it says to take.
+    /// Key id that the header names.
     pub(crate) key_id: Option<String>,
-    /// Header and claims as they were signed.
+    /// Header and claims, as they were signed.
     message: &'a str,
     claims: &'a str,
     signature: &'a str,
 }
 
 impl<'a> Unverified<'a> {
-    /// Takes a token apart and reads its header.
+    /// Splits a token and reads its header.
     pub(crate) fn open(token: &'a str) -> Result<Self, Reason> {
         let (message, signature) = token.rsplit_once('.').ok_or(Reason("it is not a token that we know"))?;
         let (header, claims) = message.split_once('.').ok_or(Reason("it is not a token that we know"))?;
@@ -59,8 +58,8 @@ impl<'a> Unverified<'a> {
             Some("EdDSA") => Algorithm::EdDSA,
             _ => return Err(Reason("its algorithm is not one that is accepted")),
         };
-        // RFC 8725, section 3.11: what was issued for something else (a log-out, a proof of possession)
-        // is no access token.
+        // RFC 8725, section 3.11: a token issued for another purpose (a log-out, a proof of possession) is not an
+        // access token.
         let typed = match header.get("typ") {
             None => true,
             Some(Value::String(kind)) => {
@@ -80,7 +79,7 @@ impl<'a> Unverified<'a> {
         Ok(Self { algorithm, key_id, message, claims, signature })
     }
 
-    /// Checks the signature with a key that is for the token's algorithm, and returns the claims.
+    /// Checks the signature with a key for the token's algorithm, and returns the claims.
     pub(crate) fn verify(&self, key: &DecodingKey) -> Result<Map<String, Value>, Reason> {
         let good = jsonwebtoken::crypto::verify(self.signature, self.message.as_bytes(), key, self.algorithm);
         if !matches!(good, Ok(true)) {
@@ -98,23 +97,23 @@ fn object(part: &str, otherwise: &'static str) -> Result<Map<String, Value>, Rea
     }
 }
 
-/// What the claims of a token have to be.
+/// Requirements on the claims of a token.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// Who has to have issued it; `None` = whoever has the key.
+    /// Required issuer; `None` = any issuer with the key.
     pub(crate) issuer: Option<String>,
-    /// For whom it has to be: one of these; empty = it must not be for anybody in particular.
+    /// Accepted audiences, one of which the token must name; empty = the token must have no audience.
     pub(crate) audience: Vec<String>,
     /// The claim with the tenant.
     pub(crate) tenant_claim: String,
     /// The claim with the session (one conversation of the user).
     pub(crate) session_claim: String,
-    /// How far clocks may be apart.
+    /// Maximum difference between the clocks.
     pub(crate) leeway: Duration,
 }
 
 impl Rules {
-    /// Reads the caller out of verified claims, and until when the token proves it.
+    /// Returns the caller of verified claims, and the expiry of the token.
     pub(crate) fn caller(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<(Caller, Timestamp), Reason> {
         let expires = time(claims, "exp")?.ok_or(Reason("it has no end (exp)"))?.saturating_add(self.leeway);
         if now >= expires {
@@ -152,7 +151,9 @@ impl Rules {
         Ok((Caller { identity: Arc::new(identity), permissions: Arc::new(permissions) }, expires))
     }
 
-    /// RFC 7519, section 4.1.3: whoever is not named must refuse the token, also if it goes by no name itself.
+    /// Checks `aud`: a server that is not named must refuse the token, even if it has no name.
+    ///
+    /// RFC 7519, section 4.1.3.
     fn check_audience(&self, audience: Option<&Value>) -> Result<(), Reason> {
         let ours = |value: &Value| value.as_str().is_some_and(|name| self.audience.iter().any(|known| known == name));
         let good = match audience {

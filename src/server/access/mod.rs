@@ -43,7 +43,7 @@ const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
 /// How long an API token is cached: half the time that a revocation may take to reach every process.
 const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
 
-/// How callers prove who they are: at least one of a shared secret, a key set and API tokens.
+/// Authentication of callers: at least one of a shared secret, a key set and API tokens.
 #[derive(Debug)]
 pub struct Auth {
     rules: Rules,
@@ -56,8 +56,8 @@ pub struct Auth {
 impl Auth {
     /// Makes it from the settings, `None` if authentication is off.
     ///
-    /// `secret` signs JSON Web Tokens (HS256); its bytes are used as they are. `system` holds the API
-    /// tokens. `egress` fetches the key set if it has a URL, and allows exactly that host and port.
+    /// `secret` signs JSON Web Tokens (HS256); its bytes are used unchanged. `system` holds the API tokens. `egress`
+    /// fetches the key set if it has a URL, and allows exactly that host and port.
     ///
     /// # Errors
     /// A message that names the setting, what is wrong with it and what to do.
@@ -131,13 +131,13 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// A token that was valid a moment ago.
+/// A token that was verified recently.
 #[derive(Debug, Clone)]
 struct Known {
     caller: Caller,
     /// When the token expires.
     ends: Timestamp,
-    /// Until when the entry is used, by the monotonic clock.
+    /// When the entry expires, by the monotonic clock.
     until: Duration,
     /// The key set that it was verified with; `None` = none.
     keys: Option<u64>,
@@ -160,7 +160,9 @@ impl Access {
         }
     }
 
-    /// Returns the caller of a request. Without a token it is anonymous, with the permissions of `anonymous_scope`.
+    /// Returns the caller of a request.
+    ///
+    /// Without a token the caller is anonymous, with the permissions of `anonymous_scope`.
     ///
     /// # Errors
     /// 401 or 400 in the words of RFC 6750; 503 if the keys or the record of tokens cannot be read.
@@ -260,7 +262,7 @@ impl Access {
     }
 }
 
-/// Caller that a token proves, and how long that may be cached.
+/// Caller that a token proves, and how long to cache it.
 struct Proof {
     caller: Caller,
     ends: Timestamp,
@@ -268,7 +270,7 @@ struct Proof {
     lives: Duration,
 }
 
-/// Why there is no proof: the token is not valid, or it cannot be checked.
+/// Why authentication failed: the token is not valid, or it cannot be checked.
 enum Trouble {
     Bad(Reason),
     Unavailable(Error),

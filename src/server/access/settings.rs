@@ -12,29 +12,34 @@ use serde::{Deserialize, Serialize};
 /// Maximum difference between two clocks.
 const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
 
-/// The settings of authentication. With none of `api_tokens`, `jwks` and a shared secret it is off.
+/// Settings of authentication. It is off without `api_tokens`, `jwks` and a shared secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
     /// Whether tokens of `helmdeck token create` are accepted; off by default.
     pub api_tokens: bool,
-    /// Where the public keys of an issuer of JSON Web Tokens are (a JSON Web Key Set): a file, or an
-    /// https address. Empty (the default) = such tokens are not accepted.
+    /// Location of the issuer's public keys (a JSON Web Key Set): a file or an https address.
+    ///
+    /// Empty (the default) = JSON Web Tokens of an issuer are not accepted.
     pub jwks: String,
-    /// Who has to have issued a JSON Web Token (`iss`); empty (the default) = whoever has the key.
+    /// Required issuer of a JSON Web Token (`iss`); empty (the default) = any issuer with the key.
     pub issuer: String,
-    /// For whom a JSON Web Token has to be (`aud`): one of these. Must be given with `jwks`.
+    /// Accepted audiences of a JSON Web Token (`aud`). Required with `jwks`.
     pub audience: Vec<String>,
-    /// The claim that names the tenant; `tenant` by default. Without it in a token the tenant is `default`.
+    /// Claim that names the tenant; `tenant` by default.
+    ///
+    /// The tenant of a token without it is `default`.
     pub tenant_claim: String,
-    /// The claim that names the session, which is one conversation of the user; `session_id` by
-    /// default. A token without it names none.
+    /// Claim that names the session, one conversation of the user; `session_id` by default.
+    ///
+    /// A token without it names no session.
     pub session_claim: String,
-    /// How far the clocks of issuer and server may be apart; 30 s by default, at most 5 min.
+    /// Maximum clock difference between issuer and server; 30 s by default, at most 5 min.
     #[serde(with = "text")]
     pub leeway: Duration,
-    /// What callers without a token may do: words of a scope, of which `packs:run`, `packs:run:<glob>`
-    /// and `metrics:read` can be given. Empty (the default) = they are refused.
+    /// Scopes of callers without a token; empty (the default) = they are refused.
+    ///
+    /// Allowed words are `packs:run`, `packs:run:<glob>` and `metrics:read`.
     pub anonymous_scope: String,
 }
 
@@ -53,7 +58,7 @@ impl Default for AuthConfig {
     }
 }
 
-/// Where `jwks` points.
+/// Kind of location that `jwks` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeySource {
     File(PathBuf),
@@ -95,7 +100,7 @@ impl AuthConfig {
         Ok(())
     }
 
-    /// Returns where the key set is, `None` if there is to be none.
+    /// Returns the location of the key set, `None` if there is none.
     pub(crate) fn place(&self) -> Result<Option<KeySource>, String> {
         if self.jwks.is_empty() {
             return Ok(None);
@@ -114,13 +119,13 @@ impl AuthConfig {
         };
         match url.scheme() {
             "https" => Ok(Some(KeySource::Url(url))),
-            // What does not leave this machine cannot be changed on its way.
+            // Traffic on this machine cannot be changed on its way.
             "http" if here => Ok(Some(KeySource::Url(url))),
             _ => Err("jwks must be a file or an https address: whoever can change the keys can be anybody".to_owned()),
         }
     }
 
-    /// Returns what callers without a token may do, `None` if they are refused.
+    /// Returns the permissions of callers without a token, `None` if they are refused.
     pub(crate) fn anonymous(&self) -> Result<Option<Permissions>, String> {
         let mut permissions = Vec::new();
         for word in self.anonymous_scope.split_ascii_whitespace() {

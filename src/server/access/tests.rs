@@ -1,4 +1,4 @@
-//! The client with authentication, through the whole router: who gets in, who does not, and what either may do.
+//! Authentication through the whole router: which requests are admitted, and what they may do.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn auth(config: &AuthConfig, folder: &Path) -> Auth {
     Auth::new(config, Some(secret), Some(system), &egress()).unwrap().unwrap()
 }
 
-/// A server that takes tokens of the shared secret, of the key set and of the database.
+/// A server that accepts tokens of the shared secret, of the key set and of the database.
 struct Client {
     fixture: Fixture,
     system: System,
@@ -110,7 +110,7 @@ fn shared(user: &str, scope: &str) -> String {
 fn assert_refused(answer: &Answer, what: &str) {
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{what}");
     assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"helmdeck\", error=\"invalid_token\"", "{what}");
-    // Not a word of why.
+    // The answer gives no reason.
     assert_eq!(answer.json()["detail"], bearer::INVALID, "{what}");
 }
 
@@ -127,7 +127,7 @@ async fn a_token_of_each_kind_lets_its_caller_in() {
             assert_eq!(answer.status, 200, "{answer:?}");
         }
     }
-    // They are one caller: whoever comes with another token of the same person hits what the first one left.
+    // Tokens of one person are one caller: a call with the second token hits the answer of the first.
     let mut statuses = Vec::new();
     for token in &tokens {
         statuses.push(client.post(CACHED, token, "{}").await.json()["cache"]["status"].as_str().unwrap().to_owned());
@@ -149,7 +149,7 @@ async fn without_a_token_only_what_is_open_answers() {
         let answer = client.get(path, "").await;
         assert_eq!(answer.status, 200, "{path}");
         assert!(!answer.body.contains("test.plain"), "{path} names a pack that nobody may run");
-        // A bad token is refused where none is needed too.
+        // An invalid token is refused even where no token is needed.
         assert_refused(&client.get(path, "nonsense").await, path);
     }
     let all = shared("alice", "packs:run");
@@ -169,7 +169,7 @@ async fn alg_confusion_hs256_signed_with_the_public_key_is_refused() {
         let forged = Issuer::shared(&form).token_with(&header, &for_us("alice", "packs:run"));
         assert_refused(&client.post(RUN, &forged, "{}").await, "with its key id");
     }
-    // And the other way: what the shared secret signed is no signature of any key.
+    // The reverse: a signature by the shared secret does not match any key.
     for algorithm in ["RS256", "ES256", "EdDSA", "HS512", "PS256"] {
         let header = json!({"alg": algorithm, "kid": "r"});
         let forged = Issuer::shared(SECRET).token_with(&header, &for_us("alice", "packs:run"));
@@ -194,7 +194,7 @@ async fn alg_confusion_without_a_shared_secret_an_empty_or_public_one_does_not_d
         let answer = fixture.send(Method::POST, RUN, &[("authorization", &bearer)], "{}").await;
         assert_refused(&answer, "HS256");
     }
-    // API tokens are off here: one that is well-formed is just another text that proves nothing.
+    // API tokens are off here: a well-formed one is not recognized.
     let bearer = format!("Bearer hd_{}_{}", "0".repeat(16), "0".repeat(72));
     assert_refused(&fixture.send(Method::POST, RUN, &[("authorization", &bearer)], "{}").await, "hd_");
 }
@@ -222,7 +222,7 @@ async fn key_id_tricks_reach_no_key_and_no_file() {
         let header = json!({"alg": "ES256", "kid": id});
         assert_refused(&client.post(RUN, &theirs.token_with(&header, &for_us("alice", "admin")), "{}").await, id);
     }
-    // Our own key under another name or kind is not found either.
+    // A key of this server under another name or kind is not found either.
     for header in [json!({"alg": "ES256", "kid": "theirs"}), json!({"alg": "RS256", "kid": "ours"})] {
         let token = ours.token_with(&header, &for_us("alice", "packs:run"));
         assert_refused(&client.post(RUN, &token, "{}").await, &header.to_string());
@@ -281,7 +281,7 @@ async fn tokens_outside_their_time_are_refused() {
     endless.as_object_mut().unwrap().remove("exp");
     assert_refused(&client.post(RUN, &Issuer::shared(SECRET).token(&endless), "{}").await, "no end");
 
-    // A good one is remembered, but not beyond its end: 600 s and the leeway.
+    // A valid token is cached, but not beyond its expiry: 600 s and the leeway.
     let good = shared("alice", "packs:run");
     assert_eq!(client.post(RUN, &good, "{}").await.status, 200);
     client.fixture.clock.advance(Duration::from_secs(629));
@@ -351,7 +351,7 @@ async fn revoked_api_token_is_refused_within_a_second() {
     let client = Client::plain().await;
     let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
-    // Another handle is what another process has.
+    // A second handle stands for another process.
     let elsewhere = System::at(client.folder.path().join("helmdeck.db"));
     assert!(elsewhere.revoke_token(&id, START).await.unwrap());
     client.fixture.clock.advance(Duration::from_millis(499));
@@ -412,7 +412,7 @@ async fn unavailable_keys_are_a_server_error() {
     let answer = client.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"));
     assert_eq!(answer.header("retry-after"), "30");
-    // Who comes with the shared secret is not concerned.
+    // Callers with the shared secret are not affected.
     let shared = Issuer::shared(SECRET).token(&for_us("alice", "packs:run"));
     assert_eq!(client.post(RUN, &shared, "{}").await.status, 200);
 }

@@ -46,7 +46,7 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Option<(State, bool)>, Error> {
         self.sweep(now).await;
-        // The lease lasts as long as the key: it is unknown what a process did that died in the middle.
+        // The lease lasts as long as the key: after a crash it is unknown what the call did.
         let begun = self.system.begin(&scope(identity), &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
         Ok(match begun {
             Begun::New => None,

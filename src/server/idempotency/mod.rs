@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: a write pack runs at most once for a key of a caller, and a repeat gets the first call's answer
-//! (draft-ietf-httpapi-idempotency-key-header).
+//! `Idempotency-Key`: a repeated write with the same key gets the first call's answer.
 //!
-//! Answers are kept for 24 hours at most, in memory. With a system database the fact that a key was used outlives the
-//! process; with a memory key too its answer does, sealed. Nothing else of a call is written but digests.
+//! A write pack runs at most once per key and caller (draft-ietf-httpapi-idempotency-key-header). Answers are kept in
+//! memory for at most 24 hours. With a system database the record that a key was used survives the process. With a
+//! memory key its answer survives too, sealed. Of a call nothing else is written except digests.
 
 mod kept;
 mod ledger;
@@ -135,7 +135,8 @@ impl Ticket {
     pub(crate) async fn finish(mut self, answer: &Answer) {
         let kept = !matches!(answer, Err(error) if nothing_was_done(error));
         if let Some(ledger) = &self.inner.ledger {
-            // The database first: while the call counts as running in memory, nobody asks the database.
+            // Write to the database first: while the call counts as running in memory, no other request reads the
+            // database.
             ledger.finish(&self.identity, &self.id, kept.then_some(answer), self.inner.clock.now()).await;
         }
         self.finished = true;

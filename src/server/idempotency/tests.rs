@@ -1,4 +1,4 @@
-//! Repeats, through the whole router.
+//! Repeated writes, through the whole router.
 
 use std::sync::Arc;
 use std::time::Duration;

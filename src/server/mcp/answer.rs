@@ -1,5 +1,6 @@
-//! How a tool's answer is written: once, here, for every way into the transport. The output of a pack
-//! is copied, never parsed.
+//! Results of tools as JSON, written here for all MCP transports.
+//!
+//! The output of a pack is copied, never parsed.
 
 use helmdeck_core::error::Retry;
 use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::names::Names;
 use super::uri;
 
-/// The key in `_meta` under which a request says what it wants of the cache and a result what the cache did.
+/// Key in `_meta` for the cache: the directive of a request, and the cache status of a result.
 pub(crate) const CACHE: &str = "helmdeck/cache";
 
 #[derive(Serialize)]
@@ -22,11 +23,11 @@ struct Link<'a> {
     size: u64,
 }
 
-/// Writes the result of a call that ended well: the output as text, as `structuredContent` if it is an
-/// object, and a link to each file that the run wrote. `typed` says whether results name their type
-/// (since revision 2026-07-28).
+/// Writes the result of a successful call: text, `structuredContent`, and links to its files.
 ///
-/// What the cache did is there only if both gates are open; with one shut there is no trace of it.
+/// `structuredContent` is present if the output is an object. `typed` says whether results name their type (since
+/// revision 2026-07-28). The cache status is present only if both gates are open; otherwise there is no trace of the
+/// cache.
 pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
     let output = outcome.output.bytes();
     out.reserve(output.len() * 5 / 2 + 256);
@@ -59,8 +60,9 @@ pub(crate) fn write_outcome(outcome: &Outcome, typed: bool, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes the result of a call that failed: a text that an agent can act on, and the whole problem (RFC
-/// 9457) in `_meta`. It has no `structuredContent`, which would have to fit the pack's output schema.
+/// Writes the result of a failed call: a text for the agent, and the problem (RFC 9457) in `_meta`.
+///
+/// It has no `structuredContent`, which would have to match the pack's output schema.
 pub(crate) fn write_failure(error: &Error, typed: bool, names: &Names, out: &mut Vec<u8>) {
     begin(typed, &names.in_text(&advice(error)), out);
     out.extend_from_slice(b"],\"isError\":true,\"_meta\":{\"helmdeck/problem\":");
@@ -78,7 +80,7 @@ fn begin(typed: bool, text: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What is written here is plain data, and writing to memory cannot fail.
+/// The value is plain data, and writing to memory cannot fail.
 fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
@@ -93,7 +95,7 @@ fn link(artifact: &ArtifactRef) -> Link<'_> {
     }
 }
 
-/// Returns an error as a text: what went wrong, where, and what to do.
+/// Returns an error as text: what failed, where, and what to do.
 pub(crate) fn advice(error: &Error) -> String {
     let mut text = error.to_string();
     let what_to_do = match (error.code(), error.retry_after()) {

@@ -9,18 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
-    /// The most sessions at once, of all callers; 256 by default. More are answered `overloaded`.
+    /// Limit of open sessions of all callers; 256 by default.
+    ///
+    /// Sessions over the limit are answered `overloaded`.
     pub sessions_max: usize,
-    /// The most sessions of one caller; 64 by default. One more closes the one that was idle longest.
-    /// All who come without a token are one caller, whose next one is answered `overloaded`.
+    /// Limit of open sessions per caller; 64 by default.
+    ///
+    /// One more closes the session that was idle longest. All clients without a token are one caller. Over the limit
+    /// that caller is answered `overloaded`.
     pub sessions_per_caller: usize,
     /// How long a session may be idle before it is closed; 30 min by default.
     #[serde(with = "text")]
     pub session_idle: Duration,
-    /// How often an open stream says that it is alive; 15 s by default.
+    /// Interval of keep-alives on an open stream; 15 s by default.
     #[serde(with = "text")]
     pub keep_alive: Duration,
-    /// The most tools or resources of one page of a list; 200 by default.
+    /// Page size of lists: tools or resources per page; 200 by default.
     pub page_size: usize,
 }
 

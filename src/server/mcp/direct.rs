@@ -1,8 +1,7 @@
-//! The short way for a `tools/call` of a pack: from the bytes that came in to the bytes that go out.
+//! Fast path for a `tools/call` of a pack: from request bytes to response bytes.
 //!
-//! It takes only what is plainly in order: a tool that is a pack which the caller may run, arguments
-//! that are an object, nothing in `_meta` that is not understood. Everything else is left to rmcp,
-//! which knows how to refuse it.
+//! It takes only plain calls: a tool that is a pack which the caller may run, arguments that are an object, nothing
+//! unknown in `_meta`. rmcp handles and refuses everything else.
 
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use helmdeck_core::Call;
 use super::message::{CallMeta, Id, ToolCall};
 use super::state::{CallerContext, McpState};
 
-/// A call that is in order.
+/// A valid call.
 pub(crate) struct Direct {
     pub(crate) call: Call,
-    /// Whether the pack takes long.
+    /// Whether the pack is a long one.
     is_long: bool,
     /// The id of the request, as it was written.
     id: Box<str>,
@@ -23,7 +22,7 @@ pub(crate) struct Direct {
     typed: bool,
 }
 
-/// Returns the call of a pack, `None` if it has to go the long way. `bytes` is the whole message.
+/// Returns the call of a pack, `None` if rmcp has to handle it. `bytes` is the whole message.
 pub(crate) fn plain(
     mcp: &McpState,
     visit: &CallerContext,
@@ -37,7 +36,7 @@ pub(crate) fn plain(
     }
     let table = mcp.tables.current();
     let entry = table.get(&tool_call.name)?;
-    // What takes long may become a task; in a session only rmcp knows whether the client can do with one.
+    // A long call may become a task; in a session only rmcp knows whether the client supports tasks.
     let may_be_task = entry.is_long && !meta.declares_no_tasks();
     if entry.has_headers || may_be_task || visit.caller.need_run(&entry.pack).is_err() {
         return None;
@@ -47,7 +46,7 @@ pub(crate) fn plain(
     Some(Direct { call, is_long: entry.is_long, id: id.text.into(), typed: meta.is_self_contained() })
 }
 
-/// Returns the arguments as a part of the message's own bytes.
+/// Returns the arguments as a slice of the message's bytes.
 pub(crate) fn raw_arguments(tool_call: &ToolCall<'_>, bytes: &Bytes) -> Option<Bytes> {
     let text = tool_call.arguments()?;
     let inside = bytes.as_ptr_range().contains(&text.as_ptr());

@@ -9,9 +9,9 @@ use rmcp::{RoleServer, ServerHandler};
 
 /// Handler for requests that packs do not answer. Every [`ServerHandler`] is one.
 ///
-/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists
-/// and capabilities are added to ours. It has no tasks. Every caller can use it: what it does for whom
-/// is its own decision. Its requests pass the same checks as those of packs.
+/// It answers other tools and resources, prompts, completion, log levels and subscriptions. Its lists and capabilities
+/// are added to ours. It has no tasks. Every caller can use it, so it must check permissions itself. Its requests pass
+/// the same checks as those of packs.
 pub trait Extra: Send + Sync + 'static {
     /// Returns its capabilities.
     fn info(&self) -> ServerConfig;
@@ -29,7 +29,7 @@ pub trait Extra: Send + Sync + 'static {
     ) -> BoxFuture<'_, ()>;
     /// Returns a tool by its name.
     fn tool(&self, name: &str) -> Option<Tool>;
-    /// Returns the part of the wanted notifications that it sends, `None` if it sends none.
+    /// Returns the accepted part of the requested notifications, `None` if it sends none.
     fn accepted(&self, wanted: &SubscriptionFilter) -> Option<SubscriptionFilter>;
     /// Serves one subscription until it ends.
     fn listen(&self, context: SubscriptionContext) -> BoxFuture<'_, Result<(), ErrorData>>;
@@ -54,7 +54,7 @@ impl<H: ServerHandler> Extra for H {
         context: NotificationContext<RoleServer>,
     ) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // It never fails for a handler.
+            // The call cannot fail for a handler.
             let _ = DynService::handle_notification(self, notification, context).await;
         })
     }

@@ -1,7 +1,8 @@
-//! The handler that rmcp drives: one per session, or per request where there are no sessions. What
-//! packs have no words for goes to the embedder's [`Extra`](super::Extra).
+//! The handler for rmcp: one per session, or per request where there are no sessions.
+//!
+//! Requests that packs do not answer go to the embedder's [`Extra`](super::Extra).
 
-// Logging and resource subscriptions of earlier revisions are passed on as long as clients of those revisions ask.
+// Logging and resource subscriptions of earlier revisions are passed on while clients of those revisions use them.
 #![expect(deprecated, reason = "SEP-2577 deprecates them, and clients still use them")]
 
 use parking_lot::Mutex;
@@ -40,9 +41,9 @@ const INSTRUCTIONS: &str = "Each tool is a pack; its name is the pack's with dot
 /// One session's handler.
 pub(crate) struct Agent {
     mcp: Arc<McpState>,
-    /// Set when somebody listens for changes of the tools.
+    /// Set when a client listens for changes of the tools.
     watching: AtomicBool,
-    /// The tools when a client was told that it is listened to, until it is.
+    /// Tools when the subscription was acknowledged; `None` once the watch begins.
     before: Mutex<Option<Arc<Table>>>,
     /// Ends the watch with the session.
     ended: DropGuard,
@@ -58,7 +59,7 @@ impl Agent {
         }
     }
 
-    /// Asks the embedder, `None` if there is none.
+    /// Asks the embedder's handler, `None` if there is none.
     async fn ask(
         &self,
         request: ClientRequest,
@@ -70,7 +71,7 @@ impl Agent {
         }
     }
 
-    /// Asks the embedder for something that packs never answer.
+    /// Asks the embedder's handler for a method that packs never answer.
     async fn pass(
         &self,
         request: ClientRequest,
@@ -85,7 +86,7 @@ impl Agent {
         }
     }
 
-    /// Runs a pack, and reports its progress if the client wants it; or begins a task with it.
+    /// Runs a pack and reports its progress if the client requests it, or begins a task.
     async fn run(
         &self,
         request: CallToolRequestParams,
@@ -110,7 +111,7 @@ impl Agent {
         };
         let mut call = self.mcp.call(&visit.caller, &entry, arguments, wish);
         let knows_tasks = context.client_capabilities().is_some_and(|able| able.supports_tasks());
-        // Whom nobody vouches for could not be told from others when they ask for their task.
+        // Anonymous callers cannot be distinguished when they ask for their task.
         if entry.is_long && knows_tasks && !visit.caller.identity.is_anonymous() {
             return tasks::begin(&self.mcp, call).await;
         }
@@ -130,7 +131,7 @@ impl Agent {
                         told.message = Some(report.message).filter(|message| !message.is_empty());
                         let peer = context.peer.clone();
                         async move {
-                            // A client that is gone cancels the call by itself.
+                            // A client that disconnected cancels the call by itself.
                             let _ = peer.notify_progress(told).await;
                         }
                     };
@@ -140,7 +141,7 @@ impl Agent {
         };
         match gone {
             None => running.await,
-            // The client went away: nobody waits for the answer, and dropping the call cancels it.
+            // The client disconnected: dropping the call cancels it.
             Some(gone) => tokio::select! {
                 biased;
                 () = gone.cancelled() => return Err(ErrorData::internal_error("the client went away", None)),
@@ -159,7 +160,7 @@ fn unexpected() -> ErrorData {
     ErrorData::internal_error("the embedder answered something else than was asked", None)
 }
 
-/// Picks the expected kind of result.
+/// Returns the expected kind of result.
 macro_rules! expect {
     ($result:expr, $kind:ident) => {
         match $result? {
@@ -169,7 +170,7 @@ macro_rules! expect {
     };
 }
 
-/// Answers a method that has no result but success.
+/// Answers a method whose result is empty.
 macro_rules! done {
     ($result:expr) => {
         $result.map(|_| ())
@@ -196,7 +197,7 @@ impl ServerHandler for Agent {
         info
     }
 
-    /// rmcp asks for the schema, to check what headers repeat of a call's arguments.
+    /// rmcp needs the schema to check the headers that repeat a call's arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let table = self.mcp.tables.current();
         match table.get(name).filter(|entry| state::is_for_visitor(&entry.pack)) {
@@ -211,7 +212,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
-        // Servers that were never asked are waited for, a few seconds: most clients list once.
+        // Wait a few seconds for servers that were not asked for their tools yet: most clients list once.
         let whole = Box::pin(self.mcp.engine.packs_settled()).await;
         let table = self.mcp.tables.current();
         let visible = table.visible(&visit.caller);
@@ -390,7 +391,7 @@ impl ServerHandler for Agent {
         tasks::cancel(&self.mcp, &CallerContext::of(&context.extensions)?.caller, &request.task_id).await
     }
 
-    /// rmcp hands over as custom also what has a standard name and parameters that do not fit it.
+    /// Handles custom requests. rmcp also passes standard methods with unsuitable parameters here.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -406,7 +407,7 @@ impl ServerHandler for Agent {
         self.notify(ClientNotification::CustomNotification(notification), context).await;
     }
 
-    /// Earlier revisions tell every session; since 2026-07-28 a client says that it listens.
+    /// Earlier revisions notify every session; since 2026-07-28 a client subscribes.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(visit) = CallerContext::of(&context.extensions) else { return };
         if self.watching.swap(true, Ordering::Relaxed) {
@@ -435,7 +436,7 @@ impl ServerHandler for Agent {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = self.mcp.extra.as_ref().and_then(|extra| extra.accepted(requested)).unwrap_or_default();
         accepted.tools_list_changed = requested.tools_list_changed;
-        // From when the client is told that it is listened to, no change may be lost.
+        // No change may be lost once the subscription is acknowledged.
         self.before.lock().get_or_insert_with(|| self.mcp.tables.current());
         Some(accepted)
     }
@@ -474,7 +475,7 @@ impl Agent {
     }
 }
 
-/// Says whether a method is one that this transport or rmcp answers.
+/// Says whether this transport or rmcp answers a method.
 fn is_ours(method: &str) -> bool {
     const METHODS: &[&str] = &[
         "initialize",

@@ -1,7 +1,6 @@
-//! MCP over streamable HTTP, at `/mcp`: what comes in is bounded and checked here, then answered the
-//! short way or by rmcp.
+//! MCP over streamable HTTP, at `/mcp`: limits and checks, then the fast path or rmcp.
 //!
-//! Sessions exist for the revisions before 2026-07-28 only; since then a request brings everything along.
+//! Sessions exist for the revisions before 2026-07-28 only; since then each request is self-contained.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -53,7 +52,7 @@ struct Inner {
     mcp: Arc<McpState>,
     sessions: Arc<Sessions>,
     service: StreamableHttpService<Agent, LocalSessionManager>,
-    /// Cancelled when every session is to end.
+    /// Cancelled to end every session.
     stop: CancellationToken,
     max_body_bytes: u64,
     body_timeout: Duration,
@@ -70,7 +69,7 @@ impl Mcp {
         let stop = CancellationToken::new();
         let sessions = Arc::new(Sessions::new(config.clone(), clock));
         let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
-        // Host and Origin have been checked before, for every transport alike.
+        // Host and Origin are checked before, for all transports.
         let settings = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
@@ -96,7 +95,7 @@ impl Mcp {
         Self(Arc::new(Inner { mcp, sessions, service, stop, max_body_bytes, body_timeout }))
     }
 
-    /// Lets go of who only listens; calls under way go on.
+    /// Ends the streams of clients that only listen; running calls continue.
     pub(crate) fn drain(&self) {
         self.0.mcp.drain.cancel();
     }
@@ -106,7 +105,7 @@ impl Mcp {
         self.0.stop.cancel();
     }
 
-    /// Returns how many sessions rmcp has, how many we have, and how many are beginning.
+    /// Returns the number of sessions in rmcp, of ours, and of beginning ones.
     #[cfg(test)]
     pub(crate) async fn counts(&self) -> (usize, usize, usize) {
         let theirs = self.0.sessions.manager.sessions.read().await.len();
@@ -114,14 +113,15 @@ impl Mcp {
         (theirs, ours, beginning)
     }
 
-    /// Answers one request. Its permit is given back when its answer has gone out, or at once if it
-    /// only begins to listen.
+    /// Answers one request.
+    ///
+    /// Its permit is released when the answer is sent, or at once if the request only opens a stream.
     pub(crate) async fn handle(&self, caller: Caller, permit: Option<Admission>, request: Request<Body>) -> Response {
         self.0.handle(caller, permit, request).await.unwrap_or_else(IntoResponse::into_response)
     }
 }
 
-/// What is known of a request before it is read.
+/// Facts about a request before its body is read.
 struct Asking {
     visit: CallerContext,
     session: Option<Arc<Session>>,
@@ -163,7 +163,7 @@ impl Inner {
         }
     }
 
-    /// GET opens a stream of what the server has to say, DELETE ends the session.
+    /// Handles GET, which opens a stream of server messages, and DELETE, which ends the session.
     async fn listen(&self, parts: Parts, asking: Asking) -> Response {
         let deletes = parts.method == Method::DELETE;
         let session = asking.session.clone();
@@ -198,7 +198,7 @@ impl Inner {
             Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
                 return Arc::clone(self).begin(parts, bytes.clone(), asking).await;
             }
-            // A standing listener is no work; how many there are is bounded by the connections.
+            // An open listener costs no work; the limit of connections bounds them.
             Ok(Message::Request { method, .. }) if method == "subscriptions/listen" => asking.permit = None,
             Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
                 if let (Some(session), Some(id)) = (&asking.session, message::cancelled(params)) {
@@ -212,8 +212,9 @@ impl Inner {
         Ok(response.map(|body| Body::new(Stream::new(body, None, permit))))
     }
 
-    /// Begins a session: in a task of its own, which a client that hangs up does not stop half way.
-    /// Between rmcp's own record of a session and ours there would be one that nothing ever ends.
+    /// Begins a session in a separate task, which runs to its end even if the client disconnects.
+    ///
+    /// Otherwise a session could exist in rmcp's record and not in ours, and nothing would ever end it.
     async fn begin(self: Arc<Self>, parts: Parts, bytes: Bytes, asking: Asking) -> Result<Response, Problem> {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
@@ -228,7 +229,7 @@ impl Inner {
                     Ok(response)
                 }
             };
-            // Whoever hung up will never know its session's id.
+            // The client disconnected and will never learn the id of its session.
             if let Err(Ok(unheard)) = answer.send(begun)
                 && let Some(id) = text(unheard.headers(), &SESSION)
             {
@@ -239,7 +240,7 @@ impl Inner {
         begun.map(|response| response.map(Body::new))
     }
 
-    /// Answers a `tools/call`: the short way if everything about it is plainly in order.
+    /// Answers a `tools/call`: on the fast path if it is a plain one.
     async fn call(
         &self,
         parts: Parts,
@@ -248,7 +249,7 @@ impl Inner {
         id: &Id<'_>,
         call: Option<&ToolCall<'_>>,
     ) -> Response {
-        // A session's client can cancel a call by its id; without a session by hanging up, which drops this future.
+        // In a session, a client cancels a call by its id. Without a session it disconnects, which drops this future.
         let started = match &asking.session {
             None => None,
             Some(session) => match session.running.start(&id.value) {
@@ -277,17 +278,17 @@ impl Inner {
         let hung_up = cancel.drop_guard();
         let permit = asking.permit.take();
         let response = self.pass(parts, bytes, asking).await;
-        // The answer may be streamed: a client that drops the stream has hung up as well.
+        // The answer may be streamed: a client that drops the stream has disconnected too.
         response.map(|body| Body::new(Stream::new(body, None, (hung_up, started, permit))))
     }
 
-    /// Lets rmcp answer.
+    /// Passes the request to rmcp.
     async fn pass(&self, parts: Parts, bytes: &Bytes, asking: Asking) -> Boxed {
         if let Err(refusal) = message::check_strictly(bytes) {
             return refused(&refusal);
         }
         let visit = asking.visit.clone();
-        // Boxed, so that who takes the short way does not carry all of rmcp along.
+        // Boxed, so that the fast path does not carry the size of rmcp.
         visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
     }
 
@@ -297,8 +298,9 @@ impl Inner {
     }
 }
 
-/// Says whether the headers leave nothing to refuse about a call. What has no session must say all in
-/// headers too (SEP-2243).
+/// Says whether the headers of a call are acceptable.
+///
+/// A call without a session must repeat its parameters in headers (SEP-2243).
 fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &CallMeta<'_>) -> bool {
     let accepts =
         |wanted: &str| text(headers, &ACCEPT).is_some_and(|it| it.split(',').any(|kind| kind.trim() == wanted));
@@ -321,13 +323,13 @@ fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &Ca
         && accepts("text/event-stream")
 }
 
-/// Says whether a request names a revision of ours that has no handshake any more.
+/// Says whether a request names a supported revision without a handshake.
 fn has_no_handshake(headers: &HeaderMap) -> bool {
     let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
     text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
 }
 
-/// Returns a header that stands there once.
+/// Returns the value of a header that occurs exactly once.
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -347,7 +349,7 @@ fn json(status: StatusCode, text: Vec<u8>) -> Boxed {
     response
 }
 
-/// The answer to a call that its client cancelled: none, as an empty stream.
+/// Answers a call that its client cancelled: an empty stream.
 fn nothing() -> Response {
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(CONTENT_TYPE, EVENTS);

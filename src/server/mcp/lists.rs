@@ -2,20 +2,21 @@
 
 use rmcp::model::{CacheScope, ErrorData, PaginatedRequestParams};
 
-/// How long a list may be kept: changes of it are told to who listens. Milliseconds.
+/// Lifetime of a cached list, in milliseconds. Listeners are notified of changes.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
-/// What depends on who asks may be kept by that client alone.
+/// Cache scope of lists that depend on the caller: only that client may cache them.
 pub(crate) const OWN: CacheScope = CacheScope::Private;
-/// What is the same for everybody by its nature.
+/// Cache scope of lists that are the same for all callers.
 pub(crate) const FOR_ALL: CacheScope = CacheScope::Public;
 
-/// What a cursor starts with, so that another server's is not taken for one of ours.
+/// Prefix of a cursor, so that another server's cursor is not accepted.
 const MARK: &str = "after:";
 
-/// Returns one page of a sorted list: the items after the cursor, and the next cursor unless this was the last page.
+/// Returns one page of a sorted list: the items after the cursor, and the next cursor.
 ///
-/// A cursor names the item before the page, so that no item is skipped or repeated when others come and go.
+/// There is no next cursor after the last page. A cursor names the item before the page, so that no item is skipped or
+/// repeated when others are added or removed.
 pub(crate) fn page<'a, T>(
     items: impl Iterator<Item = T>,
     name: impl Fn(&T) -> &'a str,

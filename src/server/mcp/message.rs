@@ -1,7 +1,7 @@
-//! JSON-RPC messages as they come in: read strictly and without copying, before anybody else sees them.
+//! JSON-RPC messages: parsed strictly and without copying, before any other parser.
 //!
-//! A message is UTF-8, one JSON value, at most 128 levels deep and without a key that stands twice in
-//! an object; else two readers could understand two things. Nothing here looks at what a method means.
+//! A message is UTF-8, one JSON value, at most 128 levels deep and without duplicate keys; otherwise two parsers could
+//! understand it differently. The meaning of a method is not checked here.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,9 @@ use serde_json::value::RawValue;
 
 use super::wish::CacheWish;
 
-/// Why a message is not one: the code and the text of the JSON-RPC error to answer with. The text never
-/// repeats what was sent.
+/// Refusal of an invalid message: the code and the text of the JSON-RPC error.
+///
+/// The text never repeats the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,
@@ -25,18 +26,18 @@ impl Refusal {
         Self { code: ErrorCode::INVALID_REQUEST, message: message.to_owned() }
     }
 
-    /// The refusal of a request whose id another one under way has.
+    /// The refusal of a request whose id belongs to a running one.
     pub(crate) fn id_in_use() -> Self {
         Self::invalid_request("Invalid Request: a request under way has this id; use another")
     }
 
-    /// Returns the answer as JSON, for a message whose id is not known.
+    /// Returns the refusal as JSON, for a message without a known id.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let error = serde_json::json!({"code": self.code.0, "message": self.message});
         serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string().into_bytes()
     }
 
-    /// Returns the answer to a request as JSON.
+    /// Returns the refusal of a request as JSON.
     pub(crate) fn to_json_for(&self, id: &Id<'_>) -> Vec<u8> {
         let error = serde_json::json!({"code": self.code.0, "message": self.message});
         serde_json::json!({"jsonrpc": "2.0", "id": id.value, "error": error}).to_string().into_bytes()
@@ -54,7 +55,7 @@ pub(crate) enum Message<'a> {
     Answer,
 }
 
-/// The id of a request, as it was written and as it is compared.
+/// Id of a request, as it was written and as it is compared.
 #[derive(Debug, Clone)]
 pub(crate) struct Id<'a> {
     pub(crate) text: &'a str,
@@ -77,7 +78,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Reads a member that is there, also if it is `null`: a request with such an id is no notification.
+/// Reads a present member, also `null`: a request with a `null` id is no notification.
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -94,7 +95,7 @@ pub(crate) struct ToolCall<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// The part of `_meta` that matters for a call.
+/// Members of `_meta` that matter for a call.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CallMeta<'a> {
     #[serde(borrow, default, rename = "progressToken")]
@@ -107,7 +108,7 @@ pub(crate) struct CallMeta<'a> {
     pub(crate) cache: CacheWish,
 }
 
-/// Reads one message, not yet its parameters.
+/// Parses one message, without its parameters.
 pub(crate) fn read(bytes: &[u8]) -> Result<Message<'_>, Refusal> {
     let parse = |message: String| Refusal { code: ErrorCode::PARSE_ERROR, message };
     let text = std::str::from_utf8(bytes).map_err(|_| parse("Parse error: the message is not UTF-8".to_owned()))?;
@@ -148,7 +149,7 @@ pub(crate) fn cancelled(params: Option<&RawValue>) -> Option<RequestId> {
     serde_json::from_str::<Cancelled>(params?.get()).ok().map(|cancelled| cancelled.id)
 }
 
-/// Checks the whole of a message that somebody else is going to read.
+/// Validates a whole message that another parser will read.
 pub(crate) fn check_strictly(bytes: &[u8]) -> Result<serde_json::Value, Refusal> {
     read_strict(bytes).map_err(|error| Refusal {
         code: ErrorCode::PARSE_ERROR,
@@ -165,7 +166,7 @@ fn is_object(raw: &RawValue) -> bool {
 }
 
 impl<'a> ToolCall<'a> {
-    /// Reads the parameters of a `tools/call`, `None` if there is anything about them that needs a closer look.
+    /// Reads the parameters of a `tools/call`, `None` if they need the full parser.
     pub(crate) fn read(params: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(params?.get()).ok()
     }
@@ -178,7 +179,7 @@ impl<'a> ToolCall<'a> {
         }
     }
 
-    /// Returns `_meta`, `None` if there is anything about it that needs a closer look.
+    /// Returns `_meta`, `None` if it needs the full parser.
     pub(crate) fn meta(&self) -> Option<CallMeta<'a>> {
         match self.meta {
             None => Some(CallMeta::default()),
@@ -188,17 +189,17 @@ impl<'a> ToolCall<'a> {
 }
 
 impl CallMeta<'_> {
-    /// Whether progress is asked for.
+    /// Whether the client requests progress notifications.
     pub(crate) const fn wants_progress(&self) -> bool {
         self.progress.is_some()
     }
 
-    /// Whether it is told here what the client can do, and tasks are not among it.
+    /// Whether the request declares client capabilities, and tasks are not among them.
     pub(crate) fn declares_no_tasks(&self) -> bool {
         self.is_self_contained() && !self.capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks)
     }
 
-    /// Whether it is all that a request has to bring along since revision 2026-07-28.
+    /// Whether it has all members that a request needs since revision 2026-07-28.
     pub(crate) fn is_self_contained(&self) -> bool {
         self.revision.as_deref() == Some(ProtocolVersion::V_2026_07_28.as_str()) && self.capabilities.is_some()
     }

@@ -1,8 +1,7 @@
-//! The MCP transport: packs as tools, and what is known of them as resources, over streamable HTTP and over stdio.
+//! The MCP transport: packs as tools, with resources about them, over streamable HTTP and over stdio.
 //!
-//! rmcp speaks the protocol. Calls of packs that are plainly in order do not pass through it: `direct`
-//! answers them with what rmcp would answer, so that the output of a pack is never parsed on its way
-//! out.
+//! rmcp implements the protocol. Plain calls of packs bypass it: `direct` answers them with what rmcp would answer, so
+//! that the output of a pack is never parsed again.
 
 mod answer;
 mod config;

@@ -15,7 +15,7 @@ impl Names {
         Self(packs.map(|pack| pack.as_str().into()).collect())
     }
 
-    /// Writes each pack that the text names as its tool: `github.search` becomes `github__search`.
+    /// Replaces each pack in the text by its tool: `github.search` becomes `github__search`.
     pub(crate) fn in_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = String::new();
         let (mut done, mut at) = (0, 0);

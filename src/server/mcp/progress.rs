@@ -14,7 +14,7 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Increment for a report with a new message and no higher percentage.
 const NUDGE: f64 = 0.001;
 
-/// A report as the client gets it.
+/// A progress report for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     /// Greater than in every report before.
@@ -107,7 +107,7 @@ pub(crate) async fn reporting<T, S: Future<Output = ()>>(
             }
             report = reports.next() => report,
         };
-        // The call goes on while a report is on its way to a slow client.
+        // The call continues while a report is sent to a slow client.
         let mut sending = std::pin::pin!(send(report));
         tokio::select! {
             biased;

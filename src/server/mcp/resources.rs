@@ -1,4 +1,4 @@
-//! What can be read about packs and about the caller: addresses under `helmdeck://`, to each caller its own.
+//! Resources about packs and about the caller: addresses under `helmdeck://`, resolved per caller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,16 +20,16 @@ use crate::access::need_token;
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown";
-/// The packs that answer for the seam.
+/// Packs that answer the resources of the seam.
 const SEAM_PLANS: &str = "seam.plans";
 const SEAM_RECALL: &str = "seam.recall_here";
-/// The most facts that one read lists.
+/// Limit of facts in one read.
 const MAX_FACTS: u64 = 1000;
-/// The most jobs that one read lists, the newest.
+/// Limit of jobs in one read; the newest are listed.
 const MAX_JOBS: usize = 100;
-/// How many of them have an address of their own in the list of resources; every one can be read.
+/// Limit of jobs in the list of resources. Every job can be read.
 const MAX_RESULTS: usize = 20;
-/// The largest file or result that is handed out in a message; the REST transport has no such limit.
+/// Limit of a file or result in one message; the REST transport has no such limit.
 const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Serialize)]
@@ -41,8 +41,10 @@ struct Summary {
     read_only: bool,
 }
 
-/// Returns what a caller can read, sorted by address: also the results of the caller's newest jobs.
-/// What needs a memory is there only if there is one that the caller may read.
+/// Returns the resources that a caller can read, sorted by address.
+///
+/// They include the results of the caller's newest jobs. Resources of the memory need a memory that the caller may
+/// read.
 pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     let resource = |uri: &str, name: &str, media_type: &str, description: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(media_type)
@@ -85,7 +87,9 @@ pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
     all
 }
 
-/// Returns the addresses with a part to fill in; the same for everybody. The one of the seam is there if its pack is.
+/// Returns the resource templates, which are the same for all callers.
+///
+/// The template of the seam is included if its pack is registered.
 pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     let mut all = vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
@@ -107,12 +111,12 @@ pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     all
 }
 
-/// Reads an address, `None` if it is none of ours.
+/// Reads a resource, `None` if the address is not one of ours.
 ///
 /// # Errors
-/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether there is one or
-/// not; `not_found` for one that there is not, and for a file that there is not, or not for this
-/// caller; whatever the memory answers.
+/// `forbidden` or `unauthenticated` for a pack that the caller may not run, whether it exists or not; `not_found` for a
+/// pack that does not exist, and for a file that does not exist or that belongs to another caller; any error of the
+/// memory.
 pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Result<Option<ReadResourceResult>> {
     let Some(place) = uri::parse(address) else { return Ok(None) };
     let text = |text: String, media_type: &str| ResourceContents::text(text, address).with_mime_type(media_type);
@@ -142,22 +146,24 @@ pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Resu
     Ok(Some(ReadResourceResult::new(vec![contents]).with_ttl_ms(ttl_ms).with_cache_scope(OWN)))
 }
 
-/// Returns a pack that a caller may run. Others learn nothing, not even whether there is one.
+/// Returns a pack that a caller may run. Other callers cannot learn whether it exists.
 fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
     let missing = || Error::new(Code::NotFound, format!("pack \"{}\" is not registered", name.escape_debug()));
     caller.need_run(&PackName::new(name).map_err(|_| missing())?)?;
     let found = mcp.engine.pack(name, None);
-    // The engine suggests packs with a similar name, of all that there are.
+    // The engine suggests packs with a similar name, from all packs.
     found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
 }
 
-/// Says whether a caller may ask a pack of the seam, and it is there. Callers who are not known would be refused.
+/// Says whether a pack of the seam is registered and the caller may run it.
+///
+/// Anonymous callers would be refused.
 fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
     may && !caller.identity.is_anonymous() && mcp.engine.pack(name, None).is_ok()
 }
 
-/// Asks a pack of the seam, as a call of a tool would.
+/// Runs a pack of the seam, as a tool call would.
 async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
@@ -166,7 +172,7 @@ async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Res
     Ok(mcp.engine.call(call).await?.output.to_value())
 }
 
-/// Returns the memory that a caller may read.
+/// Returns the memory, if the caller may read it.
 fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     caller.need(&Permission::MemoryRead)?;
     if caller.identity.is_anonymous() {
@@ -175,7 +181,7 @@ fn memory<'a>(mcp: &'a McpState, caller: &Caller) -> Result<&'a MemoryControl> {
     mcp.engine.memory().ok_or_else(|| NoMemory::Off.into())
 }
 
-/// Returns the newest jobs of a caller, of packs that the caller may run.
+/// Returns a caller's newest jobs, of packs that the caller may run.
 async fn jobs(mcp: &McpState, caller: &Caller) -> Result<JobPage> {
     need_token(caller, "a job")?;
     let query = JobQuery { limit: MAX_JOBS, ..JobQuery::default() };
@@ -191,7 +197,7 @@ fn result(job: &Job) -> Resource {
         .with_mime_type(JSON)
 }
 
-/// Returns a job and what came of it: `{"job": …}`, with `outcome` or `problem` if it has ended.
+/// Returns a job and its result: `{"job": …}`, with `outcome` or `problem` if it has ended.
 async fn job(mcp: &McpState, caller: &Caller, id: &str) -> Result<String> {
     let unknown = || Error::new(Code::NotFound, "there is no such job; it may have been forgotten after its end");
     let (engine, owner) = (&mcp.engine, Some(need_token(caller, "a job")?));
@@ -253,7 +259,7 @@ fn summaries(packs: &[PackInfo]) -> Vec<Summary> {
     packs.iter().map(summary).collect()
 }
 
-/// Writes what the authors say about when to use their packs.
+/// Writes the authors' advice on when to use their packs.
 fn guide(packs: &[PackInfo]) -> String {
     let mut text = String::from("# Which pack for what\n");
     for info in packs {

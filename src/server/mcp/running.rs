@@ -1,4 +1,6 @@
-//! Running calls of a client by their request ids, so that it can cancel them, even if the cancel arrives first.
+//! Running calls of a client by request id, so that the client can cancel them.
+//!
+//! A cancel may arrive before its call.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +32,7 @@ struct State {
     early: VecDeque<(RequestId, Instant)>,
 }
 
-/// Why a call may not begin.
+/// Why a call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unstarted {
     /// Its cancel arrived first.
@@ -100,9 +102,10 @@ impl Running {
     }
 }
 
-/// Runs a call as a job and waits for its outcome. Progress and cancel of the call are those of the job.
+/// Runs a call as a job and waits for its outcome.
 ///
-/// When this future is dropped, the job is cancelled: its client is gone and does not know the job.
+/// Progress and cancel of the call are those of the job. When this future is dropped, the job is cancelled: its client
+/// is gone and does not know the job.
 ///
 /// # Errors
 /// As `Engine::submit` and `Engine::job_outcome`.

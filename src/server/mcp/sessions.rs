@@ -1,6 +1,6 @@
-//! Sessions of the revisions before 2026-07-28: whose they are, how many there may be, and when they end.
+//! Sessions of the protocol revisions before 2026-07-28: owners, limits and expiry.
 //!
-//! A session belongs to the caller that began it. To everybody else it does not exist, so its id opens nothing.
+//! A session belongs to the caller that began it. For all other callers it does not exist, so its id opens nothing.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,12 +15,12 @@ use super::config::McpConfig;
 use super::running::Running;
 use super::state::Validity;
 
-/// How often idle sessions, and those whose token ended, are looked for.
+/// Interval of the check for idle sessions and for sessions whose token ended.
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// Every open session.
 pub(crate) struct Sessions {
-    /// rmcp's own side of the sessions.
+    /// rmcp's manager of the sessions.
     pub(crate) manager: Arc<LocalSessionManager>,
     config: McpConfig,
     clock: Arc<dyn Clock>,
@@ -30,7 +30,7 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Open {
     by_id: HashMap<Arc<str>, Arc<Session>>,
-    /// How many are about to begin.
+    /// Number of sessions that are beginning.
     beginning: usize,
     sweeping: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Session {
     owner: Arc<Identity>,
     /// The owner's identity, narrowed to this conversation.
     identity: Arc<Identity>,
-    /// The calls under way that do not pass through rmcp.
+    /// Running calls that bypass rmcp.
     pub(crate) running: Running,
     state: Mutex<State>,
 }
@@ -54,10 +54,10 @@ struct State {
     streams: usize,
 }
 
-/// A place for a session that is about to begin; dropping it gives the place back.
+/// Reserved slot for a session that is beginning; dropping it frees the slot.
 pub(crate) struct Reservation(Arc<Sessions>);
 
-/// An open stream of a session, which is not idle as long as there is one.
+/// An open stream of a session. A session with an open stream is not idle.
 #[derive(Debug)]
 pub(crate) struct Listening(Arc<Session>);
 
@@ -70,13 +70,14 @@ impl std::fmt::Debug for Sessions {
 impl Sessions {
     pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>) -> Self {
         let mut manager = LocalSessionManager::default();
-        // Calls that do not pass through rmcp keep a session alive too, so it cannot be rmcp that counts.
+        // Calls that bypass rmcp keep a session alive too, so rmcp's own idle timer is off.
         manager.session_config.keep_alive = None;
         Self { manager: Arc::new(manager), config, clock, open: Mutex::default() }
     }
 
-    /// Returns a session of this caller, and notes that it was used. The caller's token of now is what
-    /// counts from now on.
+    /// Returns a session of this caller and records its use.
+    ///
+    /// From now on the caller's current token counts.
     pub(crate) fn find(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
         let session = self.open().by_id.get(id).map(Arc::clone)?;
         if !same(&session.owner, &caller.identity) {
@@ -89,8 +90,9 @@ impl Sessions {
         Some(session)
     }
 
-    /// Makes room for one more session of this caller. Those without a token are one caller of many
-    /// people, who must not close each other's sessions.
+    /// Reserves a slot for one more session of this caller.
+    ///
+    /// Callers without a token are one caller of many people, who must not close each other's sessions.
     ///
     /// # Errors
     /// `overloaded` if there are too many of all callers, or of those without a token.
@@ -125,7 +127,7 @@ impl Sessions {
         let id: Arc<str> = id.into();
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
-            // The id is short and plain, so it always is a valid part of an identity.
+            // The id is short and plain, so it is always a valid part of an identity.
             None => {
                 (*caller.identity).clone().with_session(&id).map_or_else(|_| Arc::clone(&caller.identity), Arc::new)
             }
@@ -147,17 +149,19 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: its calls are cancelled, its streams end.
+    /// Ends a session: cancels its calls and ends its streams.
     pub(crate) async fn close(&self, id: &str) {
         let session = self.open().by_id.remove(id);
         if let Some(session) = session {
             session.running.cancel_all();
-            // Fails only if rmcp has ended it already.
+            // Fails only if rmcp has already ended it.
             let _ = self.manager.close_session(&session.id).await;
         }
     }
 
-    /// Closes sessions that are idle for too long or whose caller may not come back. Returns whether any is left.
+    /// Closes sessions that are idle for too long or whose caller lost access.
+    ///
+    /// Returns whether any session is left.
     async fn sweep(&self) -> bool {
         let now = self.clock.monotonic();
         let sessions: Vec<Arc<Session>> = self.open().by_id.values().cloned().collect();
@@ -194,12 +198,12 @@ async fn sweep_regularly(sessions: Weak<Sessions>) {
 }
 
 impl Session {
-    /// Returns the id that its client names.
+    /// Returns the id of the session.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the caller of now, in this session, unless its token or its request names another one.
+    /// Returns the current caller in this session, unless its token or its request names another session.
     pub(crate) fn caller(&self, caller: &Caller) -> Caller {
         if caller.identity.session().is_some() {
             return caller.clone();
@@ -207,13 +211,13 @@ impl Session {
         Caller { identity: Arc::clone(&self.identity), permissions: Arc::clone(&caller.permissions) }
     }
 
-    /// Notes that a stream is open.
+    /// Records an open stream.
     pub(crate) fn listen(self: &Arc<Self>) -> Listening {
         self.state().streams += 1;
         Listening(Arc::clone(self))
     }
 
-    /// Says whether the caller may still listen, by the token that it showed last.
+    /// Says whether the caller may still listen, by its latest token.
     pub(crate) async fn holds(&self) -> bool {
         let validity = self.state().validity.clone();
         validity.holds().await

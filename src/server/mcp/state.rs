@@ -1,4 +1,4 @@
-//! What every way into the MCP transport shares, and who it is that came.
+//! Shared state of the MCP transports, and the caller of a message.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use super::running;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;
 
-/// The state behind all sessions. It holds no caller's.
+/// State shared by all sessions. It holds no caller's data.
 pub(crate) struct McpState {
     pub(crate) engine: Engine,
     pub(crate) config: McpConfig,
     pub(crate) tables: Tables,
-    /// The client runs on this machine, in a folder: over stdio only.
+    /// The client's folder on this machine: over stdio only.
     pub(crate) place: Option<LocalClient>,
     pub(crate) extra: Option<Arc<dyn Extra>>,
-    /// How long a call may take.
+    /// Time limit of a call.
     pub(crate) deadline: Duration,
-    /// Cancelled when whoever only listens is to be told goodbye.
+    /// Cancelled to end the streams of clients that only listen.
     pub(crate) drain: CancellationToken,
 }
 
 /// Makes the paths of an input absolute, by a schema; `None` if there is nothing to change.
 pub type Absolute = Arc<dyn Fn(&Value, &str) -> Option<String> + Send + Sync>;
 
-/// Where a client on this machine is: what its relative paths mean.
+/// A client on this machine, with the base of its relative paths.
 #[derive(Clone)]
 pub struct LocalClient {
-    /// The folder that relative paths are taken from, for the instructions.
+    /// Base of relative paths, for the instructions.
     pub folder: PathBuf,
-    /// Is given the schema of the pack's input.
+    /// Makes paths absolute; its first argument is the schema of the pack's input.
     pub absolute: Absolute,
 }
 
@@ -59,11 +59,13 @@ impl std::fmt::Debug for McpState {
     }
 }
 
-/// Says whether what let a caller in still holds: a token can expire or be revoked while its owner only
-/// listens. Only a refusal ends it; as long as nobody can tell, it holds.
+/// Check whether a caller's authentication still holds.
 ///
-/// The front puts one into the extensions of a request to `/mcp` if there is authentication; without
-/// one it holds for ever.
+/// A token can expire or be revoked while its owner only listens. Only a refusal ends the stream; while the check fails
+/// for another reason, the authentication holds.
+///
+/// With authentication the entry of the server puts one into the extensions of a request to `/mcp`. Without
+/// authentication it holds forever.
 #[derive(Clone, Default)]
 pub(crate) struct Validity(Option<Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>>);
 
@@ -74,7 +76,7 @@ impl Validity {
         Self(Some(Arc::new(move || Box::pin(check()))))
     }
 
-    /// Asks.
+    /// Runs the check.
     pub(crate) async fn holds(&self) -> bool {
         match &self.0 {
             Some(check) => check().await,
@@ -89,18 +91,20 @@ impl std::fmt::Debug for Validity {
     }
 }
 
-/// Who sent a message, put into its extensions by the transport. A message without one is nobody's and gets nothing.
+/// Sender of a message, put into its extensions by the transport.
+///
+/// A message without a sender is refused.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerContext {
-    /// Who, narrowed to the session if there is one.
+    /// The caller, narrowed to the session if there is one.
     pub(crate) caller: Caller,
-    /// Whether it still may.
+    /// Check whether the caller's authentication still holds.
     pub(crate) validity: Validity,
     /// The arguments of a `tools/call`, as they were written.
     pub(crate) arguments: Option<Bytes>,
-    /// Cancelled when the client asks for it or goes away.
+    /// Cancelled when the client cancels or disconnects.
     pub(crate) cancel: Option<CancellationToken>,
-    /// The call's place among those under way at once, if the transport counts them.
+    /// The call's slot among running calls, if the transport counts them.
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -109,10 +113,10 @@ impl CallerContext {
         Self { caller, validity, arguments: None, cancel: None, slot: None }
     }
 
-    /// Returns who sent a message.
+    /// Returns the sender of a message.
     ///
     /// # Errors
-    /// `unauthenticated` if no transport vouches for anybody.
+    /// `unauthenticated` if the transport named no caller.
     pub(crate) fn of(extensions: &Extensions) -> Result<&Self, ErrorData> {
         let visit = extensions.get::<Self>();
         let visit = visit.or_else(|| extensions.get::<::http::request::Parts>()?.extensions.get::<Self>());
@@ -121,17 +125,18 @@ impl CallerContext {
 }
 
 tokio::task_local! {
-    /// Who sent the request that is being looked at: what rmcp asks of a handler before it hands a
-    /// request over names nobody.
+    /// Sender of the current request.
+    ///
+    /// The calls that rmcp makes to a handler before it hands a request over carry no sender.
     static CONTEXT: Caller;
 }
 
-/// Does something for a visitor.
+/// Runs a future with the sender as the current caller.
 pub(crate) async fn visiting<F: Future>(visit: &CallerContext, work: F) -> F::Output {
     CONTEXT.scope(visit.caller.clone(), work).await
 }
 
-/// Says whether the visitor may run a pack. Without one it is nobody's.
+/// Says whether the current caller may run a pack; `false` without a caller.
 pub(crate) fn is_for_visitor(pack: &PackName) -> bool {
     CONTEXT.try_with(|caller| caller.need_run(pack).is_ok()).unwrap_or(false)
 }
@@ -140,8 +145,8 @@ impl McpState {
     /// Returns a tool that a caller may use.
     ///
     /// # Errors
-    /// For a tool that there is not and for one that the caller may not use the same, made of the name
-    /// alone: nobody learns here what packs there are.
+    /// The same error for a tool that does not exist and for one that the caller may not use, built from the name
+    /// alone: callers cannot learn which packs exist.
     pub(crate) fn tool(&self, caller: &Caller, name: &str) -> Result<Arc<ToolEntry>, ErrorData> {
         let table = self.tables.current();
         if let Some(entry) = table.get(name)
@@ -153,8 +158,9 @@ impl McpState {
         Err(refused.map_or_else(|| unknown_tool(name, table.nearest(name, caller)), |error| rpc_error(&error)))
     }
 
-    /// Waits for a tool that is not there yet, if it may be one of an MCP server that was not asked for
-    /// its tools, or a manifest that waits for such a server. Only for callers who may run it.
+    /// Waits for a tool that is not registered yet, for callers that may run it.
+    ///
+    /// It may be a tool of an MCP server that has not listed its tools, or a manifest that waits for such a server.
     ///
     /// # Errors
     /// Why the server does not answer.
@@ -164,13 +170,13 @@ impl McpState {
             return Ok(());
         }
         match self.engine.await_tool(&name.replace('.', "__")).await {
-            // Nobody learns by this what a server is called that has tools for others only.
+            // The error must not reveal the name of a server that has tools for other callers only.
             Err(error) if error.code() == Code::NotFound => Ok(()),
             other => other,
         }
     }
 
-    /// Makes a call of a pack. Whether the caller may run it has been asked before.
+    /// Builds a call of a pack. The caller's permission was checked before.
     pub(crate) fn call(&self, caller: &Caller, entry: &ToolEntry, arguments: Bytes, wish: CacheWish) -> Call {
         let arguments = match (&self.place, &entry.paths) {
             (Some(place), Some(schema)) => std::str::from_utf8(&arguments)
@@ -187,9 +193,9 @@ impl McpState {
 
     /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
     ///
-    /// A pack that takes long (`is_long`) runs as a job, with its turn among the others and no limit
-    /// but its own: most clients know no tasks, and wait for it. Callers whom nobody vouches for own no
-    /// jobs; theirs is a call like any other.
+    /// A long pack (`is_long`) runs as a job: it takes its turn in the queue and has only its own time limit. Most
+    /// clients do not support tasks, and wait for it. Anonymous callers own no jobs, so theirs runs as an ordinary
+    /// call.
     pub(crate) async fn run(&self, call: Call, is_long: bool, typed: bool, out: &mut Vec<u8>) {
         let answer = if is_long && !call.identity.is_anonymous() {
             running::as_job(&self.engine, call).await
@@ -203,7 +209,7 @@ impl McpState {
     }
 }
 
-/// Returns an error that is no tool's result as a JSON-RPC error; its `data` is the whole problem.
+/// Returns an error outside a tool's result as a JSON-RPC error; its `data` is the whole problem.
 pub(crate) fn rpc_error(error: &Error) -> ErrorData {
     let code = match error.code() {
         Code::InvalidInput | Code::TooLarge => ErrorCode::INVALID_PARAMS,

@@ -1,4 +1,4 @@
-//! MCP over stdin and stdout: one client, one message a line. Nothing but messages is ever written to stdout.
+//! MCP over stdin and stdout: one client, one message per line. Only messages are written to stdout.
 
 use std::io;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use super::state::{CallerContext, LocalClient, McpState, Validity};
 use super::table::Tables;
 use crate::config::ServerConfig;
 
-/// How many answers may wait for a client that does not read.
+/// Limit of answers that wait for a slow client.
 const QUEUE: usize = 64;
-/// How long calls under way may take to finish after the client closed its end.
+/// Time limit for running calls after the client closed its end.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// An engine and how it is to be served over stdin and stdout.
+/// MCP server of an engine over stdin and stdout.
 pub struct Stdio {
     mcp: McpState,
     caller: Caller,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Stdio {
     }
 }
 
-/// Gives a process a session of its own, if its caller has none: it serves one client.
+/// Gives the caller a session if it has none: the process serves one client.
 fn in_session(caller: Caller) -> Caller {
     if caller.identity.session().is_some() || caller.identity.is_anonymous() {
         return caller;
@@ -58,9 +58,10 @@ fn in_session(caller: Caller) -> Caller {
 }
 
 impl Stdio {
-    /// Makes a server of an engine for this caller. Of the server's settings it takes the largest
-    /// message, the deadline and the most requests at once: at that many calls no more lines are read
-    /// until one has been answered.
+    /// Makes a server for an engine and this caller.
+    ///
+    /// From the server's settings it takes the message limit, the deadline and the limit of requests at once. At that
+    /// many calls it reads no more lines until one call has been answered.
     #[must_use]
     pub fn new(engine: Engine, server: &ServerConfig, config: McpConfig, caller: Caller) -> Self {
         let mcp = McpState {
@@ -77,14 +78,14 @@ impl Stdio {
         Self { mcp, caller: in_session(caller), max_line_bytes, max_calls }
     }
 
-    /// Says where the client is: relative paths of its calls are taken from there.
+    /// Sets the folder of the client, the base of relative paths in its calls.
     #[must_use]
     pub fn place(mut self, place: LocalClient) -> Self {
         self.mcp.place = Some(place);
         self
     }
 
-    /// Adds what packs have no words for.
+    /// Adds a handler for requests that packs do not answer.
     #[must_use]
     pub fn extra(mut self, extra: Arc<dyn Extra>) -> Self {
         self.mcp.extra = Some(extra);
@@ -100,10 +101,12 @@ impl Stdio {
         Box::pin(self.serve_over(input, output, stop)).await
     }
 
-    /// Serves a client until it closes its end or `stop` is cancelled. Calls under way then have 5 seconds to finish.
+    /// Serves a client until it closes its end or `stop` is cancelled.
+    ///
+    /// Running calls then have 5 seconds to finish.
     ///
     /// # Errors
-    /// If the client cannot be written to; a client that says nothing sensible is no error.
+    /// If the client cannot be written to; a client that sends invalid messages is no error.
     pub async fn serve_over<R, W>(self, input: R, output: W, stop: CancellationToken) -> io::Result<()>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -128,7 +131,7 @@ impl Stdio {
             calls: calls.clone(),
             slots: Arc::new(Semaphore::new(self.max_calls)),
         };
-        // Also when nobody reads any more: what is under way is of no use to anybody then.
+        // Stop also when the client no longer reads: running calls are of no use then.
         let stop = Stop { stop, lost };
         let served = tokio::select! {
             biased;
@@ -163,7 +166,7 @@ where
 {
     match rmcp::serve_server(Agent::new(mcp), transport).await {
         Ok(service) => service.waiting().await.map(|_| ()).map_err(io::Error::other),
-        // It left before it said who it is, or talks something else: its own affair.
+        // The client left before `initialize`, or does not speak MCP. That is no error of the server.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "the client did not begin as the protocol says");
@@ -185,34 +188,35 @@ async fn write<W: AsyncWrite + Unpin>(
         };
         if let Err(error) = written.await {
             lost.cancel();
-            // Whoever closes its end is done with us; that is how a client says goodbye.
+            // A client says goodbye by closing its end.
             return if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) };
         }
     }
     Ok(())
 }
 
-/// The lines of one client. Calls of packs are answered here; everything else is handed to rmcp.
+/// Reader of one client's lines. It answers calls of packs and passes everything else to rmcp.
 struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
-    /// Whether the rest of the line is to be thrown away.
+    /// Whether to discard the rest of the line.
     too_long: bool,
     max_line_bytes: usize,
     out: mpsc::Sender<Vec<u8>>,
     mcp: Arc<McpState>,
     visit: CallerContext,
-    /// Whether the client has been answered its `initialize`.
+    /// Whether `initialize` was answered.
     greeted: bool,
     running: Running,
     calls: TaskTracker,
-    /// A place for each call under way.
+    /// Slots of running calls.
     slots: Arc<Semaphore>,
 }
 
 impl<R: AsyncRead + Send + Unpin> Lines<R> {
-    /// Reads one line, `None` at the end of the input. Dropping the future loses nothing: what was read
-    /// stays in `line`.
+    /// Reads one line, `None` at the end of the input.
+    ///
+    /// Dropping the future loses nothing: the bytes stay in `line`.
     async fn line(&mut self) -> Option<Result<Bytes, Refusal>> {
         loop {
             let read = match self.input.fill_buf().await {
@@ -247,7 +251,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         }
     }
 
-    /// Returns a message for rmcp, `None` if it has been dealt with.
+    /// Returns a message for rmcp, `None` if it was handled.
     fn sort(&mut self, bytes: &Bytes, slot: OwnedSemaphorePermit) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         let mut visit = self.visit.clone();
         match message::read(bytes)? {
@@ -272,7 +276,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         Ok(Some(message))
     }
 
-    /// Answers a call of a pack if everything about it is plainly in order; else gives its place back.
+    /// Answers a plain call of a pack; otherwise releases its slot.
     fn direct(
         &self,
         id: &Id<'_>,
@@ -301,7 +305,7 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
             tokio::select! {
                 biased;
                 () = started.cancel.cancelled() => {}
-                // Nobody to send to any more means nobody to tell.
+                // If the receiver is closed, there is no client left to answer.
                 answer = direct.answer(&mcp) => { let _ = out.send(answer).await; }
             }
         });
@@ -326,7 +330,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            // Who sends and does not read, or has too many calls under way, is not listened to meanwhile.
+            // A client that sends without reading, or has too many running calls, is not read meanwhile.
             let place = self.out.clone().reserve_owned().await.ok()?;
             let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
             let sorted = match self.line().await? {

@@ -1,4 +1,4 @@
-//! The body of a long answer, which ends when it is told to, and tells when it was dropped.
+//! Body of a long answer. It ends on request and reports when it was dropped.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// Passes a body on until a token is cancelled. What it keeps is dropped with it.
+/// Passes a body on until a token is cancelled. Its guard is dropped with it.
 pub(crate) struct Stream<K> {
     body: BoxBody<Bytes, Infallible>,
     end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// Never looked at: what matters is when it is dropped.
+    /// Guard that is never read: it acts when it is dropped.
     _kept: K,
 }
 

@@ -1,4 +1,4 @@
-//! Table of the tools, made once per set of packs. Each caller sees the part that it may use.
+//! Table of the tools, built once per set of packs. Each caller sees the tools that it may use.
 
 use helmdeck_core::suggest;
 use parking_lot::RwLock;
@@ -18,15 +18,15 @@ use super::names::Names;
 pub(crate) struct ToolEntry {
     pub(crate) tool: Tool,
     pub(crate) pack: PackName,
-    /// Whether parts of the input have to be repeated in headers (`x-mcp-header`).
+    /// Whether headers must repeat parts of the input (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// Whether the pack is `async`.
     pub(crate) is_long: bool,
-    /// The schema of its input, if that has paths of this machine.
+    /// Schema of its input, if that has paths of this machine.
     pub(crate) paths: Option<Value>,
 }
 
-/// Every tool, in the order of its name.
+/// All tools, in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     revision: u64,
@@ -37,14 +37,14 @@ pub(crate) struct Table {
 
 impl Table {
     fn new(engine: &Engine) -> Self {
-        // Read first: if packs change in between, the table is only made once more.
+        // Read first: if packs change meanwhile, the table is only built again.
         let revision = engine.revision();
         let packs = engine.packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
         let mut entries: Vec<Arc<ToolEntry>> =
             packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
         entries.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
-        // Two packs with one tool name: a call could mean either.
+        // Two packs with one tool name are ambiguous.
         let mut alike: Vec<String> = entries
             .windows(2)
             .filter(|pair| pair[0].tool.name == pair[1].tool.name)
@@ -68,7 +68,7 @@ impl Table {
         by_name(name).or_else(|| name.contains('.').then(|| by_name(&name.replace('.', "__")))?)
     }
 
-    /// Returns the name that is most like this one, of the tools that a caller may use.
+    /// Returns the most similar name among the tools that a caller may use.
     pub(crate) fn nearest(&self, name: &str, caller: &Caller) -> Option<String> {
         let wanted: String = name.replace('.', "__").chars().take(80).collect();
         suggest::nearest(&wanted, self.visible(caller).map(|entry| &*entry.tool.name)).map(str::to_owned)
@@ -91,7 +91,7 @@ impl ToolEntry {
     }
 }
 
-/// The table of the packs that there are now.
+/// Table of the packs that are registered now.
 #[derive(Debug)]
 pub(crate) struct Tables {
     engine: Engine,
@@ -131,9 +131,9 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
     PackName::new(&tool.replace("__", ".")).ok()
 }
 
-/// Makes the tool of a pack, `None` if its input is not an object, as arguments of tools are.
+/// Makes the tool of a pack, `None` if its input is not an object, as MCP requires.
 fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
-    // Texts of MCP servers do not name our packs.
+    // Texts of MCP servers do not mention our packs.
     let own = Names::default();
     let names = if info.source == Source::Mcp { &own } else { names };
     let mut schema = info.input.clone();
@@ -167,7 +167,9 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     Some(ToolEntry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
 }
 
-/// Returns the schema with `"type": "object"` at its root, as MCP requires, `None` if it accepts no objects.
+/// Returns the schema with `"type": "object"` at its root, `None` if it accepts no objects.
+///
+/// MCP requires that type.
 fn object_schema(schema: &Value) -> Option<JsonObject> {
     let mut object = match schema {
         Value::Bool(true) => JsonObject::new(),
@@ -183,7 +185,7 @@ fn object_schema(schema: &Value) -> Option<JsonObject> {
     takes_objects.then_some(object)
 }
 
-/// `github.list_issues` reads as `List issues (github)`.
+/// Formats a pack's name as a title: `github.list_issues` becomes `List issues (github)`.
 fn title(pack: &PackName) -> String {
     let (family, rest) = pack.as_str().split_once('.').unwrap_or((pack.as_str(), ""));
     let words = rest.replace(['.', '_'], " ");

@@ -1,10 +1,9 @@
-//! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663). A task is a job of
-//! the engine, by the same id.
+//! Long packs as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 //!
-//! A client that declares the extension gets a task instead of the answer of a pack with `async =
-//! true`, and asks for it by `tasks/get` until it has ended; other clients wait for the answer. Nothing
-//! is ever asked of the client while a task runs. A task belongs to the caller who began it, in
-//! whatever session; for everybody else there is none.
+//! A task is a job of the engine, with the same id. A client that declares the extension gets a task instead of the
+//! answer of a pack with `async = true`, and polls it by `tasks/get` until it has ended. Other clients wait for the
+//! answer. A running task never asks the client for anything. A task belongs to the caller that began it, in any
+//! session; for all other callers it does not exist.
 
 use helmdeck_core::{Call, Caller, Code, Result, Timestamp};
 use helmdeck_engine::{Job, JobId, JobState};
@@ -18,10 +17,10 @@ use super::answer;
 use super::handler::unwritable;
 use super::state::{McpState, rpc_error};
 
-/// How often a client is to ask; milliseconds.
+/// Poll interval for clients, in milliseconds.
 const POLL_MS: u64 = 1000;
 
-/// Begins a task with a call; if there is something wrong with it, that is the answer of the tool, as without a task.
+/// Begins a task with a call. An invalid call is answered as without a task, with a tool error.
 ///
 /// # Errors
 /// If the answer cannot be written.
@@ -36,19 +35,18 @@ pub(crate) async fn begin(mcp: &McpState, call: Call) -> Result<CallToolResponse
     }
 }
 
-/// Returns a task as it stands; with its answer if it has ended.
+/// Returns the state of a task, with its answer if it has ended.
 ///
 /// # Errors
-/// The same for an id that there is not, for one of somebody else and for one that is none; what the
-/// engine has to say if it cannot tell.
+/// The same error for an unknown id, for another caller's id and for an invalid id; the engine's error if it cannot
+/// tell.
 pub(crate) async fn get(mcp: &McpState, caller: &Caller, id: &str) -> Result<DetailedTask, ErrorData> {
     let job = find(mcp, caller, id).await?;
     let payload = payload(mcp, caller, &job).await?;
     Ok(DetailedTask::new(task(&job), payload))
 }
 
-/// Takes what was asked of a client. Since nothing is, there is nothing that it could answer, and what
-/// it says is left aside.
+/// Accepts input from a client for a task. Tasks request no input, so it is ignored.
 ///
 /// # Errors
 /// As [`get`].
@@ -56,7 +54,7 @@ pub(crate) async fn update(mcp: &McpState, caller: &Caller, id: &str) -> Result<
     find(mcp, caller, id).await.map(|_| ())
 }
 
-/// Wants a task to end. One that has ended stays as it is.
+/// Requests the cancellation of a task. A task that has ended stays unchanged.
 ///
 /// # Errors
 /// As [`get`].
@@ -66,7 +64,7 @@ pub(crate) async fn cancel(mcp: &McpState, caller: &Caller, id: &str) -> Result<
     cancelled.map(|_| ()).map_err(|error| refusal(&error))
 }
 
-/// Returns a job of a caller who may run its pack.
+/// Returns a job of a caller that may run its pack.
 async fn find(mcp: &McpState, caller: &Caller, id: &str) -> Result<Job, ErrorData> {
     let id = JobId::parse(id).map_err(|_| unknown())?;
     let job = mcp.engine.job(Some(&caller.identity), &id).await.map_err(|error| refusal(&error))?;
@@ -77,12 +75,12 @@ fn refusal(error: &helmdeck_core::Error) -> ErrorData {
     if error.code() == Code::NotFound { unknown() } else { rpc_error(error) }
 }
 
-/// Says that there is no such task: of a wrong id nothing else is known, so the text names none.
+/// Builds the error for an unknown task. Nothing is known of a wrong id, so the text names none.
 pub(crate) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task; it may have been forgotten after its end", None)
 }
 
-/// Returns what a job has to show besides how it stands.
+/// Returns the details of a job besides its state.
 async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
     let result = |text: Vec<u8>| Ok(TaskPayload::Completed { result: read::<JsonObject>(&text)? });
     match job.state {
@@ -102,13 +100,14 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
     }
 }
 
-/// Says whether an error is the server's: it failed or stopped. Then the task has failed; all other
-/// errors are answers of the tool, and a task with one is complete.
+/// Says whether an error is the server's: it failed or stopped.
+///
+/// Then the task has failed. All other errors are answers of the tool, and complete the task.
 const fn is_ours(code: Code) -> bool {
     matches!(code, Code::Internal | Code::Overloaded)
 }
 
-/// Returns how a job stands.
+/// Returns the state of a job as a task status.
 fn task(job: &Job) -> Task {
     let status = match job.state {
         JobState::Queued | JobState::Running => TaskStatus::Working,
@@ -124,13 +123,13 @@ fn task(job: &Job) -> Task {
     task
 }
 
-/// Returns when something about a job last changed.
+/// Returns the time of the last change of a job.
 fn changed_at(job: &Job) -> Timestamp {
     let said = job.progress.as_ref().map(|progress| progress.at);
     [job.started_at, said, job.ended_at].into_iter().flatten().fold(job.created_at, Timestamp::max)
 }
 
-/// Returns what a job does, for people.
+/// Describes a job for people.
 fn said(job: &Job) -> Option<String> {
     match (job.state, &job.progress) {
         (JobState::Queued, _) => Some("waiting for its turn".to_owned()),

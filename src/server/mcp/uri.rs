@@ -22,11 +22,11 @@ pub(crate) enum ResourceUri<'a> {
     Packs,
     /// One pack, by its name.
     Pack(Cow<'a, str>),
-    /// What is kept about the caller.
+    /// Facts about the caller.
     Memory,
     /// The caller's habits.
     Defaults,
-    /// Which pack to use for what.
+    /// Advice on which pack to use for what.
     Guide,
     /// The caller's jobs.
     Jobs,
@@ -36,7 +36,7 @@ pub(crate) enum ResourceUri<'a> {
     Artifact(Cow<'a, str>),
     /// The plans of the project.
     Plans,
-    /// What memory knows of the project, for a phase.
+    /// Project memory for a phase.
     Recall(Cow<'a, str>),
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn parse(uri: &str) -> Option<ResourceUri<'_>> {
     })
 }
 
-/// What stays as it is in a path: unreserved characters (RFC 3986, section 2.3) and slashes.
+/// Characters that are not escaped in a path: unreserved ones (RFC 3986, section 2.3) and slashes.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub(crate) fn encode(text: &str) -> String {

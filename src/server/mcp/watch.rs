@@ -1,4 +1,6 @@
-//! Tells listeners that their tools changed: when the packs did, only whom it concerns, and nobody whose token ended.
+//! Notifies listeners that their tools changed.
+//!
+//! Only the callers concerned are notified, and no listener whose token ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +10,14 @@ use helmdeck_core::Caller;
 use super::state::{McpState, Validity};
 use super::table::{Table, ToolEntry};
 
-/// How long to wait for more of the same: packs change in bunches.
+/// Time to wait for further changes: packs change in bunches.
 const BUNCH: Duration = Duration::from_millis(50);
-/// How often it is asked whether a listener that hears nothing is still there and still may listen.
+/// Interval of the check that a silent listener is still connected and may still listen.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Calls `tell` whenever the tools of a caller are not those of `before` any more, and then at each
-/// change, until it answers no, the caller may not listen any more, or the server stops.
+/// Calls `tell` when the tools of a caller differ from `before`, and then at each change.
+///
+/// It ends when `tell` answers no, the caller may not listen any more, or the server stops.
 pub(crate) async fn changes<T: Future<Output = bool>>(
     mcp: Arc<McpState>,
     caller: Caller,
@@ -38,7 +41,7 @@ pub(crate) async fn changes<T: Future<Output = bool>>(
         tokio::select! {
             biased;
             () = drain.cancelled() => return,
-            // Whatever it was, and also if some were missed: the packs are looked at anew.
+            // Compare the packs anew: it does not matter which change it was, or whether some were missed.
             event = events.next() => if event.is_none() { return },
             () = tokio::time::sleep(CHECK) => {
                 if gone() || !validity.holds().await {

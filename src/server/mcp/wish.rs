@@ -1,13 +1,16 @@
-//! What a request wants of the cache: `_meta["helmdeck/cache"]`, the MCP form of the REST transport's `Cache-Control`.
+//! Cache directive of an MCP request: `_meta["helmdeck/cache"]`.
+//!
+//! It is the MCP form of the REST transport's `Cache-Control`.
 
 use std::time::Duration;
 
 use helmdeck_core::{Call, Directive};
 use serde::Deserialize;
 
-/// `{directive?, max_age?, max_stale?}`: `default`, `bypass`, `refresh` or `only_if_cached`; whole seconds.
+/// `{directive?, max_age?, max_stale?}`: the directive, and times in whole seconds.
 ///
-/// It is checked whether the gates are open or not, and changes nothing unless both are.
+/// The directive is `default`, `bypass`, `refresh` or `only_if_cached`. It is validated whether the gates are open or
+/// not, and changes nothing unless both are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CacheWish {
@@ -30,7 +33,7 @@ enum Word {
 }
 
 impl CacheWish {
-    /// Puts it into a call.
+    /// Applies the directive to a call.
     pub(crate) fn apply(self, call: &mut Call) {
         call.directive = match self.directive {
             Word::Default => Directive::Default,

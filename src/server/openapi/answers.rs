@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-/// Paths that are open to everybody.
+/// Public paths.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Adds them to the document.
+/// Adds the common parts to the document.
 pub(super) fn complete(document: &mut Value, authenticates: bool) {
     document["servers"] = json!([{ "url": "/", "description": "This server" }]);
     document["security"] = if authenticates { json!([{ "bearer": [] }]) } else { json!([]) };
@@ -26,7 +26,7 @@ pub(super) fn complete(document: &mut Value, authenticates: bool) {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
             let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
             for (status, response) in responses.iter_mut() {
-                // An error that declares no body of its own is a problem.
+                // An error without a declared body is a problem document.
                 if (status.starts_with(['4', '5']) || status == "default") && response.get("content").is_none() {
                     response["content"] = problem_content();
                 }

@@ -1,6 +1,6 @@
-//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every version of a pack.
+//! The `OpenAPI` 3.1 document: the declared routes, and one path with schemas for every pack version.
 //!
-//! It is made at each request, from the packs that are registered at that moment.
+//! It is built for each request, from the packs that are registered at that moment.
 
 mod answers;
 mod parameters;
@@ -16,7 +16,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-/// The shapes of what the routes take and give, by name.
+/// Schemas of request and response bodies, by name.
 const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversations.json")];
 
 /// Title and tags of the document. The routes are declared beside their handlers.
@@ -71,7 +71,7 @@ fn build(routes: &Value, engine: &Engine, permissions: &Permissions, authenticat
     document
 }
 
-/// Returns the document without packs, made of the declared routes.
+/// Builds the document without packs, from the declared routes.
 pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
     let mut document = serde_json::to_value(declared).unwrap_or_default();
     let paths = document["paths"].as_object_mut().map(std::mem::take).unwrap_or_default();
@@ -96,13 +96,13 @@ pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
     document
 }
 
-/// Returns the headers that a call of a pack may have.
+/// Returns the headers that a call of a pack accepts.
 fn header_parameters(document: &Value) -> Vec<Value> {
     let run = &document["paths"]["/api/v1/packs/{name}"]["post"]["parameters"];
     run.as_array().into_iter().flatten().filter(|parameter| parameter["in"] == "header").cloned().collect()
 }
 
-/// The packs as paths and components.
+/// Paths and components of the packs.
 struct Packs {
     headers: Vec<Value>,
     paths: Map<String, Value>,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Adds them to every operation of these paths.
+/// Adds the limits to every operation of these paths.
 pub(super) fn complete(paths: &mut Value) {
     for (path, item) in paths.as_object_mut().into_iter().flatten() {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {

@@ -1,4 +1,4 @@
-//! Embeds a pack's schema as a component of the `OpenAPI` document, and adjusts its internal references.
+//! Embeds a pack's schema as a component of the `OpenAPI` document, and adjusts its references.
 
 use serde_json::{Map, Value, json};
 
@@ -33,12 +33,12 @@ const MAPS: [&str; 6] = ["properties", "patternProperties", "dependentSchemas", 
 /// a schema are visited: a `$ref` in a `const`, an `example` or as the name of a property is data.
 pub(super) fn embed(schema: &Value, component: &str, components: &mut Map<String, Value>) {
     let mut schema = match schema {
-        // As a component, `true` and `false` are more than most generators understand.
+        // As components, most generators do not understand `true` and `false`.
         Value::Bool(true) => json!({}),
         Value::Bool(false) => json!({ "not": {} }),
         schema => schema.clone(),
     };
-    // A schema that names itself is a document of its own: its references already mean itself.
+    // A schema with `$id` is a document itself: its references already resolve within it.
     if schema.get("$id").is_none() {
         visit(&mut schema, &format!("#/components/schemas/{component}"));
         for keyword in DEFINITIONS {
@@ -82,7 +82,7 @@ fn nested(schema: &mut Value, root: &str) {
     }
 }
 
-/// Only pointers (`#`, `#/...`) move; an anchor (`#name`) is found by its name wherever it stands.
+/// Moves pointers only (`#`, `#/...`); an anchor (`#name`) is found by its name anywhere.
 fn moved(target: &str, root: &str) -> Option<String> {
     let pointer = target.strip_prefix('#')?;
     let definition =
@@ -95,7 +95,9 @@ fn moved(target: &str, root: &str) -> Option<String> {
     (pointer.is_empty() || pointer.starts_with('/')).then(|| format!("{root}{pointer}"))
 }
 
-/// Returns a definition's name with the characters that a component's may have (`OpenAPI` 3.1, section 4.8.7).
+/// Returns a definition's name in the characters that a component name may have.
+///
+/// `OpenAPI` 3.1, section 4.8.7.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }).collect()
 }

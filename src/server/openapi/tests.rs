@@ -1,4 +1,4 @@
-//! The document and the routes say the same.
+//! Tests that the document matches the routes.
 
 use helmdeck_core::Schema;
 use http::Method;
@@ -158,7 +158,7 @@ async fn every_documented_route_is_answered() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let answer = fixture.send(method.clone(), &path, &[], "").await;
             assert_ne!(answer.status, 405, "{method} {path}");
-            // The answer of a route that is not there points to the docs; that of a thing that is not there does not.
+            // The answer for an unknown route points to the docs; the answer for an unknown resource does not.
             assert!(!answer.body.contains("see /docs"), "{method} {path}: {answer:?}");
         }
     }

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::headers::NOSNIFF;
 use crate::problem::Problem;
 
-/// What a refusal calls an artifact.
+/// Name of an artifact in refusals.
 const ARTIFACT: &str = "an artifact";
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
@@ -98,14 +98,14 @@ async fn download(
         let mut whole = Response::new(Body::from_stream(pieces));
         whole.headers_mut().insert(CONTENT_TYPE, media_type(&artifact.media_type));
         whole.headers_mut().insert(CONTENT_LENGTH, artifact.size.into());
-        // A part cannot be checked, so the file is had whole or not at all.
+        // A part cannot be verified, so only the whole file is sent.
         whole.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
         whole
     };
     let answer = response.headers_mut();
     answer.insert(ETAG, etag);
     answer.insert(REPR_DIGEST, digest(&artifact)?);
-    // A run's file may be replaced while the run goes on, so a copy has to be asked about each time.
+    // A run can replace its files while it continues, so caches must revalidate each time.
     answer.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     answer.insert(CONTENT_DISPOSITION, header(disposition(&artifact.name))?);
     answer.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));

@@ -1,6 +1,6 @@
 //! `Cache-Status` (RFC 9211) and `Age` of an answer.
 //!
-//! Answers that the cache had nothing to do with have neither header.
+//! Answers without any cache use have neither header.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! A request for a call of a pack: its name, version, input, cache directive and session.
+//! Request for a call of a pack: name, version, input, cache directive and session.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::access::need_run;
 use crate::problem::Problem;
 use crate::{body, session_header};
 
-/// What an empty body stands for.
+/// Input of an empty body.
 const NO_INPUT: Bytes = Bytes::from_static(b"{}");
 
 /// A call, with the headers of its request.
@@ -25,7 +25,7 @@ pub(super) struct CallRequest {
 }
 
 impl CallRequest {
-    /// Reads the request of a caller who may run the pack.
+    /// Reads the request of a caller that may run the pack.
     pub(super) async fn read(
         state: &EngineState,
         caller: &Caller,
@@ -49,14 +49,15 @@ impl CallRequest {
 /// Reads a pack's name.
 pub(super) fn pack_name(engine: &Engine, permissions: &Permissions, name: &str) -> Result<PackName, Error> {
     PackName::new(name).map_err(|message| {
-        // The engine's own refusal is better: it suggests the pack that was meant.
+        // The engine's own refusal is better: it suggests a similar pack.
         let suggestion = engine.pack(name, None).err().filter(|_| permissions.allow(&Permission::RunAny));
         suggestion.unwrap_or_else(|| Error::new(Code::NotFound, message))
     })
 }
 
-/// Removes the suggestion from a `not_found` of the engine, for callers who may not run every pack: it could name a
-/// pack that they don't see in lists.
+/// Removes the suggestion from a `not_found` of the engine, for callers that may not run every pack.
+///
+/// The suggestion could name a pack that they don't see in lists.
 pub(super) fn without_suggestion(engine: &Engine, permissions: &Permissions, name: &str, error: Error) -> Error {
     let shown = error.code() != Code::NotFound || permissions.allow(&Permission::RunAny);
     // A registered pack may answer `not_found` itself, about its input.

@@ -1,4 +1,6 @@
-//! Route of a caller's habits, taken from the audit. It shows no stored value except the inputs that may be learned.
+//! Route of a caller's habits, taken from the audit.
+//!
+//! It shows no stored value except the inputs that may be learned.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -1,6 +1,6 @@
 //! The request's `Cache-Control` (RFC 9111, section 5.2.1) as the engine's cache directive.
 //!
-//! Without both gates open the engine ignores it, so it is read leniently: what is unknown changes nothing.
+//! Without both gates open the engine ignores it, so it is parsed leniently: unknown directives change nothing.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
     call.directive = match wanted {
         Wanted { only_if_cached: true, no_cache, .. } => {
             if no_cache {
-                // No stored answer will do and none may be made: nothing is young enough.
+                // No stored answer is acceptable and none may be made: every answer is too old.
                 call.max_age = Some(Duration::ZERO);
             }
             Directive::OnlyIfCached

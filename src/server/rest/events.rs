@@ -31,7 +31,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Keeps proxies from holding events back.
 const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-/// How often a stream without events sends a comment, so that its client knows it is alive.
+/// Interval of comments on a stream without events, which show its client that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Maximum age of a stream. Its client reconnects then, with a token that is still valid.
 const STREAM_LIFE: Duration = Duration::from_secs(10 * 60);

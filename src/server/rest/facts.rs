@@ -1,4 +1,4 @@
-//! Routes of facts: store, recall, list and forget what is known about the caller.
+//! Routes of facts: store, recall, list and forget facts about the caller.
 //!
 //! They call the same views as the `memory.*` packs, which decide everything. A caller reaches its own facts only.
 

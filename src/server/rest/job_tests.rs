@@ -87,7 +87,7 @@ async fn waiting_caller_gets_outcome_or_slow_job() {
     assert_eq!((unready.problem(), unready.header("retry-after")), ("conflict".to_owned(), "1"));
     fixture.probe.gate.add_permits(1);
     ended(&fixture, &late).await;
-    // A pack that is not made for jobs is simply answered.
+    // A pack that is not `async` is answered directly.
     let plain = prefer(&fixture, "/api/v1/packs/test.plain", "wait=1", "{}").await;
     assert_eq!((plain.status.as_u16(), plain.header("preference-applied")), (200, ""));
 }
@@ -195,7 +195,7 @@ async fn events_are_numbered_and_resume_until_the_end() {
             .iter()
             .cloned()
             .map(|mut event| {
-                // The first of a stream says the state, whatever it was before.
+                // The first event of a stream is named `state`, whatever its name was before.
                 if event.0 == all[3].0 {
                     event.1 = "state".to_owned();
                 }
@@ -292,7 +292,7 @@ async fn jobs_need_a_token_and_are_private() {
     assert_eq!(send(Method::POST, "/api/v1/packs/test.plain/jobs", "").await.problem(), "unauthenticated");
     assert_eq!(send(Method::POST, "/api/v1/packs/test.long", "").await.problem(), "unauthenticated");
     assert_eq!(send(Method::POST, "/api/v1/packs/test.plain/jobs", &narrow).await.problem(), "forbidden");
-    // Who owns no job may still wait for a call.
+    // A caller that owns no job may still wait for a call.
     let headers = [("content-type", "application/json"), ("prefer", "wait")];
     assert_eq!(fixture.send(Method::POST, "/api/v1/packs/test.long", &headers, "").await.status, 200);
     assert_eq!(fixture.engine.jobs(None, &JobQuery::default()).await.unwrap().jobs.len(), 1);

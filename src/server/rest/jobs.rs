@@ -62,7 +62,9 @@ async fn start(
     run(&state, &caller, asked).await
 }
 
-/// Answers a call that runs as a job: with the job, or with its outcome if the caller waits and it is there in time.
+/// Answers a call that runs as a job: with the job, or with its outcome.
+///
+/// The outcome is returned if the caller waits and the job ends in time.
 pub(super) async fn run(state: &CallState, caller: &Caller, asked: CallRequest) -> Result<Response, Problem> {
     let CallRequest { call, headers } = asked;
     let owner = Some(need_token(caller, JOB)?);
@@ -71,7 +73,7 @@ pub(super) async fn run(state: &CallState, caller: &Caller, asked: CallRequest) 
     let prefer = Prefer::of(&headers);
     let (job, replayed) = match idempotency::key(&headers)? {
         Some(key) => submit_once(state, call, key).await?,
-        // Without a time limit: if it were cut off, the job could go on with nobody knowing its id.
+        // No time limit: if the submit were cut off, the job could continue and no client would know its id.
         None => {
             let refused = |error| without_suggestion(engine, &caller.permissions, name.as_str(), error);
             (engine.submit(call).await.map_err(refused)?, false)
@@ -218,10 +220,10 @@ async fn cancel(State(state): State<EngineState>, By(caller): By, path: PathValu
     if job.state.is_final() { shown(&job) } else { accepted(&job) }
 }
 
-/// What a refusal calls a job.
+/// Name of a job in refusals.
 pub(super) const JOB: &str = "a job";
 
-/// Finds the job that a path names, if the caller owns it and may run its pack.
+/// Returns the job that a path names, if the caller owns it and may run its pack.
 pub(super) async fn find(state: &EngineState, caller: &Caller, path: &PathValues) -> Result<Job, Problem> {
     let owner = reach(caller, JOB)?;
     let missing = |message| Problem::new(Code::NotFound, format!("job not found: {message}"));

@@ -1,7 +1,7 @@
-//! Routes of what is stored, by namespace, and of purging cached answers.
+//! Routes of stored entries by namespace, and of purging cached answers.
 //!
-//! Callers reach their own namespaces, administrators every one. No route here returns a stored value.
-//! Without a memory key, all of them say that memory is off.
+//! Callers reach their own namespaces, administrators every one. No route here returns a stored value. Without a memory
+//! key, all of them answer that memory is off.
 
 use std::collections::BTreeMap;
 
@@ -160,7 +160,7 @@ async fn purge(State(state): State<EngineState>, By(caller): By, request: Reques
     json(&state.memory()?.purge(selector).await)
 }
 
-/// Refuses callers who neither own a namespace nor are administrators.
+/// Refuses callers that neither own a namespace nor are administrators.
 pub(super) fn need_own(caller: &Caller, namespace: &Namespace) -> Result<(), Problem> {
     if may_see(caller, namespace) { Ok(()) } else { need(caller, &Permission::Admin) }
 }

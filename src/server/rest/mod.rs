@@ -1,6 +1,6 @@
-//! The REST transport: one file per family of routes, each with its handlers, their paths and their documentation.
+//! The REST transport: one file per family of routes, with their handlers, paths and documentation.
 //!
-//! Nothing is decided here that another transport would have to decide too.
+//! It decides nothing that another transport would have to decide too.
 
 mod artifacts;
 mod cache_headers;

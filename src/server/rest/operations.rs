@@ -1,4 +1,4 @@
-//! Routes for operators: is it alive, is it ready, what did it count. They show no data of callers.
+//! Routes for operators: liveness, readiness and metrics. They show no data of callers.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! Routes of packs: list, show, run. A call's input goes to the engine as the bytes that came in.
+//! Routes of packs: list, show, run. The input of a call goes to the engine as unchanged bytes.
 
 use std::time::Instant;
 
@@ -66,7 +66,7 @@ async fn list(State(engine): State<Engine>, By(caller): By) -> Result<Response, 
     let infos = engine.packs();
     let may_run = |info: &&PackInfo| caller.permissions.allow_run(info.name.as_str());
     let packs = infos.iter().filter(may_run).map(summary).collect();
-    // They name files of this machine.
+    // They contain paths of this machine.
     let operator = caller.permissions.allow(&Permission::Admin);
     let refused = engine.refused().into_iter().filter(|_| operator);
     let refused = refused.map(|error| Refused { file: error.file, line: error.line, message: error.message }).collect();
@@ -141,7 +141,7 @@ async fn run(
     let refused = |error| without_suggestion(engine, &caller.permissions, path.value("name"), error);
     let pack = engine.find(&asked.call).await.map_err(refused)?;
     if wants_job(&caller, &asked, &pack) {
-        // Boxed, so that a hit does not carry it along.
+        // Boxed, so that a cache hit does not carry its size.
         return Box::pin(jobs::run(&state, &caller, asked)).await;
     }
     let CallRequest { mut call, headers } = asked;
@@ -150,7 +150,7 @@ async fn run(
         && !pack.read_only()
     {
         if call.identity.is_anonymous() {
-            // All callers without a token are one: the answer that is kept could be somebody else's.
+            // All callers without a token are one: the stored answer could be another client's.
             return Err(Problem::new(Code::Unauthenticated, "an Idempotency-Key needs a bearer token"));
         }
         return run_once(&state, pack, call, key).await;

@@ -9,7 +9,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Header that names the preferences that were followed.
 pub(super) const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// What a caller prefers.
+/// Preferences of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Prefer {
     /// `respond-async`: run the call as a job.

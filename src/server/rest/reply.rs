@@ -1,4 +1,4 @@
-//! How handlers answer: JSON, nothing, and the errors that every operation may give.
+//! Answers of handlers: JSON, no content, and the errors that every operation may return.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,13 @@ impl IntoResponses for Problems {
     }
 }
 
-/// Answers with a value as JSON. No cache may keep it: it is for this caller at this moment.
+/// Answers with a value as JSON. No cache may keep it: it holds for this caller at this moment.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Problem> {
     let text = serde_json::to_vec(value).map_err(unwritable)?;
     Ok(([(CONTENT_TYPE, JSON), (CACHE_CONTROL, NO_STORE)], text).into_response())
 }
 
-/// Answers with an outcome, which says itself how long it is fresh.
+/// Answers with an outcome, which has its own freshness.
 pub(crate) fn outcome(body: Bytes) -> Response {
     let mut response = Response::new(axum::body::Body::from(body));
     let mut headers = http::HeaderMap::with_capacity(4);
@@ -41,7 +41,7 @@ pub(crate) fn outcome(body: Bytes) -> Response {
     response
 }
 
-/// Answers that it is done, without a body.
+/// Answers with success and no body.
 pub(crate) fn nothing() -> Response {
     (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response()
 }

@@ -1,4 +1,4 @@
-//! Parts of a request as handlers take them: values of the path, query parameters.
+//! Parts of a request: values of the path, query parameters.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::problem::Problem;
 
-/// Values in the path, decoded. A path that is not UTF-8 is answered with a problem, not with axum's plain text.
+/// Values in the path, decoded.
+///
+/// A path that is not UTF-8 is answered with a problem, not with axum's plain text.
 pub(crate) struct PathValues(RawPathParams);
 
 impl PathValues {
@@ -35,7 +37,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathValues {
     }
 }
 
-/// Query parameters. They are refused only when the handler reads them, after it has checked the caller.
+/// Query parameters. Errors are reported only when the handler reads them.
+///
+/// That is after it has checked the caller.
 pub(crate) struct Params<T>(Result<T, Problem>);
 
 impl<T: DeserializeOwned> Params<T> {

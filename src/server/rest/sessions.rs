@@ -13,7 +13,7 @@ use crate::access::{By, reach};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// What a refusal calls a session.
+/// Name of a session in refusals.
 const SESSION: &str = "a session";
 
 pub(super) fn routes() -> OpenApiRouter<App> {

@@ -1,4 +1,4 @@
-//! The parts of the server's state that handlers take.
+//! Parts of the server's state, for handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::idempotency::Idempotency;
 use crate::limits::{Each, InFlight};
 use crate::problem::Problem;
 
-/// Maximum size of a request body that only names what is wanted.
+/// Limit of a request body that only selects entries.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 16 << 10;
-/// Maximum open event streams of one caller.
+/// Limit of open event streams of one caller.
 const STREAMS_PER_CALLER: usize = 16;
-/// Maximum bodies over the usual size that are read at once.
+/// Limit of bodies over the usual size that are read at once.
 const LARGE_BODIES: usize = 4;
-/// Maximum of them of one caller.
+/// Limit of such bodies of one caller.
 const LARGE_BODIES_PER_CALLER: usize = 2;
 
 /// Limits of one request.
@@ -46,14 +46,16 @@ impl RequestLimits {
         }
     }
 
-    /// Waits for an answer of the store or the disk, at most until the deadline of a request.
+    /// Waits for the store or the disk, at most until the deadline of a request.
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Problem> {
         let late = |_| Problem::new(Code::Timeout, "the request took longer than the server allows");
         tokio::time::timeout(self.deadline, answer).await.map_err(late)
     }
 
-    /// Reads a JSON object of at most `max_bytes`, as strictly as the input of a pack: no key twice, nothing after the
-    /// end, bounded depth. An empty body stands for `{}`. The error never repeats what was sent.
+    /// Reads a JSON object of at most `max_bytes`, as strictly as the input of a pack.
+    ///
+    /// No duplicate key, nothing after the end, bounded depth. An empty body stands for `{}`. The error never repeats
+    /// what was sent.
     pub(crate) async fn read_json<T: DeserializeOwned>(&self, request: Request, max_bytes: u64) -> Result<T, Problem> {
         let (parts, body) = request.into_parts();
         let limit = self.max_body_bytes.min(max_bytes);
@@ -88,16 +90,16 @@ impl EngineState {
     }
 }
 
-/// What running a pack needs: the engine, idempotency keys, and tasks that outlive their request.
+/// State for running a pack: the engine, idempotency keys, and tasks that outlive their request.
 #[derive(Debug, Clone)]
 pub(crate) struct CallState {
     pub(crate) engine: EngineState,
     pub(crate) idempotency: Idempotency,
-    /// Calls that go on when their client goes away.
+    /// Calls that continue when their client disconnects.
     pub(crate) tasks: TaskTracker,
 }
 
-/// What streams of job events need.
+/// State for streams of job events.
 #[derive(Debug, Clone)]
 pub(crate) struct EventState {
     pub(crate) engine: EngineState,
@@ -105,7 +107,7 @@ pub(crate) struct EventState {
     pub(crate) streams: InFlight,
     /// Open streams of each caller.
     pub(crate) streams_of: Arc<Each>,
-    /// Cancelled when open streams have to end.
+    /// Cancelled to end all open streams.
     pub(crate) drain: CancellationToken,
 }
 
@@ -120,7 +122,7 @@ impl EventState {
     }
 }
 
-/// What the routes of conversations need.
+/// State for the routes of conversations.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationState {
     pub(crate) conversations: Conversations,
@@ -142,10 +144,10 @@ impl ConversationState {
     }
 }
 
-/// What the `OpenAPI` document and the docs page are made of.
+/// State for the `OpenAPI` document and the docs page.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentState {
     pub(crate) engine: Engine,
-    /// Whether callers have to prove who they are.
+    /// Whether callers must authenticate.
     pub(crate) authenticates: bool,
 }

@@ -196,7 +196,7 @@ async fn stored_answers_are_listed_and_purged() {
     let fixture = Fixture::with_memory().await;
     let call = async || fixture.post("/api/v1/packs/test.cached", r#"{"text":"canary"}"#).await.json();
     call().await;
-    // The write goes behind the answer.
+    // The write happens after the answer.
     fixture.engine.memory().unwrap().flush().await;
     let entries = fixture.get("/api/v1/memory/entries").await.json();
     assert_eq!((&entries["entries"][0]["kind"], &entries["entries"][0]["tenant"]), (&json!("cache"), &json!("local")));
@@ -317,7 +317,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
             assert!(suggested.0 == 404 && suggested.1.contains("test.plain"), "{suggested:?}");
         }
     }
-    // Nor does a refusal tell apart what is there and what is not.
+    // A refusal does not reveal whether a pack exists either.
     let refused = async |name: &str| {
         let (status, body) = ask("packs:run:test.w*", Method::POST, &format!("/api/v1/packs/{name}")).await;
         (status, body.replace(name, "<name>"))

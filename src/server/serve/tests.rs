@@ -1,4 +1,4 @@
-//! The loop, over real sockets of this machine.
+//! The accept loop, over real loopback sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::fixture::Fixture;
 
-/// Far longer than anything here takes; only keeps a broken test from hanging.
+/// Time limit that keeps a broken test from hanging; far longer than any step here.
 const GUARD: Duration = Duration::from_secs(20);
 
 struct Running {
@@ -33,7 +33,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes on a connection of their own and reads until the server closes it.
+    /// Sends bytes on a new connection and reads until the server closes it.
     async fn exchange(&self, bytes: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -48,7 +48,7 @@ impl Running {
 
 async fn read_to_end(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
-    // A reset after the answer is an end as well.
+    // A reset after the answer ends the connection too.
     let _ = tokio::time::timeout(GUARD, stream.read_to_end(&mut answer)).await.unwrap();
     String::from_utf8(answer).unwrap()
 }
@@ -188,12 +188,12 @@ async fn drain_waits_for_writes_of_lost_clients() {
     assert_eq!(fixture.probe.gate.available_permits(), 0, "the write went on to its end");
 }
 
-/// Asks for a path on a connection of its own.
+/// Requests a path on a new connection.
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }
 
-/// Opens connections that say nothing, and waits until the server has taken them.
+/// Opens silent connections, and waits until the server has accepted them.
 async fn idle(running: &Running, count: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..count {
@@ -211,7 +211,7 @@ async fn idle_connections_of_one_peer_leave_health_answering() {
         ServerConfig { max_connections_per_peer: 8, ..ServerConfig::default() },
     ] {
         let running = Running::start(config).await;
-        // As many as there may be, and more than the reserve has room for.
+        // The limit of connections, and more than the reserve holds.
         let held = idle(&running, 8 + 2 * RESERVE).await;
         for path in ["/healthz", "/readyz"] {
             let answer = running.exchange(&get(path)).await;
@@ -222,7 +222,7 @@ async fn idle_connections_of_one_peer_leave_health_answering() {
         assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
         assert_eq!(running.fixture.probe.runs(), 0);
         drop(held);
-        // They are free again as soon as the server has seen that they are closed.
+        // The permits are free again once the server has seen that the connections are closed.
         let again = async {
             while !running.exchange(&post("{}")).await.starts_with("HTTP/1.1 200 ") {
                 tokio::task::yield_now().await;

@@ -11,14 +11,14 @@ use crate::args::AddArgs;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::count;
 
-/// The longest line of a file, and the longest text from stdin, in bytes: more than any turn that is kept.
+/// Limit of a line of a file, and of stdin, in bytes. No stored turn is that large.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Adds.
+/// Adds turns.
 ///
 /// # Errors
-/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is no turn, or a turn that is
-/// refused: those before it are added.
+/// A usage failure for texts that cannot be read; exit 1 at the first line of a file that is not a turn, or a turn that
+/// is refused. Turns before that line are added.
 pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<()> {
     let identity = identity(&arguments.which);
     match &arguments.file {
@@ -37,7 +37,7 @@ pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<
 
 async fn add(on: &CommandContext<'_>, identity: &Identity, turn: NewTurn) -> Result<Added> {
     if turn.is_empty() {
-        // An empty pipe, most likely; nobody wants that in a conversation.
+        // Most likely an empty pipe, which should not become a turn.
         return Err(Failure::usage("the turn is empty"));
     }
     let own = (&*identity.tenant, &*identity.user) == (LOCAL, LOCAL);
@@ -70,7 +70,9 @@ fn stdin() -> Result<String> {
     Ok(text)
 }
 
-/// Adds the turns of a file. Each is told once it is kept, so whoever reads along knows what needs no second try.
+/// Adds the turns of a file.
+///
+/// With `--json`, each turn is printed once it is stored, so that a reader knows which ones need no retry.
 async fn of_file(on: &CommandContext<'_>, identity: &Identity, file: &Path) -> Result<()> {
     let (name, mut lines): (_, Box<dyn BufRead>) = if file == Path::new("-") {
         ("stdin".to_owned(), Box::new(io::stdin().lock()))
@@ -116,7 +118,7 @@ fn next(lines: &mut dyn BufRead) -> Result<Option<Vec<u8>>, String> {
     Ok((read > 0).then_some(line))
 }
 
-/// Reads a turn. What is wrong with it is told without what it says.
+/// Parses a turn. The error does not repeat the turn's text.
 fn turn(line: &[u8]) -> Result<NewTurn, String> {
     serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
@@ -130,7 +132,7 @@ fn turn(line: &[u8]) -> Result<NewTurn, String> {
     })
 }
 
-/// Says what the strategy made of it, if somebody should know.
+/// Prints how the strategy treated the turns, if the user should know.
 async fn tell(on: &CommandContext<'_>, identity: &Identity) -> Result<()> {
     if on.setup.output.json {
         return Ok(());

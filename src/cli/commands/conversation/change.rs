@@ -14,10 +14,10 @@ use crate::signals::Stop;
 /// Deletes a turn.
 ///
 /// # Errors
-/// Exit 3 if there is no such turn.
+/// Exit 3 if the turn is not found.
 pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str, yes: bool) -> Result<()> {
     let identity = identity(which);
-    // What is not there needs no question.
+    // A missing turn fails before the question.
     on.memory.get_turn(&identity, key).await?;
     on.setup.output.confirm(&format!("remove turn {key} of {}", shown(&identity)), yes)?;
     let deleted = on.memory.delete_turn(&identity, key).await?;
@@ -55,7 +55,7 @@ pub(super) async fn forget(on: &CommandContext<'_>, which: &ConversationIdArgs, 
     })
 }
 
-/// Folds what is due.
+/// Summarises the turns that are due.
 ///
 /// # Errors
 /// Exit 1 if turns still wait for a summary.

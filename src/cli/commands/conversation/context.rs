@@ -1,4 +1,4 @@
-//! What the commands share: the conversation they name, and how they read and print.
+//! Shared context of the conversation commands: the conversation they name, reading, printing.
 
 use std::io::Read;
 
@@ -12,17 +12,17 @@ use crate::wire::Setup;
 /// The default tenant and user.
 pub(super) const LOCAL: &str = "local";
 
-/// What a command works on.
+/// Context of a conversation command.
 pub(super) struct CommandContext<'a> {
     pub(super) setup: &'a Setup,
     pub(super) memory: &'a ConversationMemory,
 }
 
 impl CommandContext<'_> {
-    /// Prints a value as JSON, or as the text that `text` makes, as the caller wishes.
+    /// Prints a value as JSON, or as the text that `text` makes.
     pub(super) fn print<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
         let output = &self.setup.output;
-        // Straight into bytes: numbers in what a user was shown stay as they were written.
+        // Serialize straight to bytes, so that numbers in stored text stay unchanged.
         if output.json {
             output.result(&serde_json::to_vec(value).map_err(Failure::internal)?)
         } else {
@@ -30,8 +30,9 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Says what is there of a conversation, in words that follow "replace" and "remove". What does not open is there
-    /// too.
+    /// Describes what a conversation holds, as an object of "replace" and "remove".
+    ///
+    /// A damaged conversation counts too.
     pub(super) async fn held(&self, identity: &Identity) -> Result<String> {
         let name = shown(identity);
         match self.memory.trace(identity).await {
@@ -47,7 +48,7 @@ pub(super) fn parts(trace: &Trace) -> String {
     if trace.summary.is_empty() { turns } else { format!("{turns} and the summary") }
 }
 
-/// Returns the conversation that is meant.
+/// Returns the conversation that the arguments name.
 pub(super) fn identity(which: &ConversationIdArgs) -> Identity {
     let WhoseArgs { subject, tenant } = &which.whose;
     Identity::new(tenant.as_deref().unwrap_or(LOCAL), subject.as_deref().unwrap_or(LOCAL), &which.session)

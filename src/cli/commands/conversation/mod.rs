@@ -1,6 +1,6 @@
-//! `helmdeck conversation`: conversations on the command line, beside a running server or without one.
+//! `helmdeck conversation`: conversations on the command line, with or without a running server.
 //!
-//! A command folds nothing by itself: it ends before a model would have answered. A server does, and `fold`.
+//! Only `fold` summarises: the other commands end before a model could answer. A server summarises in the background.
 
 mod add;
 mod change;
@@ -16,8 +16,8 @@ use crate::wire::Setup;
 /// Runs a command.
 ///
 /// # Errors
-/// Exit 3 without a memory key, or for a turn that there is not; 78 if no summarizer is configured; 8 if what is stored
-/// does not open; 2 for an argument that cannot be; 1 if the store cannot be reached, or a turn or snapshot is refused.
+/// Exit 3 without a memory key, or for a turn that is not found; 78 if no summarizer is configured; 8 if a stored row
+/// does not open; 2 for an invalid argument; 1 if the store cannot be reached, or a turn or snapshot is refused.
 pub(crate) async fn run(setup: &Setup, command: &ConversationCommand) -> Result<()> {
     use ConversationCommand as C;
     let writes = matches!(command, C::Add(_) | C::Restore { .. });

@@ -1,4 +1,6 @@
-//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`. They are read-only and create no store.
+//! `helmdeck conversation context`, `health`, `trace`, `list` and `show`.
+//!
+//! They are read-only and create no store.
 
 use helmdeck_conversation::{
     ConversationFilter, ConversationInfo, ConversationPage, ConversationTurn, Health, LlmContextPatch, Strategy,
@@ -11,10 +13,10 @@ use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
 
-/// The most that one page of a list asks for.
+/// Page size of a list.
 const PAGE: usize = 200;
 
-/// Prints what a model is to be shown.
+/// Prints the context for the next model call.
 ///
 /// # Errors
 /// Exit 8 if the conversation does not open.
@@ -51,7 +53,7 @@ fn told(key: TurnId, turn: &ConversationTurn) -> String {
     format!("{key}  {}\n{}", turn.timestamp.as_str(), said(turn))
 }
 
-/// Returns what was said in a turn. Every line is indented, so that no text looks like a line of ours.
+/// Returns the texts of a turn. Every line is indented, so that no text looks like program output.
 fn said(turn: &ConversationTurn) -> String {
     let mut text = String::new();
     for (who, words) in [("user", &turn.user_message), ("assistant", &turn.assistant_response)] {
@@ -66,7 +68,7 @@ fn indented(text: &str) -> String {
     format!("  {}", text.trim_end_matches('\n').replace('\n', "\n  "))
 }
 
-/// Says how the summary of a conversation is doing.
+/// Prints the health of a conversation's summary.
 ///
 /// # Errors
 /// As [`context`].
@@ -80,7 +82,7 @@ pub(super) async fn health(on: &CommandContext<'_>, which: &ConversationIdArgs) 
     })
 }
 
-/// Says what the strategy makes of a conversation.
+/// Prints the trace of a conversation: its summary and its turns.
 ///
 /// # Errors
 /// As [`context`].
@@ -115,7 +117,7 @@ fn trace_text(trace: &Trace) -> String {
 /// Lists conversations, or the turns of one.
 ///
 /// # Errors
-/// A usage failure for an `--after` that no list ended with.
+/// A usage failure for an `--after` that is not the end of a list.
 pub(super) async fn list(on: &CommandContext<'_>, arguments: &ConversationListArgs) -> Result<()> {
     match &arguments.session {
         Some(_) => turns(on, arguments).await,
@@ -233,7 +235,7 @@ fn conversations_text(page: &ConversationPage) -> String {
 /// Shows a turn.
 ///
 /// # Errors
-/// Exit 3 if there is no such turn.
+/// Exit 3 if the turn is not found.
 pub(super) async fn show(on: &CommandContext<'_>, which: &ConversationIdArgs, key: &str) -> Result<()> {
     let detail = on.memory.get_turn(&identity(which), key).await?;
     on.print(&detail, || {

@@ -1,4 +1,6 @@
-//! `helmdeck conversation snapshot` and `restore`: copies a conversation to a file and back, byte for byte.
+//! `helmdeck conversation snapshot` and `restore`: copies a conversation to a file and back.
+//!
+//! The copy is exact, byte for byte.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,13 +15,13 @@ use crate::commands::archive::{Draft, taken};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::size;
 
-/// The largest snapshot that is read, in bytes. What of it is taken, the memory says.
+/// Limit of a snapshot that is read, in bytes. The memory has its own limits.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Writes a snapshot.
 ///
 /// # Errors
-/// A usage failure if the file is there.
+/// A usage failure if the file exists.
 pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> Result<()> {
     if let Some(path) = &arguments.output
         && !arguments.force
@@ -30,7 +32,7 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
     let identity = identity(&arguments.which);
     let snapshot = on.memory.snapshot(&identity).await?;
     let strategy = snapshot.strategy.unwrap_or(Strategy::None);
-    // A strategy that keeps nothing has no bytes. A file says so too.
+    // A strategy that keeps nothing has no bytes; an empty record names the strategy.
     let bytes = match snapshot.bytes.is_empty() {
         true => wire::write_record(&Record { strategy, ..Record::default() }).into(),
         false => snapshot.bytes,
@@ -46,11 +48,11 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
     })
 }
 
-/// Puts a snapshot in the place of a conversation.
+/// Replaces a conversation by a snapshot.
 ///
 /// # Errors
-/// Exit 3 if there is no such file; a usage failure if nobody says yes; exit 1 for a file that cannot be read, and for
-/// what is no snapshot, or one of another strategy: nothing has changed then.
+/// Exit 3 for a missing file; a usage failure without a confirmation; exit 1 for a file that cannot be read, that is no
+/// snapshot, or that has another strategy. After an error nothing has changed.
 pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
@@ -60,7 +62,7 @@ pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs,
         read_all(opened, MAX_BYTES, &name)?
     };
     if bytes.trim_ascii().is_empty() {
-        // It would clear the conversation; half a pipe must not.
+        // An empty snapshot would clear the conversation; a broken pipe must not do that.
         return Err(Failure::usage("the snapshot is empty")
             .with_hint("`helmdeck conversation flush` deletes what is in a conversation"));
     }

@@ -1,4 +1,4 @@
-//! What the commands share: opening the project, printing an answer, asking a person.
+//! Shared context of the forge commands: opening the project, printing, asking the user.
 
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,11 @@ pub(super) const NO_MEMORY: &str = "there is no .forge/ here: `helmdeck forge in
 
 /// Reason for a command to end early.
 pub(super) enum Stop {
-    /// The project says so.
+    /// An error of the project.
     Project(Box<Error>),
-    /// Something here does.
+    /// An error of the CLI itself.
     Cli(Failure),
-    /// There is nothing to read, and that is no error.
+    /// There is no memory to read, which is no error.
     NoMemory,
 }
 
@@ -40,10 +40,10 @@ impl From<Failure> for Stop {
     }
 }
 
-/// What a command answers.
+/// Result of a command.
 pub(super) type Answer = Result<(), Stop>;
 
-/// What a command works on.
+/// Context of a command.
 pub(super) struct CommandContext {
     pub(super) folder: PathBuf,
     pub(super) environment: ProjectEnvironment,
@@ -69,12 +69,14 @@ impl CommandContext {
         Ok(self.find()?.ok_or_else(|| Error::not_found(NO_MEMORY).next("helmdeck forge init"))?)
     }
 
-    /// Opens the project to read it. Without a memory there is nothing to read, which ends the command and is no error.
+    /// Opens the project to read it. A missing memory ends the command, and is no error.
     pub(super) fn look(&self) -> Result<Project, Stop> {
         self.find()?.ok_or(Stop::NoMemory)
     }
 
-    /// Opens the project if it has a memory, and says that its session lives: hooks and reads go on without.
+    /// Opens the project if it has a memory, and renews the lease of its session.
+    ///
+    /// Hooks and reads continue without a memory.
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
         let project = self.find_quietly()?;
         if let Some(project) = &project {
@@ -83,23 +85,25 @@ impl CommandContext {
         Ok(project)
     }
 
-    /// Opens the project to say how it is, also if its settings are damaged. It changes nothing at all.
+    /// Opens the project for diagnosis, even if its settings are damaged. Changes nothing.
     pub(super) fn examine(&self) -> Result<Project, Stop> {
         Project::open_anyway(&self.folder, self.environment.clone())?.ok_or(Stop::NoMemory)
     }
 
-    /// As [`Self::find`], and changes nothing at all.
+    /// As [`Self::find`], but changes nothing.
     fn find_quietly(&self) -> Result<Option<Project>, Stop> {
         let project = Project::open(&self.folder, self.environment.clone())?;
         Ok(project.map(|project| self.allowed.iter().fold(project, |project, rule| project.allowing(rule))))
     }
 
-    /// Opens the project to change it, and tells that its session lives before and after that is done.
+    /// Opens the project, changes it, and renews the lease of its session.
+    ///
+    /// A session that is over may not change the project.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Project) -> helmdeck_forge::Result<T>) -> Result<T, Stop> {
         let project = self.open()?;
         Sessions::new(&project).check_not_over()?;
         let done = change(&project)?;
-        // What was asked for is done. A lease that is not renewed only ends sooner.
+        // The change is done. If the lease is not renewed, it only ends sooner.
         if let Err(error) = Sessions::new(&project).touch() {
             tracing::debug!(%error, "the lease of the session was not renewed");
         }
@@ -119,37 +123,37 @@ impl CommandContext {
         Ok(())
     }
 
-    /// Prints an answer, as lines of names and values if not as JSON.
+    /// Prints an answer: as JSON, or as lines of names and values.
     pub(super) fn show<T: Serialize>(&self, data: &T) -> Answer {
         self.print(data, || serde_json::to_value(data).map(|value| plain(&value)).unwrap_or_default())
     }
 
-    /// Ends with a code though everything was said.
+    /// Ends with an exit code and no further message.
     pub(super) fn exit(exit: Exit) -> Answer {
         if exit == Exit::Ok { Ok(()) } else { Err(Failure::silent(exit).into()) }
     }
 
-    /// Returns who works.
+    /// Returns the actor of the command.
     pub(super) fn agent(&self) -> &str {
         &self.environment.agent
     }
 
-    /// Says whether a program reads what is printed.
+    /// Says whether the output is for a program.
     pub(super) const fn is_json(&self) -> bool {
         self.output.json
     }
 
-    /// Ends a command that has nothing to say.
+    /// Ends a command without output.
     pub(super) fn done(&self) -> Answer {
         self.print(&Value::Null, String::new)
     }
 
-    /// Asks the person who sits there. Says what is so if they do not say yes.
+    /// Asks the user for confirmation, and returns an error without it.
     pub(super) fn ask(&self, what: &str, refused: &str) -> Answer {
         self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
     }
 
-    /// Says whether a person sits there.
+    /// Says whether a user is at the terminal.
     pub(super) const fn is_interactive(&self) -> bool {
         self.output.interactive
     }

@@ -74,7 +74,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
             on.show(&done)
         }
         HookCommand::CommitMsg { file } => {
-            // A hook is never in the way of a repository without a memory.
+            // A hook never blocks a repository without a memory.
             let Some(project) = on.find()? else { return on.done() };
             let findings = Commits::new(&project).check_message(&String::from_utf8_lossy(&message(file)?));
             on.show(&findings)?;
@@ -86,7 +86,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
             let Ok(origin) = origin(&project) else { return on.done() };
             let focus = Sessions::new(&project).focus_now()?.show()?;
             let key = focus.and_then(|shown| shown.focus.linear_issue);
-            // What is not read whole, or is no text, stays as it is: half of it must not take its place.
+            // A message that is too long or not text stays unchanged: a partial one must not replace it.
             let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
             if text.len() as u64 > MAX_MESSAGE {
                 return on.done();
@@ -100,7 +100,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
     }
 }
 
-/// Reads a message; of one that is too long, a byte more than may be.
+/// Reads a message; of one over the limit, one byte more than the limit.
 fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
     use std::io::Read as _;
 
@@ -167,7 +167,7 @@ pub(super) fn recover(on: &CommandContext, command: &RecoverCommand) -> Answer {
             let by = match token {
                 Some(token) => By::Token(token.clone()),
                 None if on.is_interactive() => {
-                    // A pause that cannot be read can be ended all the same.
+                    // A pause can be ended even if it cannot be read.
                     let paused = Recovery::new(&project).paused().ok().flatten();
                     let why = paused.map_or_else(|| "a reason that cannot be read".to_owned(), |paused| paused.reason);
                     on.ask(&format!("end the pause, which began for this: {why}"), "the pause goes on")?;

@@ -20,7 +20,7 @@ use crate::args::forge::{
 use crate::exit::Exit;
 use crate::output::columns;
 
-/// The longest file that is taken over, in bytes.
+/// Limit of a file that is imported, in bytes.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// Makes a learning of the arguments.
@@ -41,7 +41,7 @@ pub(super) fn learning(arguments: &LearnArgs) -> helmdeck_forge::Result<Learning
     Ok(Learning { linear: arguments.key.clone(), paths: arguments.path.clone(), ..Learning::new(what) })
 }
 
-/// As [`learning`], learned in the session that lives.
+/// As [`learning`], with the current work session.
 fn of_session(project: &helmdeck_forge::Project, arguments: &LearnArgs) -> helmdeck_forge::Result<Learning> {
     let session = Sessions::new(project).mine()?.map(|session| session.id);
     Ok(Learning { session, ..learning(arguments)? })

@@ -34,7 +34,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Minimum interval between stored colours that did not change.
 const KEEP: Duration = Duration::from_secs(30);
 
-/// Runs a command. With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
+/// Runs a command.
+///
+/// With `--json` it prints `{"ok": true, "data"}` or `{"ok": false, "error"}` on stdout.
 ///
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health
@@ -42,7 +44,7 @@ const KEEP: Duration = Duration::from_secs(30);
 pub(crate) fn run(arguments: &ForgeArgs, env: &ProcessEnvironment, output: Output) -> Result<()> {
     let answer = CommandContext::of(&arguments.common, env, output).and_then(|on| {
         if runs_checks(&arguments.command) {
-            // They have process groups of their own, and would outlive this process.
+            // The checks run in separate process groups, and would outlive this process.
             let running = on.environment.running.clone();
             end_after(move || running.stop())?;
         }
@@ -78,8 +80,9 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     )
 }
 
-/// Returns what these commands print with `--json` for a failure that is none of the project's: of the command line, or
-/// the environment.
+/// Returns the `--json` output for a failure outside the project.
+///
+/// That is a failure of the command line or of the environment.
 pub(crate) fn refusal(failure: &Failure) -> Value {
     let (code, category) = match failure.exit() {
         Exit::Usage => ("E_USAGE", "usage"),
@@ -106,7 +109,7 @@ impl CommandContext {
                     merge_driver: *merge_driver,
                     allow_secrets: self.allowed.clone(),
                 };
-                // A memory that this person makes is theirs; one that was there before may be anybody's.
+                // A memory that this user creates is trusted; an existing one may come from another user.
                 let is_new = matches!(Project::open_anyway(&self.folder, self.environment.clone()), Ok(None));
                 let (project, done) = helmdeck_forge::init::init(&self.folder, self.environment.clone(), &init)?;
                 if is_new && matches!(self.environment.trust, Trust::Kept(_)) {
@@ -193,7 +196,7 @@ impl CommandContext {
     }
 
     fn repair(&self, path: Option<&str>, yes: bool, from: Option<&str>) -> Answer {
-        // Settings that are damaged can be mended too.
+        // Damaged settings can be repaired too.
         let project = Project::open_anyway(&self.folder, self.environment.clone())?;
         let Some(path) = path else {
             let damaged = helmdeck_forge::repair::damaged_files(&project.ok_or(Stop::NoMemory)?)?;
@@ -240,7 +243,7 @@ impl CommandContext {
         })
     }
 
-    /// Prints the colours when they change, and keeps them for the past, until a signal ends it.
+    /// Prints the health colours when they change and records them, until a signal ends it.
     fn watch(&self, project: &Project, mut health: Health) -> Answer {
         let mut kept = Instant::now();
         let mut changed = true;

@@ -78,7 +78,7 @@ fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
 fn in_session(on: &CommandContext, command: &[String]) -> Answer {
     let project = on.open()?;
     let stop = Arc::new(AtomicBool::new(false));
-    // With --json there is one object on stdout, and nothing else.
+    // With --json, stdout has exactly one object.
     let how = How { aside: on.is_json(), apart: !std::io::stdin().is_terminal() };
     let (asked, command) = (stop.clone(), command.to_vec());
     let outcome = block_on(async move {
@@ -97,7 +97,7 @@ fn in_session(on: &CommandContext, command: &[String]) -> Answer {
     if outcome.stopped {
         return Err(Failure::silent(Exit::Failed).into());
     }
-    // As a shell says it: what a signal ended has 128 and its number.
+    // As in a shell: a command ended by a signal has exit code 128 plus its number.
     let code = outcome.exit.or(outcome.signal.map(|signal| 128 + signal)).unwrap_or(1);
     match u8::try_from(code) {
         Ok(0) => Ok(()),

@@ -16,7 +16,7 @@ pub(super) fn health_text(health: &Health) -> String {
     text
 }
 
-/// Writes a value as lines of names and values, set in by their level.
+/// Writes a value as lines of names and values, indented by level.
 pub(super) fn plain(value: &Value) -> String {
     let mut text = String::new();
     write_plain(&mut text, value, 0);
@@ -76,7 +76,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns what a project would run, a line each; those that nobody agreed to are marked.
+/// Lists what a project would run, one per line; commands that are not trusted yet are marked.
 pub(super) fn trust_text(state: &TrustState) -> String {
     let mut text = match state.trusted {
         true => format!("trusted: {}\n", state.clone),

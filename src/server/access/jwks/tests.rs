@@ -1,4 +1,4 @@
-//! Key sets: which keys of one are taken, and when one is read again.
+//! Key sets: which keys are accepted, and when a set is read again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ fn keys_are_used_for_their_algorithm_only() {
             let found = set.candidates(other, Some(&issuer.key_id)).len();
             assert_eq!(found, usize::from(other == algorithm), "{} {other:?}", issuer.key_id);
         }
-        // A token that names no key may have the only one of its kind; one that names another key may not.
+        // A token without a key id may use the only key of its kind; a token with another key id may not.
         assert_eq!(set.candidates(algorithm, None).len(), 1);
         assert!(set.candidates(algorithm, Some("x")).is_empty());
     }
@@ -67,12 +67,12 @@ fn unsuitable_keys_are_skipped_and_never_logged() {
     }
     let many = json!({"keys": vec![ec.clone(); MAX_KEYS + 1]});
     assert!(KeySet::parse(many.to_string().as_bytes()).is_err());
-    // One bad key does not shut out the others.
+    // An invalid key does not exclude the others.
     let mixed = json!({"keys": [change(&rsa, "use", json!("enc")), ec]});
     assert_eq!(KeySet::parse(mixed.to_string().as_bytes()).unwrap().len(), 1);
 }
 
-/// A server of this machine that gives out what it is told to, and counts.
+/// Local HTTP server that serves a preset answer and counts requests.
 struct Host {
     url: Url,
     reads: Arc<AtomicUsize>,
@@ -133,7 +133,7 @@ async fn unknown_key_refreshes_the_set_once() {
         assert!(!knows(&jwks, &never).await);
     }
     assert_eq!(host.reads(), 2);
-    // Many at once ask once.
+    // Concurrent requests cause one read.
     clock.advance(PAUSE);
     let all = (0..20).map(|_| knows(&jwks, &never));
     assert!(futures_util::future::join_all(all).await.iter().all(|known| !known));

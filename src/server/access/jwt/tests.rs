@@ -1,4 +1,4 @@
-//! What a token may and may not be, one rule at a time.
+//! Rules for a token, one test per rule.
 
 use helmdeck_testkit::Issuer;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn claims() -> Value {
     })
 }
 
-/// Returns the tenant and user of claims with a change, or why they are refused.
+/// Returns the tenant and user of changed claims, or why they are refused.
 fn read(rules: &Rules, name: &str, value: Value) -> Result<(String, String), &'static str> {
     let mut claims = claims();
     if value.is_null() {
@@ -79,7 +79,7 @@ fn issuer_and_audience_must_match() {
         assert!(read(&rules, name, value.clone()).is_err(), "{name} {value}");
     }
     assert!(read(&rules, "aud", json!(["a", "other-name"])).is_ok());
-    // Whoever goes by no name takes only what is for nobody in particular.
+    // A server without a name accepts only tokens without an audience.
     let nameless = Rules { audience: Vec::new(), issuer: None, ..rules };
     assert!(read(&nameless, "aud", json!("helmdeck")).is_err());
     assert!(read(&nameless, "aud", Value::Null).is_ok());
@@ -203,7 +203,7 @@ fn changed_token_or_other_key_does_not_verify() {
     let other = issuer.token(&others);
     let mixed = format!("{}.{signature}", other.rsplit_once('.').unwrap().0);
     assert!(Unverified::open(&mixed).unwrap().verify(&key).is_err());
-    // Claims that say one thing to one parser and another to the next.
+    // Claims that two parsers could read differently.
     let twice = issuer.token_of(r#"{"alg":"HS256"}"#, r#"{"sub":"alice","sub":"root"}"#);
     assert!(Unverified::open(&twice).unwrap().verify(&key).is_err());
 }

@@ -1,4 +1,4 @@
-//! Who only listens is asked for its token again.
+//! Open streams: the server checks the token of a listener again.
 
 use super::*;
 
@@ -26,13 +26,13 @@ async fn revoked_token_ends_stream_and_session() {
     };
     let (session, kept) = (begin(&token).await, begin(&token).await);
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
-    // The same caller goes on in the second session with another token.
+    // The same caller continues in the second session with another token.
     assert_eq!(send(Method::POST, &other, &kept, ping).await.status, 200);
     let listening = send(Method::GET, &token, &session, "");
     let revoking = async {
         assert!(client.system.revoke_token(&id, START).await.unwrap());
         client.fixture.clock.advance(Duration::from_secs(1));
-        // Whoever begins a session makes all be looked at; else it happens every ten seconds.
+        // A new session triggers a check of all listeners; otherwise a check runs every ten seconds.
         begin(&other).await;
     };
     let both = async { tokio::join!(listening, revoking) };
@@ -60,7 +60,7 @@ async fn session_survives_while_its_token_cannot_be_checked() {
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
     let bob = shared("bob", "packs:run");
     let session = send(&alice, "", HELLO).await.header("mcp-session-id").to_owned();
-    // The database cannot be read; whoever begins a session makes all be looked at.
+    // The database is unreadable; the new session triggers a check of all listeners.
     let database = |suffix: &str| client.folder.path().join(format!("helmdeck.db{suffix}"));
     let aside = tempfile::tempdir().unwrap();
     let moved = |suffix: &str| aside.path().join(format!("helmdeck.db{suffix}"));

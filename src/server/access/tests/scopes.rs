@@ -1,4 +1,4 @@
-//! What a caller who got in may do, and what stays somebody else's.
+//! Scopes: what an authenticated caller may do, and what belongs to other callers.
 
 use helmdeck_core::Permission;
 
@@ -46,7 +46,7 @@ async fn a_glob_narrows_what_is_run_listed_and_shown() {
     let narrow = shared("alice", "packs:run:test.c*");
     assert_eq!(client.post(CACHED, &narrow, "{}").await.status, 200);
     assert_eq!(client.post(RUN, &narrow, "{}").await.problem(), "forbidden");
-    // One that does not exist is told apart only by who may know.
+    // Only callers that may know a pack can tell a missing pack from a hidden one.
     assert_eq!(client.post("/api/v1/packs/test.nothing", &narrow, "{}").await.problem(), "forbidden");
     assert_eq!(client.post("/api/v1/packs/test.cnothing", &narrow, "{}").await.problem(), "not_found");
     let listed = client.get("/api/v1/packs", &narrow).await.json();
@@ -57,7 +57,7 @@ async fn a_glob_narrows_what_is_run_listed_and_shown() {
     assert!(document["paths"]["/api/v1/packs/test.plain"].is_null());
     let page = client.get("/docs", &narrow).await.body;
     assert!(page.contains("test.cached") && !page.contains("test.plain"));
-    // Somebody who may do nothing is still somebody.
+    // A caller without any scope is still authenticated.
     assert_eq!(client.get("/api/v1/packs", &shared("alice", "")).await.json(), json!({"packs": [], "refused": []}));
 }
 
@@ -137,7 +137,7 @@ async fn anonymous_callers_run_packs_uncached() {
             "{path}"
         );
     }
-    // All of them are one caller, so what one kept under a key would be another's answer.
+    // All anonymous clients are one caller: an answer stored under a key could be another client's.
     let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
     let answer = client.fixture.send(Method::POST, "/api/v1/packs/test.write", &headers, "{}").await;
     assert_eq!(answer.problem(), "unauthenticated");

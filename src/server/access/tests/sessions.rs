@@ -45,7 +45,7 @@ async fn session_of_a_token_or_header_keeps_answers_apart() {
     }
     let other = call(&fixture, &a, Some("B")).await;
     assert_eq!((other.status.as_u16(), other.problem()), (403, "forbidden".to_owned()));
-    // Without a token anybody could name the session of somebody else.
+    // Without a token any client could name another caller's session.
     for session in [None, Some("A")] {
         let anonymous = call(&fixture, "", session).await.json();
         assert_eq!(anonymous["cache"]["reason"], "anonymous", "{anonymous}");

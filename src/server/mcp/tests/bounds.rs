@@ -1,4 +1,4 @@
-//! How much goes on at once, also of what is answered as a stream.
+//! Limits on concurrent calls, including streamed answers.
 
 use tower::ServiceExt;
 

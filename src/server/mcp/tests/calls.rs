@@ -1,4 +1,4 @@
-//! Calls: what they answer, and that every way through the transport answers the same.
+//! Calls: their answers, which are the same on every path through the transport.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn the_short_way_and_the_long_way_answer_the_same() {
         call("test__plain", json!({"fail": "handler_failed"})),
         call("test__plain", json!({"text": 7})),
     ] {
-        // A token for progress, which nothing here reports, makes the difference.
+        // The only difference is a progress token, and nothing here reports progress.
         let mut long = params.clone();
         long["_meta"] = json!({"progressToken": "p"});
         let mut answers = [
@@ -27,7 +27,7 @@ async fn the_short_way_and_the_long_way_answer_the_same() {
         ];
         for answer in &mut answers {
             assert!(answer["result"]["content"][0]["text"].is_string(), "{answer}");
-            // The only thing that differs by itself is the age.
+            // Only the age differs between runs.
             if let Some(cache) = answer["result"]["_meta"].get_mut("helmdeck/cache") {
                 assert!(cache["age_ms"].take().is_u64());
             }
@@ -59,7 +59,7 @@ async fn with_a_gate_shut_an_answer_is_byte_for_byte_without_the_cache() {
             r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{{\"run\":{run},\"text\":\"x\"}}"}}],"structuredContent":{{"run":{run},"text":"x"}},"isError":false}}}}"#
         )
     };
-    // Gate 1 shut, then gate 2 shut; with and without a wish that only a cache could fulfil.
+    // Gate 1 shut, then gate 2 shut; with and without a directive that only a cache could follow.
     assert_eq!(bodies(shut, "test__cached", None).await, expected(1));
     assert_eq!(bodies(shut, "test__cached", Some(wish.clone())).await, expected(2));
     assert_eq!(bodies(open, "test__plain", None).await, expected(1));
@@ -86,11 +86,11 @@ async fn what_is_wrong_with_a_call_is_said_where_the_protocol_says() {
     let problem = &failed["result"]["_meta"]["helmdeck/problem"];
     assert_eq!((&problem["code"], &problem["retry_after_ms"]), (&"rate_limited".into(), &1500.into()));
     assert!(failed["result"].get("structuredContent").is_none());
-    // So is an input that does not fit, with its places.
+    // An input that does not fit is such a result too, with the invalid locations.
     let unfit = ask(call("test__plain", json!({"text": 7, "more": 1}))).await;
     let text = unfit["result"]["content"][0]["text"].as_str().unwrap();
     assert!(unfit["result"]["isError"] == true && text.contains("/text"), "{unfit}");
-    // A request that makes no sense is none.
+    // An invalid request is a JSON-RPC error.
     for wrong in [
         call("test__nothing", json!({})),
         call("test.nothing", json!({})),
@@ -116,7 +116,7 @@ async fn numbers_reach_a_pack_as_they_were_written() {
         let answer = post(&fixture, &[("mcp-session-id", &session)], &text).await;
         message(&answer)["result"]["_meta"]["helmdeck/cache"]["key"].as_str().unwrap().to_owned()
     };
-    // The long way would read both as the same float, were it to read them.
+    // rmcp would read both as the same float, if it parsed them.
     let progress = r#","_meta":{"progressToken":1}"#;
     let short = runs("-36893488147419103233", "").await;
     assert_eq!(short, runs("-36893488147419103233", progress).await);

@@ -1,4 +1,4 @@
-//! Cancelling: by a message, early and late, and by hanging up.
+//! Cancelling: by a message, early and late, and by disconnecting.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn cancel(id: u32) -> String {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string()
 }
 
-/// Waits until no handler holds the gate's end of a call any more: a permit that is given is then still there.
+/// Waits until no handler holds the gate any more, so that a permit added later is still available.
 async fn nobody_waits(fixture: &Fixture) {
     fixture.probe.gate.add_permits(1);
     timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
@@ -35,7 +35,7 @@ async fn a_cancelled_call_ends_without_an_answer() {
         };
         let cancelling = async {
             fixture.probe.someone_waits().await;
-            // Another id first, which cancels nothing.
+            // First an unknown id, which cancels nothing.
             for id in [8, 7] {
                 let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(id)).await).await;
                 assert_eq!(answer.status, 202);

@@ -1,4 +1,4 @@
-//! Changes of the tools: told to whom they concern, and to nobody else.
+//! Changes of the tools: only the callers concerned are notified.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     engine.reload();
     all_told.recv().await.unwrap();
     some_told.recv().await.unwrap();
-    // Of the first change the second listener heard nothing.
+    // The second listener was not notified of the first change.
     assert!(some_told.try_recv().is_err());
 
     holds.store(false, Ordering::SeqCst);

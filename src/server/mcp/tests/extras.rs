@@ -1,4 +1,4 @@
-//! What an embedder adds.
+//! Extension of the transport by an embedder.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, GetPromptRequestParams,

@@ -1,4 +1,4 @@
-//! Packs that a caller may not run: it does not learn that there are any.
+//! Packs that a caller may not run: it does not learn that they exist.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Handler for Still {
     }
 }
 
-/// Packs of which `a.seen` is for everybody; two of the others would be told from none by their name or their headers.
+/// Three packs: callers may see `a.seen`; names or headers could reveal the other two.
 fn mcp() -> Mcp {
     let pack = |name: &str, property: &str| {
         let manifest = format!(
@@ -68,7 +68,7 @@ async fn ask_as(mcp: &Mcp, caller: &Caller, method: &str, name: &str) -> (u16, V
     (parts.status.as_u16(), message(&Answer { status: parts.status, headers: parts.headers, body }))
 }
 
-/// Asks for a pack that there is and for one that there is not, and returns the one answer to both.
+/// Asks for an existing pack and for a missing one, and returns the one answer to both.
 async fn same(mcp: &Mcp, caller: &Caller, method: &str, [real, unreal]: [&str; 2]) -> (u16, String) {
     let there = ask_as(mcp, caller, method, real).await;
     let not_there = ask_as(mcp, caller, method, unreal).await;

@@ -1,4 +1,4 @@
-//! Over streamable HTTP.
+//! MCP over streamable HTTP.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Protocol tests of the MCP transport: what each revision says, byte for byte where it matters.
+//! Protocol tests of the MCP transport, per revision; byte for byte where it matters.
 
 mod bounds;
 mod calls;
@@ -27,14 +27,14 @@ use super::{Mcp, McpConfig};
 use crate::config::ServerConfig;
 use crate::fixture::{Answer, Fixture};
 
-/// What every client sends.
+/// Headers of every client.
 const HEADERS: [(&str, &str); 2] =
     [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
 
 /// The newest revision, which has no sessions.
 const NEWEST: &str = "2026-07-28";
 
-/// Returns the message of an answer, whether it came as JSON or as the last event of a stream.
+/// Returns the message of an answer: the JSON body, or the last event of a stream.
 fn message(answer: &Answer) -> Value {
     let text = if answer.headers["content-type"] == "text/event-stream" {
         answer.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or("null")
@@ -67,12 +67,12 @@ fn request(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()
 }
 
-/// Asks within a session.
+/// Sends a request within a session.
 async fn ask(fixture: &Fixture, session: &str, method: &str, params: Value) -> Value {
     message(&post(fixture, &[("mcp-session-id", session)], &request(method, &params)).await)
 }
 
-/// Asks as the newest revision does: everything in the request.
+/// Sends a request of the newest revision, which is self-contained.
 async fn ask_newest(fixture: &Fixture, method: &str, params: Value) -> Value {
     message(&post_newest(fixture, method, params).await)
 }
@@ -101,12 +101,12 @@ fn caller(tenant: &str, user: &str, scope: &str) -> Caller {
     Caller { identity, permissions: Arc::new(Permissions::of_scope(scope)) }
 }
 
-/// The transport of a fixture's engine alone, for callers of whom the whole server knows nothing yet.
+/// Transport of a fixture's engine alone, for callers that the server does not know yet.
 fn mcp_of(fixture: &Fixture, config: McpConfig) -> Mcp {
     Mcp::new(fixture.engine.clone(), &ServerConfig::default(), config, Arc::clone(&fixture.clock) as _, None)
 }
 
-/// Sends a message to a transport as this caller; the answer's body is not read yet.
+/// Sends a message to a transport as this caller, without reading the body of the answer.
 async fn send_as(mcp: &Mcp, caller: &Caller, method: Method, session: Option<&str>, body: String) -> Response {
     let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
     for (name, value) in HEADERS.iter().copied().chain(session.map(|session| ("mcp-session-id", session))) {
@@ -125,7 +125,7 @@ async fn ask_as(mcp: &Mcp, caller: &Caller, session: &str, method: &str, params:
     read(send_as(mcp, caller, Method::POST, Some(session), request(method, &params)).await).await
 }
 
-/// Begins a session as this caller, or says why not.
+/// Begins a session as this caller, or returns the refusal.
 async fn begin_as(mcp: &Mcp, caller: &Caller) -> Result<String, Answer> {
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});

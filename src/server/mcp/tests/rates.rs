@@ -1,4 +1,4 @@
-//! How often one caller may ask.
+//! Rate limit of a caller.
 
 use std::time::Duration;
 

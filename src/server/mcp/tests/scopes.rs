@@ -1,11 +1,11 @@
-//! Packs of scope `session`: which transport names which session, and what happens without one.
+//! Packs of scope `session`: how each transport names the session, and calls without one.
 
 use super::stdio::Client;
 use super::*;
 
 const PACK: &str = "/api/v1/packs/test.session";
 
-/// Returns what the cache did, and why if it was bypassed.
+/// Returns the cache status, and the reason of a bypass.
 fn decision(outcome: &Value) -> (String, Option<String>) {
     let cache = &outcome["cache"];
     (cache["status"].as_str().unwrap().to_owned(), cache["reason"].as_str().map(str::to_owned))
@@ -30,7 +30,7 @@ fn params() -> Value {
     json!({"name": "test__session", "arguments": {}})
 }
 
-/// Returns what the cache did for a call of a tool.
+/// Returns the cache status of a tool call.
 fn of_tool(answer: &Value) -> (String, Option<String>) {
     decision(&json!({"cache": answer["result"]["_meta"]["helmdeck/cache"]}))
 }
@@ -73,7 +73,7 @@ async fn each_mcp_session_has_its_own_answers() {
         for status in ["miss", "hit"] {
             assert_eq!(of_tool(&ask(&fixture, &session, "tools/call", params()).await), is(status));
         }
-        // The request decides: a session that it names is not that of the connection.
+        // The request decides: the session that it names is used, not that of the connection.
         let headers =
             [("mcp-session-id", session.as_str()), ("helmdeck-session", &format!("of {session}").replace(' ', "-"))];
         let named = post(&fixture, &headers, &request("tools/call", &params())).await;

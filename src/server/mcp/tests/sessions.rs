@@ -1,4 +1,4 @@
-//! Sessions: whose they are, how many there are, when they end.
+//! Sessions: owners, limits and expiry.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn a_session_of_another_caller_does_not_exist() {
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
         assert_eq!(send_as(&mcp, &thief, Method::POST, Some(&session), cancel.to_string()).await.status(), 404);
     }
-    // A new token of the same caller goes on.
+    // A new token of the same caller continues the session.
     let again = caller("t", "u", "packs:run:test.*");
     assert_eq!(ask_as(&mcp, &again, &session, "tools/call", call.clone()).await.status, 200);
     assert_eq!(send_as(&mcp, &owner, Method::DELETE, Some(&session), String::new()).await.status(), 202);
@@ -73,7 +73,7 @@ async fn an_open_stream_keeps_a_session_and_ends_with_the_server() {
     mcp.drain();
     let rest = tokio::time::timeout(Duration::from_secs(20), read(stream)).await.unwrap();
     assert!(!rest.body.contains("result"), "{}", rest.body);
-    // Who calls is still answered while the server drains.
+    // A calling client is still answered while the server drains.
     let call = json!({"name": "test__plain", "arguments": {}});
     assert_eq!(message(&ask_as(&mcp, &local, &session, "tools/call", call).await)["result"]["isError"], false);
 }
@@ -89,7 +89,7 @@ async fn a_session_is_a_conversation_of_its_own() {
         answer["result"]["_meta"]["helmdeck/cache"]["status"].as_str().unwrap().to_owned()
     };
     let (one, two) = (begin_as(&mcp, &local).await.unwrap(), begin_as(&mcp, &local).await.unwrap());
-    // What belongs to the caller is shared by its conversations.
+    // The conversations of a caller share the caller's data.
     assert_eq!((status(&one).await.as_str(), status(&two).await.as_str()), ("miss", "hit"));
 }
 
@@ -117,7 +117,7 @@ async fn a_session_whose_token_ended_is_closed_unless_its_caller_showed_another(
         let begun = with_token(None, "initialize", Arc::clone(&first)).await;
         sessions.push((begun.headers["mcp-session-id"].to_str().unwrap().to_owned(), first));
     }
-    // Both tokens end; the caller of the second session showed a new one before.
+    // Both tokens expire; the caller of the second session used a new one before.
     with_token(Some(&sessions[1].0), "ping", token(true)).await;
     for (_, first) in &sessions {
         first.store(false, std::sync::atomic::Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Over lines.
+//! MCP over stdin and stdout.
 
 use helmdeck_core::Caller;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -24,7 +24,7 @@ impl Client {
         Self::over(fixture, config, 1 << 20)
     }
 
-    /// One whose pipes take this many bytes.
+    /// Makes a client with pipes of this many bytes.
     fn over(fixture: &Fixture, config: &ServerConfig, pipe: usize) -> Self {
         let (ours, theirs) = tokio::io::duplex(pipe);
         let (read, write) = tokio::io::split(theirs);
@@ -113,7 +113,7 @@ async fn the_newest_revision_needs_no_greeting() {
     assert_eq!(call["result"]["resultType"], "complete", "{call}");
     let list = client.ask("tools/list", json!({"_meta": meta})).await;
     assert_eq!(list["result"]["cacheScope"], "private", "{list}");
-    // Without all that, and without a greeting, nothing runs.
+    // Without those members, and without a handshake, nothing runs.
     let bare = client.ask("tools/call", json!({"name": "test__plain", "arguments": {}})).await;
     assert_eq!(bare["error"]["code"], -32602, "{bare}");
     assert_eq!(fixture.probe.runs(), 1);
@@ -134,7 +134,7 @@ async fn calls_run_concurrently_and_can_be_cancelled() {
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
         client.send(r#"{"jsonrpc":"2.0","id":10,"method":"ping"}"#).await;
         assert_eq!(client.receive().await["id"], 10);
-        // The call is gone: a permit for it stays, and no answer of it comes.
+        // The call is gone: a permit for it remains, and it gets no answer.
         fixture.probe.gate.add_permits(1);
         tokio::time::timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
     }
@@ -154,7 +154,7 @@ async fn running_calls_are_answered_after_input_ends() {
     client.served.await.unwrap().unwrap();
 }
 
-/// With the clock paused a timeout ends only when nothing else can happen.
+/// With a paused clock, a timeout ends only when no other task can run.
 #[tokio::test]
 async fn client_that_does_not_read_has_to_wait() {
     let fixture = Fixture::plain().await;
@@ -164,7 +164,7 @@ async fn client_that_does_not_read_has_to_wait() {
         client.begin().await;
         tokio::time::pause();
         let mut sent = 0;
-        // A call's id must not be one that is under way.
+        // The id of a call must differ from those of running calls.
         while tokio::time::timeout(SOON, client.send(&line.replace("\"id\":7", &format!("\"id\":{}", 100 + sent))))
             .await
             .is_ok()
@@ -172,7 +172,7 @@ async fn client_that_does_not_read_has_to_wait() {
             sent += 1;
             assert!(sent < 5000, "{line}: read on and on");
         }
-        // What was accepted is answered once the client reads.
+        // Accepted calls are answered once the client reads.
         for _ in 0..sent {
             client.receive().await;
         }
@@ -196,7 +196,7 @@ async fn at_the_most_calls_no_more_lines_are_read() {
         for _ in 0..3 {
             tokio::time::timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
         }
-        // Much less than a pack's own time limit, which the paused clock would let pass at once.
+        // Much less than a pack's time limit, which the paused clock would reach at once.
         let moment = std::time::Duration::from_millis(100);
         let fourth = tokio::time::timeout(moment, fixture.probe.someone_waits()).await;
         assert!(fourth.is_err(), "a fourth call runs: {meta}");

@@ -1,4 +1,4 @@
-//! Long packs as tasks: who gets one, what it says, what came of it, and that it is its caller's alone.
+//! Long packs as tasks: which calls become one, its states, its outcome, and its owner.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// What a client declares that knows tasks.
+/// Capabilities of a client that supports tasks.
 fn able() -> Value {
     json!({"extensions": {EXTENSION: {}}})
 }
@@ -18,7 +18,7 @@ fn call(name: &str, arguments: Value) -> Value {
     json!({"name": name, "arguments": arguments})
 }
 
-/// Asks a transport, as the newest revision does, what a client asks that can do this.
+/// Sends a request of the newest revision, with these client capabilities.
 async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, able: Value) -> Answer {
     let name = ["name", "uri", "taskId"].iter().find_map(|key| Some(params[key].as_str()?.to_owned()));
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
@@ -35,7 +35,7 @@ async fn ask_able(mcp: &Mcp, caller: &Caller, method: &str, mut params: Value, a
     read(mcp.handle(caller.clone(), None, request).await).await
 }
 
-/// Asks as a client that knows tasks.
+/// Sends a request as a client that supports tasks.
 async fn ask(mcp: &Mcp, caller: &Caller, method: &str, params: Value) -> Value {
     message(&ask_able(mcp, caller, method, params, able()).await)
 }
@@ -47,7 +47,7 @@ async fn task(mcp: &Mcp, caller: &Caller, arguments: Value) -> String {
     begun["result"]["taskId"].as_str().unwrap().to_owned()
 }
 
-/// Asks until the task has ended.
+/// Polls until the task has ended.
 async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     let asking = async {
         loop {
@@ -61,7 +61,7 @@ async fn ended(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     timeout(SOON, asking).await.unwrap()
 }
 
-/// Waits until a task says something.
+/// Waits until a task reports progress.
 async fn said(mcp: &Mcp, caller: &Caller, id: &str) -> Value {
     let asking = async {
         loop {
@@ -94,7 +94,7 @@ async fn task_result_equals_the_answer_of_a_call() {
             (&task["status"], &task["taskId"], &task["resultType"]),
             (&"completed".into(), &id.into(), &"complete".into())
         );
-        // Each run counts, and has its own files.
+        // Each run counts, and has separate files.
         let mut results = [plain, task["result"].clone()];
         for result in &mut results {
             for item in result["content"].as_array_mut().unwrap() {
@@ -133,7 +133,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
     let (mcp, local) = (mcp_of(&fixture, McpConfig::default()), Caller::local());
     let id = task(&mcp, &local, json!({"wait": true})).await;
     timeout(SOON, fixture.probe.someone_waits()).await.unwrap();
-    // Neither the connection nor a session holds it; another client of the same caller finds it.
+    // A task does not belong to a connection or session: another client of the same caller finds it.
     let working = said(&mcp_of(&fixture, McpConfig::default()), &local, &id).await;
     assert_eq!(working["status"], "working", "{working}");
     assert!(working.get("result").is_none() && working["ttlMs"].is_u64() && working["pollIntervalMs"].is_u64());
@@ -148,7 +148,7 @@ async fn task_survives_hang_up_and_ends_by_cancel() {
         assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
         assert!(cancelled.get("result").is_none() && cancelled.get("error").is_none(), "{cancelled}");
     }
-    // Whoever waited at the gate is gone: a permit that is given is still there.
+    // The handler at the gate is gone: a permit added now is still available.
     fixture.probe.gate.add_permits(1);
     timeout(SOON, fixture.probe.gate.acquire()).await.unwrap().unwrap().forget();
 }
@@ -203,7 +203,7 @@ async fn clients_without_tasks_wait_for_the_answer() {
         assert_eq!(refused["error"]["code"], -32021, "{refused}");
         assert!(refused["error"]["data"]["requiredCapabilities"]["extensions"][EXTENSION].is_object(), "{refused}");
     }
-    // Those of the experimental revision were never ours.
+    // The methods of the experimental revision are not supported.
     for method in ["tasks/list", "tasks/result"] {
         let refused = ask(&mcp, &local, method, json!({"taskId": "0".repeat(32)})).await;
         assert_eq!(refused["error"]["code"], -32601, "{refused}");
@@ -211,12 +211,12 @@ async fn clients_without_tasks_wait_for_the_answer() {
     let misfit = ask(&mcp, &local, "tasks/get", json!({"taskId": 7})).await;
     assert!(misfit["error"]["code"] == -32602 || misfit["error"]["code"] == -32020, "{misfit}");
 
-    // A pack that is quick is never a task, whatever is asked for.
+    // A quick pack never becomes a task, even if the client requests one.
     let mut quick = call("test__plain", json!({"text": "x"}));
     quick["task"] = json!({"ttl": 60_000});
     let answer = ask(&mcp, &local, "tools/call", quick).await;
     assert_eq!((&answer["result"]["resultType"], &answer["result"]["isError"]), (&"complete".into(), &false.into()));
-    // Whom nobody vouches for waits too: all of them would be one caller.
+    // Anonymous callers wait too: all of them would be one caller.
     let anonymous = Caller { identity: Arc::new(Identity::anonymous()), permissions: Arc::new(Permissions::all()) };
     let answer = ask(&mcp, &anonymous, "tools/call", call("test__long", json!({}))).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
@@ -252,7 +252,7 @@ async fn sessions_have_tasks_only_if_declared() {
     };
     let task = timeout(SOON, asking).await.unwrap();
     assert_eq!((&task["status"], &task["result"]["structuredContent"]["text"]), (&"completed".into(), &"x".into()));
-    // It outlives its session.
+    // The task outlives its session.
     read(send_as(&mcp, &local, Method::DELETE, Some(&with), String::new()).await).await;
     assert_eq!(ended(&mcp, &local, id).await["status"], "completed");
 }
@@ -350,7 +350,7 @@ async fn client_without_tasks_waits_and_cancels_its_job_by_hanging_up() {
             let all = jobs().await;
             assert_eq!((all.len(), all[0].state), (n + 1, helmdeck_engine::JobState::Running), "{all:?}");
         }
-        // It hung up.
+        // The client disconnected.
         let cancelled = async {
             while jobs().await[0].state != helmdeck_engine::JobState::Cancelled {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! What a model sees of a tool: annotations, titles, names in texts, and whom an error is for.
+//! Tools as a model sees them: annotations, titles, names in texts, and audience of errors.
 
 use std::sync::Arc;
 

@@ -52,7 +52,7 @@ impl NamesOwner for Owner {
 pub(super) struct Conversation<Q = Owner> {
     pub(super) memory: ConversationMemory,
     pub(super) identity: Identity,
-    /// Whether it belongs to somebody else, so that an administrator is at work.
+    /// Whether it belongs to another caller; the caller is then an administrator.
     pub(super) foreign: bool,
     pub(super) query: Q,
     pub(super) caller: Caller,
@@ -87,7 +87,7 @@ where
 }
 
 impl<Q> Conversation<Q> {
-    /// Waits for an answer of the memory, at most until the deadline of a request.
+    /// Waits for the memory, at most until the deadline of a request.
     pub(super) async fn in_time<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> Result<T, Problem>
     where
         Problem: From<E>,
@@ -115,7 +115,7 @@ pub(super) fn memory<'a>(
     need(caller, permission)?;
     let memory = state.conversations.get()?;
     if caller.identity.is_anonymous() {
-        // All callers without a token are one, and what one of them said is not for the others.
+        // All callers without a token are one, and their conversations are private to each client.
         return Err(Error::from(NoMemory::Anonymous).into());
     }
     Ok(memory)

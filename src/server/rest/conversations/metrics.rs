@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use helmdeck_conversation::Metrics;
 
-/// What ends the text.
+/// End marker of the text.
 const END: &str = "# EOF\n";
 
 /// Adds the counters to the engine's text.
@@ -57,7 +57,7 @@ pub(crate) fn add(mut text: String, metrics: &Metrics) -> String {
     text
 }
 
-/// Adds a counter of several lines; the words are fixed ones, which need no escaping.
+/// Adds a counter of several lines. The labels are constants that need no escaping.
 fn by(text: &mut String, name: &str, help: &str, label: &str, values: &BTreeMap<&'static str, u64>) {
     head(text, name, "counter", help);
     for (word, value) in values {

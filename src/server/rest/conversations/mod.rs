@@ -61,7 +61,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Narrows what is wanted to what the caller may see.
+    /// Narrows a filter to what the caller may see.
     fn narrowed(self, caller: &Caller) -> Result<ConversationFilter, Problem> {
         let other = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
         let (tenant, user) = (caller.identity.tenant(), caller.identity.user());

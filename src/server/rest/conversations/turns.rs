@@ -78,7 +78,7 @@ async fn add(conversation: Conversation, request: Request) -> Result<Response, P
     turn.once = turn.once.or(key);
     let Conversation { memory, identity, foreign, .. } = &conversation;
     let adding = async {
-        // A write into somebody else's conversation is logged.
+        // A write into another caller's conversation is logged.
         if *foreign { memory.put_turn(identity, turn).await } else { memory.add_turn(identity, turn).await }
     };
     let added = conversation.in_time(adding).await?;

@@ -20,13 +20,13 @@ use crate::problem::Problem;
 use crate::rest::reply::{Problems, json, nothing};
 use crate::rest::state::MAX_REQUEST_BYTES;
 
-/// The strategy that a snapshot was made under.
+/// Strategy of a snapshot.
 const STRATEGY: HeaderName = HeaderName::from_static("helmdeck-strategy");
 
-/// Time that is left to answer after summarising.
+/// Time reserved to answer after summarising.
 const TO_ANSWER: Duration = Duration::from_secs(1);
 
-/// Body of a request whose path says everything.
+/// Body of a request without members.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
@@ -95,13 +95,13 @@ async fn restore(conversation: Conversation, request: Request) -> Result<Respons
     };
     let bytes = body::read(&parts.headers, body, limit, state.limits.body_timeout, parts.extensions.get()).await?;
     if bytes.is_empty() {
-        // The memory would take it as a snapshot of nothing. Here the snapshot most likely got lost.
+        // The memory would take an empty body as an empty snapshot. Most likely the snapshot was lost.
         return Err(Problem::new(
             Code::InvalidInput,
             "there is no snapshot in the body; to empty the conversation, flush it",
         ));
     }
-    // The memory checks what the bytes say of themselves.
+    // The memory checks the content of the bytes.
     let snapshot = Snapshot { strategy: Some(config.strategy), bytes };
     conversation.in_time(memory.restore(identity, &snapshot)).await?;
     Ok(nothing())

@@ -1,4 +1,4 @@
-//! Who reaches whose conversations.
+//! Access to conversations, per caller.
 
 use super::*;
 
@@ -81,7 +81,7 @@ async fn only_an_administrator_names_another_owner_on_any_route() {
         }
     }
     assert_eq!(client.get(ALICE, "/s/snapshot").await.body, before);
-    // To name oneself is nothing special.
+    // To name oneself as the owner changes nothing.
     assert_eq!(client.get(ALICE, &format!("/s/context?{OF_ALICE}")).await.status, 200);
     assert_eq!(client.get(ALICE, &format!("?{OF_ALICE}")).await.json()["total"], 1);
 }
@@ -123,7 +123,7 @@ async fn administrators_act_for_others_and_are_logged() {
         );
     }
     assert!(client.said(BOSS, "a%20b").await.is_empty(), "the administrator's own conversation is another");
-    // An administrator's own turn is one like any other.
+    // An administrator's own turn is an ordinary one.
     client.say(BOSS, "own", "mine").await;
     assert_eq!(client.events("memory.item_put").len(), 1);
     assert_eq!(client.delete(BOSS, &format!("/a%20b?{OF_ALICE}")).await.json(), json!({"removed_turns": 1}));

@@ -26,19 +26,19 @@ const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// Who may do what.
+/// Caller of a test: tenant, subject and scopes.
 #[derive(Clone, Copy)]
 struct Who(&'static str, &'static str, &'static str);
 
 const ALICE: Who = Who("acme", "alice", "memory:read memory:write");
-/// A colleague.
+/// Another user of the same tenant.
 const BOB: Who = Who("acme", "bob", "memory:read memory:write packs:run metrics:read");
-/// The same name elsewhere.
+/// The same user name in another tenant.
 const OTHER: Who = Who("b", "alice", "memory:read memory:write");
 const BOSS: Who = Who("ops", "boss", "admin");
 const NOBODY: Who = Who("", "", "");
 
-/// Every route of one conversation, with a body that it takes.
+/// Every route of one conversation, with a valid body.
 const ROUTES: [(Method, &str, &str); 12] = [
     (GET, "/turns", ""),
     (POST, "/turns", r#"{"user_message":"u"}"#),
@@ -66,14 +66,14 @@ impl Client {
     }
 
     async fn over(server: ServerConfig, conversations: ConversationSetup) -> Self {
-        // Whoever shows no token may do everything that can be given to everybody.
+        // A client without a token has every scope that can be given to anonymous callers.
         let config = AuthConfig { anonymous_scope: "packs:run".to_owned(), ..AuthConfig::default() };
         let egress = Egress::new(helmdeck_egress::Config::default());
         let auth = Auth::new(&config, Some(Secret::new(SECRET.to_owned())), None, &egress).unwrap().unwrap();
         Self(Fixture::with_conversations(server, auth, conversations).await)
     }
 
-    /// Asks, and checks what is so of every answer.
+    /// Sends a request, and checks what holds for every answer.
     async fn ask(&self, who: Who, method: Method, path: &str, body: &str) -> Answer {
         self.ask_with(who, method, path, &[], body).await
     }
@@ -120,7 +120,7 @@ impl Client {
         turns.map(|turn| turn["user_message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Returns the events of a kind that happened, as JSON.
+    /// Returns the recorded events of a kind, as JSON.
     fn events(&self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         let mut kept = self.0.engine.events().subscribe_after(0).unwrap();
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// Makes a summary of what it is given, word by word.
+/// Summarizer that joins the user messages.
 struct Joined;
 
 #[async_trait]
@@ -216,7 +216,7 @@ async fn turn_is_added_once_per_key_and_body_key_wins() {
     assert_eq!(send("other", r#"{"user_message":"c"}"#).await.status, 201, "the header was of no effect there");
     assert_eq!(send("a b", r#"{"user_message":"d"}"#).await.problem(), "invalid_input");
     assert_eq!(client.said(ALICE, "s").await, ["a", "c"]);
-    // The same key of somebody else is another key.
+    // The same key of another caller is another key.
     let bob = client.ask_with(BOB, POST, &path, &[("idempotency-key", "k")], r#"{"user_message":"x"}"#).await;
     assert_eq!(bob.status, 201);
 }

@@ -1,8 +1,8 @@
-//! Names of conversations that mean something elsewhere: in a path, in a query, in a key.
+//! Names of conversations with special characters of a path, a query or a key.
 
 use super::*;
 
-/// A conversation's name, and how it is written in a path.
+/// A conversation's name, and its encoding in a path.
 const HOSTILE: [(&str, &str); 14] = [
     ("..", ".."),
     (".", "%2E"),

@@ -7,7 +7,7 @@ use tower::ServiceExt;
 
 use super::*;
 
-/// A snapshot as another program may have written it: all members, escapes, a big number, and some that we do not know.
+/// A snapshot written by another program: all members, escapes, a big number, and unknown members.
 const FOREIGN: &str = concat!(
     r#"{"strategy":"truncation","turns":[{"UserMessage":"a \u003cb\u003e \u0026 é","AssistantResponse":"\u2028","#,
     r#""TrajectoryDigest":{"ToolsInvoked":null,"ObservationsSummary":"o","ReasoningSummary":"","ArtifactsRefs":["r"],"New":1.50},"#,
@@ -95,7 +95,7 @@ fn endless(client: &Client, user: &str) -> Sending {
 
 type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>>;
 
-/// Takes all places that there are for large snapshots, until the answer is dropped.
+/// Takes all slots for large snapshots, until the answer is dropped.
 fn all_places(client: &Client) -> Vec<Sending> {
     let mut slow: Vec<_> =
         ["bob", "carol"].into_iter().flat_map(|user| [endless(client, user), endless(client, user)]).collect();
@@ -111,7 +111,7 @@ async fn few_large_snapshots_are_read_at_once() {
     let slow = all_places(&client);
     assert_eq!(endless(&client, "alice").await.unwrap().status(), 503);
     let small = client.post(ALICE, "/s/restore", FOREIGN);
-    // A test request has no length of its own.
+    // A test request has no declared length.
     assert_eq!(small.await.status, 503);
     let length = FOREIGN.len().to_string();
     let path = format!("{ROOT}/s/restore");
