@@ -1,7 +1,7 @@
 //! The features, and which of them work: `features.json`.
 //!
-//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A
-//! feature that is said to pass without that counts as failing.
+//! Only its tests can show that a feature works, and an artifact keeps their result. A feature that
+//! claims to pass without such an artifact counts as failing.
 
 mod execute;
 mod manage;
@@ -111,12 +111,13 @@ impl Features<'_> {
         Ok((file, standings))
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one that this agent works
-    /// on, then one that does not work, then one that nobody has begun and that waits for nothing. What
-    /// other sessions work on is left out.
+    /// Returns the feature to work on next; the features of other sessions are left out.
+    ///
+    /// The order: a feature that regressed, one that this agent works on, one that does not work, one that
+    /// has not been started and whose dependencies are met.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; errors from git.
     pub fn next(&self) -> Result<Option<Chosen>> {
         let (file, standings) = self.judged()?;
         let claimed = Sessions::new(self.project).claimed();

@@ -1,5 +1,7 @@
-//! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would
-//! change; nothing is written unless one is chosen, and the damaged bytes are kept.
+//! Repair of damaged files.
+//!
+//! The candidates are offered in a fixed order, each with a diff. Nothing is written until one is chosen,
+//! and the damaged bytes are kept.
 
 mod damage;
 mod diff;
@@ -43,7 +45,7 @@ pub enum Source {
     Skeleton,
 }
 
-/// A version that could stand in place of the damaged one.
+/// A version that can replace the damaged one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     /// Where it comes from.
@@ -52,7 +54,7 @@ pub struct Candidate {
     pub detail: String,
     /// What would change: lines that go begin with `-`, lines that come with `+`.
     pub diff: String,
-    /// What both sides changed, so that a person has to choose; ours stands there.
+    /// Conflicts: what both sides changed. Our side is in the file, and a person has to choose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
     #[serde(skip)]
@@ -67,10 +69,10 @@ pub struct Repair {
     /// What is wrong; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// How it may be mended by hand, with nothing lost but what is damaged.
+    /// How to repair it manually, with no loss beyond the damaged part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What could stand in its place, the best first.
+    /// Possible replacements, the best first.
     pub candidates: Vec<Candidate>,
     /// What was written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +80,7 @@ pub struct Repair {
     /// Where the damaged bytes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
-    /// Whether git was told that the conflict is resolved.
+    /// Whether the conflict was marked as resolved in git.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub staged: bool,
     /// Where the other side's version is kept, if both sides changed the same thing.
@@ -95,11 +97,11 @@ pub struct Mend {
     pub from: Option<Source>,
 }
 
-/// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
+/// Reports the damage of a file and the possible replacements; with `yes` it writes one.
 ///
 /// # Errors
-/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program
-/// wrote it, or if the version that is asked for is not offered; what writing says.
+/// `Usage` for a file outside the memory; `NotFound` if it is absent; `Refused` if a newer program
+/// wrote it, or if the requested version is not offered; errors from writing.
 pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
@@ -291,7 +293,7 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
     })
 }
 
-/// Says how a file may be mended by hand.
+/// Returns a hint for a manual repair.
 fn fixture(path: &str, wrong: &Wrong) -> Option<String> {
     let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
     Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))

@@ -114,7 +114,7 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         let key = self.key(asked)?;
         let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
-        // What is told of it, before anything is run.
+        // Scan every text of the tag for secrets before any command runs.
         let told = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
         self.project.files().check_secrets("the message of the tag", told.as_bytes())?;
         let before = Stand::of(git)?;

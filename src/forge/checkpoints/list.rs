@@ -1,4 +1,4 @@
-//! What has become of the checkpoints: the tags of the repository and the files that mirror them, side by side.
+//! Checkpoint status: compares the checkpoint tags with the files that mirror them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,7 +164,9 @@ impl Checkpoints<'_> {
         held.map(|held| Ok((tag.name, print(&held)?))).transpose()
     }
 
-    /// Reads the files that mirror the tags. A damaged one is no error here: its checkpoint is `manifest_corrupt`.
+    /// Reads the files that mirror the tags.
+    ///
+    /// A damaged file is not an error here: its checkpoint gets the status `manifest_corrupt`.
     fn files(&self) -> Result<BTreeMap<Name, Both>> {
         let files = self.project.files().reading();
         let mut all = BTreeMap::new();
@@ -207,7 +209,7 @@ fn merged(git: &Git, head: Option<&Oid>, both: &BTreeMap<Name, Both>) -> Result<
     if output.ok() {
         return Ok(output.text().split_ascii_whitespace().filter_map(Oid::parse).collect());
     }
-    // One tag whose commit is not here spoils it for all, so each is asked for itself.
+    // One tag whose commit is missing makes the whole query fail, so test each commit on its own.
     let mut inside = BTreeSet::new();
     for oid in here {
         if git.is_ancestor(&oid, head)? {

@@ -1,5 +1,7 @@
-//! Dropping checkpoints that nobody needs any more. Their commits stay: only what other references lead
-//! to as well is let go.
+//! Prune checkpoints that are no longer needed.
+//!
+//! Their commits stay reachable through other references; only a checkpoint whose commit is reachable
+//! elsewhere is pruned.
 
 use std::collections::BTreeSet;
 

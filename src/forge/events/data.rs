@@ -21,7 +21,7 @@ pub struct Started {
     pub active_issues: Vec<String>,
     /// How many of the features work.
     pub features: Tally,
-    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; none if nobody looked.
+    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; `None` if it was not measured.
     pub health: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub struct Envelope {
     pub subject: String,
     /// When it happened.
     pub ts: Time,
-    /// Its place among the events of this work tree, from 1. A number that is missing is an event that is missing.
+    /// Sequence number of the event in this work tree, from 1. A gap means that an event was lost.
     pub seq: u64,
     /// The first commit of the repository, which all its clones share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,10 +46,10 @@ pub struct Envelope {
     pub session: Option<String>,
     /// Who worked.
     pub agent: String,
-    /// What happened: references and counts. `{"withheld": [...]}` if it could not be said.
+    /// Payload: references and counts. `{"withheld": [...]}` if the payload was redacted.
     #[serde(default)]
     pub data: Json,
-    /// What else stands in it.
+    /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
@@ -91,8 +91,9 @@ impl Envelope {
         }
     }
 
-    /// Returns the event as one line, with its data withheld if it is too long, or looks as if there
-    /// were a secret in it.
+    /// Returns the event as one line.
+    ///
+    /// The payload is redacted if the line is too long or a secret scan finds something in it.
     pub(super) fn line(mut self) -> (Self, String) {
         let text = compact(&self);
         let mut reasons: Vec<_> = secrets::scan(&text).into_iter().map(|finding| finding.rule).collect();

@@ -15,7 +15,7 @@ const LARGE: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) events: Vec<Envelope>,
-    /// How many lines are no events: torn by a crash, or changed by somebody.
+    /// Number of lines that are not events: torn by a crash, or edited.
     pub(super) damaged: u64,
 }
 

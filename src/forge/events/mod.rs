@@ -32,7 +32,7 @@ use crate::sessions::Sessions;
 /// Longest time that a command waits for the event server.
 pub const CAP: Duration = Duration::from_millis(250);
 
-/// How long nobody waits for a server that let one wait.
+/// Back-off: no command contacts the server for this long after a timeout.
 const REST: Duration = Duration::from_secs(30);
 /// Refused events after which a command stops sending.
 const MOST_REFUSED: usize = 16;
@@ -116,10 +116,10 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Sends what waits for the server, oldest first, for at most `within`. Without a server nothing is sent.
+    /// Sends the events in the outbox, oldest first, for at most `within`. Without a server it sends none.
     ///
     /// # Errors
-    /// `Locked`; `Failed` if the file of what waits cannot be read or written.
+    /// `Locked`; `Failed` if the outbox file cannot be read or written.
     pub fn drain(&self, within: Duration) -> Result<Drained> {
         let files = self.project.files();
         if let Some(sink) = &self.project.environment().sink {
@@ -131,8 +131,9 @@ impl Events<'_> {
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 
-    /// Says what is wrong with the settings, as far as nobody has to be asked for it. It stops nothing:
-    /// events are noted, and wait.
+    /// Returns what is wrong with the settings, as far as a local check can tell.
+    ///
+    /// Wrong settings stop nothing: events still go to the journal and wait in the outbox.
     #[must_use]
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
@@ -147,7 +148,7 @@ impl Events<'_> {
         self.project.config().events.url.is_some() && self.project.environment().sink.is_none()
     }
 
-    /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.
+    /// Returns the subject prefix of this project: the default prefix if the configured one is invalid.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.project.config().events.valid_prefix()
@@ -175,7 +176,7 @@ fn current(project: &Project) -> Option<String> {
     Sessions::new(project).current().ok().flatten().map(|session| session.id)
 }
 
-/// Names a work tree without its path, which is nobody else's business.
+/// Names a work tree without exposing its path.
 fn worktree(project: &Project) -> String {
     let path = project.root();
     let name: String = path

@@ -85,8 +85,10 @@ pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     files.append(EVENTS_OUTBOX, line)
 }
 
-/// Adds the last event to the journal if it is not there yet, because its writer died. The caller holds the lock.
-/// Returns the last event of the journal. Nothing is sent that the journal does not have.
+/// Adds the last event to the journal if its writer died before it did so.
+///
+/// The caller holds the lock. Returns the last event of the journal. Every event that is sent is in the
+/// journal first.
 pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
     let last = journal::last(files)?;
     let outbox = read(files)?;
@@ -114,9 +116,10 @@ pub struct Drained {
     pub error: Option<String>,
 }
 
-/// Sends what waits, oldest first, until the server is not there or the time is up. An event that the
-/// server does not want waits on, and holds up none of those behind it. The lock is not held meanwhile:
-/// several may do so at once, and the server has each event once.
+/// Sends the waiting events, oldest first, until the server fails or the time is up.
+///
+/// An event that the server refuses stays in the outbox and does not hold up the events behind it. The
+/// lock is not held meanwhile: several processes may send at once, and the server keeps each event once.
 pub(super) fn drain(
     files: &Files,
     environment: &ProjectEnvironment,
@@ -164,7 +167,7 @@ pub(super) fn drain(
 pub(super) enum Ended {
     /// Nothing is left but what the server does not want.
     Done,
-    /// The server is not there, or refuses one after the other.
+    /// The server is unreachable, or refused too many events.
     Failed,
     /// It said nothing for as long as one may wait.
     Waited,

@@ -14,7 +14,7 @@ use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::time::Time;
 
-/// How many messages are asked for at once.
+/// Number of messages per request.
 const PAGE: usize = 1_000;
 
 /// Which events are read again.

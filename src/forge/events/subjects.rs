@@ -138,7 +138,9 @@ pub fn all_with(prefix: &str) -> String {
     format!("{prefix}.forge.memory.>")
 }
 
-/// Makes the type of a Redux action of a subject with a prefix. `None` if it does not begin with it, or is no subject.
+/// Turns a subject with a prefix into a Redux action type.
+///
+/// `None` if the subject has another prefix, or is unknown.
 #[must_use]
 pub fn to_redux(prefix: &str, subject: &str) -> Option<String> {
     let rest = subject.strip_prefix(prefix)?.strip_prefix('.')?;

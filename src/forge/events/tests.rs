@@ -15,7 +15,7 @@ use crate::health;
 use crate::init;
 use crate::layout::{EVENTS_OUTBOX, JOURNAL};
 
-/// A server that knows ids, fails when told to, and forgets to say that it has something when told to.
+/// Fake event server: it knows ids, and fails or loses an acknowledgement on request.
 #[derive(Debug, Default)]
 struct Server {
     state: Mutex<State>,

@@ -306,11 +306,11 @@ impl Features<'_> {
         Ok(Changed { feature, amended: Vec::new() })
     }
 
-    /// Says how the features, and the files of tests, differ from those of a checkpoint; the last one if none is named.
+    /// Compares the features and the test files with a checkpoint: the last one unless one is named.
     ///
     /// # Errors
     /// `NotFound` without such a checkpoint, or if it holds no features; `Corrupt` if the file is
-    /// damaged; what git says.
+    /// damaged; errors from git.
     pub fn audit(&self, since: Option<&str>) -> Result<Audit> {
         let file = self.read()?;
         let git = self.project.repository()?.ok_or_else(|| {
@@ -357,8 +357,9 @@ impl Features<'_> {
         })
     }
 
-    /// Changes the file, but not what was agreed at the last checkpoint unless there is a reason. What
-    /// was changed by hand before is not this change's fault: `audit` shows it.
+    /// Changes the file, but not what was agreed at the last checkpoint unless a reason is given.
+    ///
+    /// Earlier manual edits are not blamed on this change: `audit` shows them.
     fn change(
         &self,
         amend: Option<&str>,

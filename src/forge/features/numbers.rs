@@ -13,7 +13,9 @@ use crate::shared;
 /// The file, below the folder that all work trees share.
 const FILE: &str = "forge/feature-numbers.json";
 
-/// The highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
+/// The highest number of each prefix.
+///
+/// It is only a hint: without it, two branches may use the same id, and their merge then reports it.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     path: Option<PathBuf>,

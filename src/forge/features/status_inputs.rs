@@ -12,8 +12,9 @@ use crate::git::{Git, Oid, Run};
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
-/// Of how many commits the changes since are asked for. With more, a pass of one of the others is
-/// stale, which costs a verification.
+/// Maximum number of commits for which the later changes are looked up.
+///
+/// Beyond it, a pass on another commit counts as stale, which costs a verification.
 const MOST_COMMITS: usize = 16;
 
 /// The artifacts that are there.
@@ -76,8 +77,9 @@ impl Evidence {
         self.any(reference.as_str(), |_, _| true)
     }
 
-    /// Says whether what is said to show that a feature works is there: the report of its own tests,
-    /// or, of one that a person must see, any artifact.
+    /// Says whether the evidence of a feature exists.
+    ///
+    /// Evidence is the report of the feature's own tests or, for a manual feature, any artifact.
     fn shows(&self, feature: &Feature) -> bool {
         let Some(evidence) = feature.evidence.as_deref() else { return false };
         let report = report_name(&feature.id);
@@ -187,8 +189,10 @@ impl<'a> TestFiles<'a> {
     }
 }
 
-/// Returns the files in which a test is. A path is that file, a folder all below it; `a::b::tests::*`
-/// is the module's file that fits the most parts of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
+/// Returns the files that contain a test.
+///
+/// A path is that file, a folder all files below it. `a::b::tests::*` is the file of the module that
+/// matches the longest part of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
 fn files_of<'a>(test: &str, tracked: &'a [String]) -> Vec<&'a str> {
     let (named, pattern) = match test.split_once(':') {
         Some((_, rest)) if !rest.starts_with(':') => (true, rest),

@@ -115,7 +115,7 @@ pub enum Which {
 /// Why the tests of a feature are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Somebody asked for it: a pass is stored in any case.
+    /// A requested verification: a pass is always stored.
     Verification,
     /// A session starts: a pass is stored only if the code differs from the code that passed before.
     /// Features without stored evidence are never probed.
@@ -147,15 +147,15 @@ struct Code {
 }
 
 impl Features<'_> {
-    /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one
-    /// test; then an artifact shows it. A feature that worked and no longer does is noted as such; one
-    /// whose tests could not be started, or did not end, stays what it was. No lock is held while tests
-    /// run.
+    /// Runs the tests of a feature.
+    ///
+    /// It passes if every command ends with 0 and each ran at least one test; an artifact then keeps the
+    /// result. A feature that worked and no longer does is marked as regressed. A feature whose tests could
+    /// not be started, or did not end, keeps its status. No lock is held while tests run.
     ///
     /// # Errors
-    /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if
-    /// the commit changed, or the feature, while its tests ran; what writing says. A test that fails is
-    /// no error.
+    /// `NotFound` for an unknown feature; `Usage` for a manual feature; `Stale` if the commit or the feature
+    /// changed while its tests ran; errors from writing. A failing test is not an error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
         let verified = self.test(id, Purpose::Verification)?;
         // A command that does not start, or does not end, tells nothing of the code.
@@ -316,7 +316,7 @@ impl Features<'_> {
         };
         let probed = file.least_recent(&standings, count).into_iter().map(|feature| {
             match self.test(&feature.id, Purpose::Probe) {
-                // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+                // An invalid test is reported by `verify`. It must not stop a session from starting.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
                 tested => tested,
             }
@@ -327,7 +327,7 @@ impl Features<'_> {
     /// Runs the tests of a feature without storing the result, for an assessment of the project.
     ///
     /// # Errors
-    /// `NotFound` for a feature that is not there; `Usage` for tests that cannot be run.
+    /// `NotFound` for an unknown feature; `Usage` for tests that cannot be run.
     pub fn works(&self, id: &str) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let file = self.read()?;
         self.run(file.get(id).ok_or_else(|| unknown(id))?)
@@ -370,8 +370,8 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why, unless it says nothing of the feature and another does. The others
-            // still run, since whoever mends it wants to know all.
+            // The first problem is reported, unless it says nothing about the feature and a later one does.
+            // The remaining tests still run, so that one verification shows all failures.
             problem = match (problem, found) {
                 (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
                 (first, other) => first.or(other),

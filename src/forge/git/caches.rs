@@ -20,7 +20,7 @@ use helmdeck_git::{split, trailers};
 
 /// How many commits are kept.
 const KEPT: usize = 200;
-/// The most branches that are measured one by one, where git is too old to do it at once.
+/// Maximum number of branches measured one by one, for git versions that cannot measure all at once.
 const MEASURED: usize = 100;
 
 /// A line of `commits.log`.

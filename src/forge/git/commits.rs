@@ -65,7 +65,7 @@ pub struct NewCommit {
     pub paths: Vec<String>,
     /// Whether the memory is staged too.
     pub forge: bool,
-    /// The state that it goes on from. The last good checkpoint, or else the first parent, unless said otherwise.
+    /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
     pub parent: Option<String>,
 }
 
@@ -175,7 +175,7 @@ impl Commits<'_> {
         })
     }
 
-    /// Says whether the texts of a commit are such as a commit may have, before there is anything to commit.
+    /// Checks the texts of a commit before anything is staged.
     ///
     /// # Errors
     /// `E_COMMIT_MESSAGE` (refused) if the message breaks a rule; `E_SECRET`.
@@ -210,7 +210,7 @@ impl Commits<'_> {
         let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         repair::check_whole(self.project, git, &changed)?;
-        // A name is seen by whoever sees the commit, too. It is not said again here.
+        // File names are visible in a commit too, so scan them for secrets. The error does not repeat them.
         let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
         let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
         let names: Vec<u8> = names.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect();

@@ -1,4 +1,6 @@
-//! What a commit does to the features, read from both sides of `features.json` and never from what somebody says.
+//! Feature changes of a commit.
+//!
+//! They are read from both sides of `features.json`, never from what a message claims.
 
 use serde::Deserialize;
 

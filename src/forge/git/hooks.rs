@@ -73,7 +73,7 @@ impl Hook {
     }
 }
 
-/// Says whether git made a message up: it takes back a commit, or is to be melted into one by `rebase --autosquash`.
+/// Says whether git generated a message: a revert, or a commit for `rebase --autosquash`.
 fn is_of_git(text: &str) -> bool {
     let taken_back = |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
     ["fixup! ", "squash! ", "amend! "].iter().any(|start| text.starts_with(start))

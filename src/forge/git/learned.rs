@@ -1,4 +1,6 @@
-//! What a commit adds to what was learned, read from both sides of `knowledge.json` and never from what somebody says.
+//! Lessons that a commit adds.
+//!
+//! They are read from both sides of `knowledge.json`, never from what a message claims.
 
 use std::collections::HashSet;
 
@@ -11,8 +13,9 @@ const NAMED: usize = 20;
 /// How long each may be, in characters.
 const LONGEST: usize = 500;
 
-/// Returns the first text of each entry that is new, in one line, in the order of the file. A side that
-/// is absent or cannot be read has none: whoever reads that file says that it is damaged.
+/// Returns the first text of each new entry, in one line, in the order of the file.
+///
+/// A side that is absent or cannot be read counts as empty: its own reader reports the damage.
 pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
     if old == new {
         return Vec::new();

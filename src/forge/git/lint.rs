@@ -7,7 +7,7 @@ use super::message::{Finding, Severity, lint, parse};
 use super::{Git, Oid};
 use crate::error::Result;
 
-/// The most commits of a range that are looked at.
+/// Maximum number of commits of a range that are checked.
 const MAX_COMMITS: usize = 10_000;
 
 /// What was found in a commit.

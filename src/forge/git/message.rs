@@ -1,4 +1,4 @@
-//! The message of a commit: what was done and why, what was learned, and where it comes from (RFC-9060,
+//! The commit message format: what was done and why, what was learned, and the parent state (RFC-9060,
 //! Commit Protocol).
 //!
 //! ```text
@@ -22,8 +22,8 @@
 //! Forge-Linear: SX9-123
 //! ```
 //!
-//! The headings are comments to git, and an editor may drop them; so the same facts stand in trailers,
-//! and a message is read without its headings too.
+//! git treats the headings as comments, and an editor may drop them. The trailers therefore repeat the
+//! same facts, and a message without headings can still be parsed.
 
 mod lint;
 mod parse;
@@ -179,7 +179,7 @@ pub struct Section {
 }
 
 impl Message {
-    /// Returns the key of the issue that the commit belongs to: of its subject, its trailers or its backtrace.
+    /// Returns the issue key of the commit: from its subject, its trailers or its backtrace.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         let subject = match &self.scope {

@@ -112,7 +112,9 @@ impl Git {
         self.0.excluded()
     }
 
-    /// Returns the path of a file of the memory below the root: `.forge/x` is `sub/.forge/x` in a project below `sub`.
+    /// Returns the path of a memory file below the root of the work tree.
+    ///
+    /// `.forge/x` is `sub/.forge/x` in a project below `sub`.
     #[must_use]
     pub fn in_memory(&self, path: &str) -> String {
         let rest = path.strip_prefix(FORGE).unwrap_or(path);
@@ -126,7 +128,7 @@ impl Git {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// Returns a path below the root of the work tree relative to the project; `None` if it is outside of the project.
+    /// Makes a path below the root of the work tree relative to the project; `None` if it is outside.
     #[must_use]
     pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
         let folder = self.memory().strip_suffix(FORGE).unwrap_or_default();
@@ -139,7 +141,7 @@ impl Git {
         format!("{}{path}", self.memory().strip_suffix(FORGE).unwrap_or_default())
     }
 
-    /// Returns the number of commits in a range that are work, without those that only save the memory of a session.
+    /// Returns the number of work commits in a range, without those that only save a session's memory.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::count`].
@@ -181,7 +183,7 @@ impl Git {
         })
     }
 
-    /// Returns the versions of a file of the memory that a merge left in the index; `None` if it has no conflict.
+    /// Returns the conflict stages of a memory file in the index; `None` if it has no conflict.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::run`].
@@ -213,7 +215,7 @@ impl Git {
         Ok(wanted && self.read(&args)?.text().lines().count() > 1)
     }
 
-    /// Returns the command that fetches the tags of checkpoints, and in a shallow clone the history before them.
+    /// Returns the command that fetches the checkpoint tags and, in a shallow clone, the missing history.
     ///
     /// Without a remote it is the command that creates a new checkpoint.
     ///

@@ -26,7 +26,7 @@ pub struct Rescue {
     pub reference: String,
     /// The commit whose tree is the work tree.
     pub commit: Oid,
-    /// The commit whose tree is the index. Sides of conflicts are in it below `.forge-unmerged/<1, 2 or 3>/`.
+    /// The commit with the tree of the index. Conflict sides are below `.forge-unmerged/<1, 2 or 3>/`.
     pub index: Oid,
     /// What was checked out; `None` before the first commit.
     pub head: Option<Oid>,
@@ -129,7 +129,7 @@ impl Git {
     /// Adds the work tree to a copy of the index. Returns the repositories inside this one.
     fn add_everything(&self, index: &Path) -> Result<Vec<String>> {
         let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
-        // Paths that git is told not to look at may be changed all the same.
+        // Paths marked assume-unchanged or skip-worktree may be changed all the same.
         let listed = self.succeed(&["ls-files", "-v", "-z"], &run())?;
         let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
         for record in listed.stdout.split(|byte| *byte == 0) {
@@ -172,7 +172,7 @@ impl Git {
         fs::symlink_metadata(self.root().join(std::ffi::OsStr::from_bytes(path))).is_ok()
     }
 
-    /// Returns the tree of a copy of the index, with the sides of conflicts moved to where a tree can hold them.
+    /// Writes the tree of a copy of the index, with conflict sides moved to paths that a tree can hold.
     fn staged_tree(&self, index: &Path) -> Result<Oid> {
         let run = || Run::writing().variable("GIT_INDEX_FILE", index);
         let unmerged = self.succeed(&["ls-files", "-u", "-z"], &run())?;

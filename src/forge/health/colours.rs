@@ -1,4 +1,4 @@
-//! Colours of the folders. They say what a folder is; a badge with a shape and a word says how it is doing.
+//! Folder colours. A colour says what a folder is; a badge with a shape and a word shows its health.
 
 use super::Colour;
 

@@ -82,12 +82,12 @@ pub struct LongTerm {
 pub struct ShortTerm {
     /// `progress.txt`.
     pub progress: File,
-    /// Whether nobody has worked in this clone yet: it has neither a `progress.txt` nor a journal.
+    /// Whether this clone is still unused: it has neither a `progress.txt` nor a journal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_begun: bool,
     /// When something was last noted.
     pub last: Option<Last>,
-    /// Whether a session lives.
+    /// Whether a session is active.
     pub active: bool,
     /// The name of a session that stopped without an end, and when its last command ran.
     pub abandoned: Option<(String, Time)>,

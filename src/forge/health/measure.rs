@@ -62,7 +62,7 @@ fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs
     inputs
 }
 
-/// Tells of damage in files that the components do not read themselves, each with the component that it belongs to.
+/// Assigns damaged files to components, for files that the components do not read themselves.
 fn share_out_damage(project: &Project, inputs: &mut Inputs) {
     const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
     let damaged = repair::damage(project, |path| !TOLD.contains(&path)).unwrap_or_default();

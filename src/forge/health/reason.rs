@@ -77,7 +77,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// `knowledge.json` is not there.
+    /// `knowledge.json` is missing.
     KnowledgeMissing, "knowledge_missing", "helmdeck forge doctor --fix";
     /// `knowledge.json` cannot be read.
     KnowledgeCorrupt, "knowledge_corrupt", "helmdeck forge repair .forge/memory/long-term/knowledge.json";
@@ -93,15 +93,15 @@ codes! {
     Oversize, "oversize", "helmdeck forge knowledge compact";
     /// A time lies in the future.
     ClockSkew, "clock_skew", "helmdeck forge doctor";
-    /// `progress.txt` is not there.
+    /// `progress.txt` is missing.
     ProgressMissing, "progress_missing", "helmdeck forge session start";
     /// No session has begun in this clone.
     NotBegun, "not_begun", "helmdeck forge session start";
     /// `progress.txt` is no text.
     ProgressNotText, "progress_not_text", "helmdeck forge repair .forge/memory/short-term/progress.txt";
-    /// A session lives, and has noted nothing for more than an hour.
+    /// A session is active, and has noted nothing for more than an hour.
     StaleActive, "stale_active", "helmdeck forge session status";
-    /// Nobody works, for more than an hour.
+    /// No session is active, and nothing was noted for more than an hour.
     StaleIdle, "stale_idle", "helmdeck forge session start";
     /// A session stopped without an end.
     AbandonedSession, "abandoned_session", "helmdeck forge session start";

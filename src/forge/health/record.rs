@@ -14,7 +14,7 @@ use crate::project::Project;
 use crate::subjects::Subject;
 use crate::time::Time;
 
-/// So long must colours stand before others are told of them.
+/// How long colours must be stable before a change is announced.
 const DEBOUNCE: SignedDuration = SignedDuration::from_secs(30);
 /// So often is an entry written though nothing has changed.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -53,7 +53,7 @@ pub struct HealthSample {
     pub told: bool,
 }
 
-/// A change of colours that others are told of.
+/// A change of colours that is announced as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// The colours that they knew of.
@@ -69,14 +69,16 @@ pub struct Change {
 struct Step {
     /// What is added.
     entry: Option<HealthSample>,
-    /// What others are told.
+    /// The change to announce.
     change: Option<Change>,
     /// How many of the oldest entries are dropped.
     drop: usize,
 }
 
-/// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so
-/// that what flickers is not told of at all; the first that were ever measured are no change.
+/// Decides what to add to the ring, announce and drop.
+///
+/// Colours that have been stable for less than 30 s are kept but not announced, so flickering is never
+/// announced. The first measurement is not a change.
 fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     let passed = |since: Time| now.0.duration_since(since.0);
     let last = ring.last();
@@ -110,8 +112,10 @@ pub fn history(project: &Project) -> Result<Vec<HealthSample>> {
     Ok(parse(&bytes))
 }
 
-/// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns
-/// what was told. Nothing is written if there is nothing to keep. Measuring never does this by itself.
+/// Records colours in the history, and announces a change that has been stable for 30 s.
+///
+/// Returns the announced change. Nothing is written if there is nothing new. Measuring alone never
+/// records.
 ///
 /// # Errors
 /// `Locked`; `Failed` if the file cannot be read or written.
@@ -170,7 +174,7 @@ mod tests {
     const G: Colour = Colour::Green;
     const R: Colour = Colour::Red;
 
-    /// Plays measurements, and returns the seconds at which an entry was written, and at which a change was told.
+    /// Replays measurements; returns the seconds at which entries were written and changes announced.
     fn play(measured: &[(i64, Colour)]) -> (Vec<i64>, Vec<(i64, Colour, i64)>) {
         let (mut ring, mut written, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (second, colour) in measured {

@@ -37,7 +37,9 @@ pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
     Health { overall, measured_at: now, long_term, short_term, features, git, linear }
 }
 
-/// The worst reason makes the colour. Without a bad one it is green, or grey if there is nothing to be judged.
+/// Builds a component. The worst reason sets its colour.
+///
+/// Without a bad reason it is green, or grey if there is nothing to judge.
 fn component<I>(mut reasons: Vec<Reason>, inputs: I, now: Time, grey: bool) -> Component<I> {
     // The worst stands first; those of one severity stay in the order of the rules.
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
@@ -172,7 +174,7 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
         }
     }
     reasons.extend(damaged(&given.damaged));
-    // Without what shows that they work, nobody can say how many do.
+    // Without the evidence, the number of working features is unknown.
     if given.damaged.iter().any(|file| file.extent == Extent::Whole) {
         return reasons;
     }

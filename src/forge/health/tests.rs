@@ -1,4 +1,4 @@
-//! Every cell of the table of colours, one below, at and above each of its limits, with a clock that stands.
+//! Every cell of the table of colours, below, at and above each limit, with a frozen clock.
 
 use super::*;
 use crate::config::{HealthConfig, Softer};

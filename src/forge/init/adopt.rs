@@ -1,7 +1,7 @@
 //! `forge init --adopt`: imports what other tools left in the repository. Their files are only read.
 //!
 //! A feature that another tool calls done is failing here until it is verified. Notes become proposals:
-//! nothing of them is learned unless somebody says so.
+//! they are learned only when a person accepts them.
 
 use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::layout::{SCRATCH, SESSIONS};
 use crate::progress;
 use crate::project::Project;
 
-/// The longest name of a feature, in characters; what is longer stands in full in its description.
+/// Maximum length of a feature name, in characters; the description keeps the full text.
 const MAX_NAME: usize = 200;
 /// The shortest and the longest note that is proposed, in characters.
 const NOTE: std::ops::RangeInclusive<usize> = 10..=500;
@@ -38,7 +38,7 @@ pub struct Adopted {
 /// A note that may be worth learning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proposal {
-    /// The file it stands in.
+    /// The file that contains it.
     pub from: String,
     /// The line, from 1.
     pub line: usize,
@@ -267,7 +267,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     Ok(())
 }
 
-/// Finds the list items of a Markdown text that stand in no block of code.
+/// Finds the list items of a Markdown text, except those in code blocks.
 fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
     let mut found = Vec::new();
     let mut code = false;
@@ -296,7 +296,7 @@ fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -
     found
 }
 
-/// Says whether a text looks as if a credential stood in it, and nobody has said that it is none.
+/// Says whether a text looks like it contains a credential that is not marked as harmless.
 fn is_secret(project: &Project, from: &str, text: &str) -> bool {
     project.files().refuse_secrets(from, text.as_bytes()).is_err()
 }

@@ -14,7 +14,7 @@ const COMMANDS: &str = "# commands = ";
 /// How tests are run, as the settings of a new project say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tests {
-    /// The file that told it; `null` if none did, and what stands here is the default.
+    /// The file that this was detected from; `null` for a default.
     pub because: Option<&'static str>,
     /// `verify.runner`.
     pub runner: &'static str,

@@ -21,24 +21,25 @@ use crate::repair::{self, Extent};
 pub enum Problem {
     /// Not found.
     Missing,
-    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It
-    /// is created when it is needed.
+    /// It does not exist yet, which is fine: it belongs to one clone, or git keeps no empty folders.
+    ///
+    /// It is created when it is needed.
     NotYet,
-    /// Nobody knows what it is for.
+    /// Its purpose is unknown.
     Unexpected,
-    /// It cannot be run, or may be written by everybody.
+    /// It is not executable, or anyone may write to it.
     WrongMode,
     /// It is damaged.
     Damaged,
     /// A newer program wrote it.
     SchemaNewer,
-    /// A setting nobody knows.
+    /// An unknown setting.
     UnknownSetting,
     /// A setting that makes no sense.
     WrongSetting,
     /// Git tracks what belongs to one clone alone.
     LocalTracked,
-    /// The merge driver is not set up in this clone. The memory is well without it; a merge of it may not be.
+    /// The merge driver is not set up in this clone. The memory is fine without it; merges may not be.
     MergeDriverMissing,
 }
 
@@ -61,7 +62,7 @@ pub struct Diagnosis {
 /// What the doctor found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
-    /// Whether nothing is wrong, or is no more. What is not there yet is not wrong.
+    /// Whether no problem is left. A file that is not created yet is not a problem.
     pub healthy: bool,
     /// What was found, in the order of the paths.
     pub found: Vec<Diagnosis>,
@@ -112,7 +113,7 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     };
     let healthy = found.iter().all(well);
     if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
-        // A clone in which nobody worked yet lacks all of it: once is enough to say so.
+        // An unused clone lacks all of these files: report it once.
         found[local].detail = "nobody has worked in this clone yet; what belongs to one clone is created then".into();
         found[local].next = Some("helmdeck forge session start".into());
         found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);

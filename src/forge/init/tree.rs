@@ -68,7 +68,7 @@ pub(super) fn is_local(path: &str) -> bool {
     path == COMMITS || path == BRANCHES || below(LOCAL) || (below(SHORT_TERM) && !below(SESSIONS))
 }
 
-/// Says whether something may lie in a folder whose contents are known. Of other folders nothing is said.
+/// Says whether a folder with known contents may hold this path. Any path fits in other folders.
 pub(super) fn is_expected(path: &str) -> bool {
     let Some((folder, name)) = path.rsplit_once('/') else { return true };
     let known: &[&str] = match folder {

@@ -18,7 +18,7 @@ const FILES: usize = 5;
 /// What a brief says, before it is cut to its budget.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Brief {
-    /// The session; `null` if none lives.
+    /// The session; `null` if none is active.
     pub session: Option<String>,
     /// The session that was abandoned before it.
     pub abandoned: Option<String>,
@@ -171,9 +171,10 @@ pub const fn estimate(text: &str) -> usize {
 }
 
 impl Brief {
-    /// Writes the brief within a budget of tokens (at least [`LEAST`]). What does not fit is cut from
-    /// the end, item by item, and counted. Everything that others wrote stands in quotes between two
-    /// tags.
+    /// Renders the briefing within a budget of tokens (at least [`LEAST`]).
+    ///
+    /// What does not fit is cut from the end, item by item, and counted. All text of other authors is
+    /// quoted between two tags.
     #[must_use]
     pub fn render(self, budget: usize) -> Primed {
         let budget = budget.max(LEAST);

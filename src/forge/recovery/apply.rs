@@ -29,7 +29,9 @@ pub struct Apply {
     /// whatever the table says, unless git is in the middle of something, the memory is damaged,
     /// another session works on the files, or the clock is wrong.
     pub checkpoint: Option<String>,
-    /// Why, in 1 to 4,000 characters. It is learned as the reason of the failed pattern. Default: what was measured.
+    /// The reason, in 1 to 4,000 characters; default: the measurements.
+    ///
+    /// It is learned as the reason of the failed pattern.
     pub why: Option<String>,
     /// Where a new work tree goes, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
     pub worktree: Option<PathBuf>,
@@ -49,15 +51,15 @@ pub struct Applied {
 }
 
 impl Recovery<'_> {
-    /// Assesses, and does what is proposed. Going back keeps everything: a commit at
-    /// `refs/forge/rescue/` holds the work tree and the index as they were, no branch is moved back,
-    /// and neither an untracked nor an ignored file is deleted.
+    /// Assesses, and does what the assessment proposes.
+    ///
+    /// A rollback keeps everything: a commit at `refs/forge/rescue/` holds the work tree and the index as
+    /// they were, no branch is moved back, and neither an untracked nor an ignored file is deleted.
     ///
     /// # Errors
-    /// `Unknown` (`E_UNKNOWN`) if nobody can say in what state things are: then work is paused.
-    /// `Refused` if a named checkpoint is none to go back to, or in `restore` mode a file that is not
-    /// tracked is in the way. What git and the files say; the rollback is then taken up again by the
-    /// next call.
+    /// `Unknown` (`E_UNKNOWN`) if the state of the project cannot be determined: then work is paused.
+    /// `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file is in the way in
+    /// `restore` mode. Errors from git and the files; the next call then resumes the rollback.
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
         if let Some(current) = self.journal()?.current {

@@ -192,7 +192,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Finds out whether features count as broken only because lines of the index of the artifacts are damaged.
+    /// Checks whether features seem broken only because the artifact index has damaged lines.
     fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
         if !regressions.iter().any(|id| unverified.contains(id)) {
             return;
@@ -395,7 +395,7 @@ fn of_checkpoints(
     Ok(())
 }
 
-/// Says whether HEAD is a later commit than the one on which somebody answered.
+/// Says whether HEAD is a later commit than the acknowledged one.
 fn is_later(git: &Git, answer: &Acknowledged) -> Result<bool> {
     let (Some(then), Some(now)) = (answer.head.as_deref().and_then(Oid::parse), git.head()?) else { return Ok(false) };
     Ok(git.is_ancestor(&then, &now)?)

@@ -15,12 +15,13 @@ pub(super) struct Code<'a> {
 }
 
 impl Recovery<'_> {
-    /// Notes how a try to mend something went. One that succeeded sets the count back; the same code
-    /// that fails again does not count twice. Without a checkpoint there is nothing to go back to, and
-    /// nothing is counted.
+    /// Records the result of a repair attempt.
+    ///
+    /// A success resets the count. A repeated failure of the same code does not count twice. Without a
+    /// checkpoint to roll back to, nothing is counted.
     ///
     /// # Errors
-    /// `Paused`; what git and the files say.
+    /// `Paused`; errors from git and the files.
     pub fn tried(&self, passed: bool, what: &str) -> Result<Attempts> {
         self.project.check_not_paused()?;
         let now = self.project.environment().now().seconds();
@@ -51,8 +52,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is
-    /// no try to mend anything.
+    /// Records a command that failed for a new checkpoint.
+    ///
+    /// Code that equals the last checkpoint is not an attempt.
     pub(crate) fn tried_command(&self, command: &str) {
         let noted = || -> Result<()> {
             let now = self.project.environment().now().seconds();
@@ -111,7 +113,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Returns what tells this state of the code from others, and whether it differs from the one of the checkpoint.
+    /// Returns an id of this code state, and whether the code differs from the checkpoint.
     fn state(&self) -> Result<Option<(String, bool)>> {
         let git = self.project.git()?;
         let Some(commit) = Checkpoints::new(self.project).newest_usable()?.and_then(|checkpoint| checkpoint.oid())

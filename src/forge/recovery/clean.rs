@@ -32,11 +32,12 @@ pub struct Needed {
 }
 
 impl Recovery<'_> {
-    /// Finds the work trees of rollbacks that nobody needs any more, and with `yes` removes them. git
-    /// refuses to remove one with changes.
+    /// Finds the rollback work trees that are no longer needed, and with `yes` removes them.
+    ///
+    /// git refuses to remove one with changes.
     ///
     /// # Errors
-    /// `Paused`; what git and the files say.
+    /// `Paused`; errors from git and the files.
     pub fn clean(&self, yes: bool) -> Result<Cleaned> {
         if yes {
             self.project.check_not_paused()?;

@@ -1,5 +1,7 @@
-//! What recovery remembers in this clone: the rollback that is under way, so that a killed one is taken
-//! up again; how many tries to mend failed; and what was done before.
+//! Recovery journal of this clone.
+//!
+//! It holds the current rollback, so that a killed one is resumed; the count of failed attempts; and the
+//! earlier rollbacks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,7 @@ pub struct Journal {
     /// The failed tries since all was well.
     #[serde(default)]
     pub attempts: Attempts,
-    /// What somebody answered last.
+    /// The last acknowledgement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledged>,
     /// The rollbacks of before, oldest first; the newest 50.
@@ -60,10 +62,12 @@ impl Journal {
     }
 }
 
-/// Failed tries to mend something, since all was well.
+/// Failed attempts since the last success.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Attempts {
-    /// How many failed. A try is a state of the code: however many checks fail on it, however often, it counts once.
+    /// Number of failed attempts.
+    ///
+    /// An attempt is a state of the code: it counts once, however many checks fail on it, however often.
     pub failed: u32,
     /// The code that failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +89,7 @@ pub struct Attempts {
     pub other: Members,
 }
 
-/// A check that failed: a command, the tests of a feature, or what somebody told of.
+/// A failed check: a command, the tests of a feature, or a reported failure.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Failing {
     /// What.
@@ -110,7 +114,7 @@ impl Attempts {
         self.before.drain(..excess);
     }
 
-    /// Notes a check that failed on code that nobody called a try: it is known to fail there, and counts for nothing.
+    /// Notes a failed check on code that is not an attempt, so it is known but not counted.
     pub fn noted(&mut self, state: &str, what: &str, at: Time) {
         self.what = Some(what.to_owned());
         self.since.get_or_insert(at);
@@ -142,7 +146,7 @@ impl Attempts {
     }
 }
 
-/// What somebody answered to a pause.
+/// An acknowledged pause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledged {
     /// When.
@@ -159,7 +163,7 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Says whether somebody has answered to this reason.
+    /// Says whether this reason was acknowledged.
     #[must_use]
     pub fn covers(&self, reason: &Unknown) -> bool {
         self.unknown.iter().any(|known| known.code() == reason.code())
@@ -185,7 +189,9 @@ pub enum Mode {
     Restore,
 }
 
-/// How far a rollback has come. Each step is noted after it was done, so a step that was cut short is done again.
+/// Progress of a rollback.
+///
+/// Each step is noted after it is done, so an interrupted step is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -201,7 +207,7 @@ pub enum Step {
     CheckedOut,
     /// The failed pattern is known here too.
     Learned,
-    /// It stands in the progress, and was told.
+    /// The rollback is in the progress, and its event was emitted.
     Recorded,
 }
 
@@ -222,7 +228,7 @@ pub struct Rollback {
     pub mode: Mode,
     /// Why.
     pub why: String,
-    /// The row of the table that asked for it.
+    /// The row of the decision table that proposed it.
     pub row: u8,
     /// The tag of the checkpoint.
     pub checkpoint: String,

@@ -26,11 +26,11 @@ const ENTRY: usize = 500;
 pub(crate) struct Features {
     /// Those that pass, with evidence.
     pub passing: Vec<String>,
-    /// Those that are put off: nobody expects them to pass.
+    /// Deferred features: they are not expected to pass.
     pub deferred: Vec<String>,
-    /// Those that are said to pass, and what would show it is not there.
+    /// Features that claim to pass without evidence.
     pub unverified: Vec<String>,
-    /// Those that were removed for good: nobody expects them at all.
+    /// Features that were removed for good, and are not expected to pass.
     pub retired: Vec<String>,
     /// How many there are.
     pub total: u32,
@@ -94,7 +94,9 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Keeps the output of a check as an artifact, and returns its reference. That it cannot be kept spoils no check.
+/// Stores the output of a check as an artifact, and returns its reference.
+///
+/// A failure to store it does not fail the check.
 pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
     let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
     let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
@@ -132,7 +134,7 @@ pub(super) fn note(project: &Project, text: &str) {
     progress(project, |progress| progress.log(&line).map(drop));
 }
 
-/// Writes into the progress of the session. What was done is done, whether it stands there or not.
+/// Writes to the progress of the session. A failure here does not undo the work.
 fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>) -> Result<()>) {
     let session = Sessions::new(project).current().ok().flatten().filter(|session| !session.primary);
     let progress = match session {

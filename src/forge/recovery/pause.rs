@@ -18,7 +18,7 @@ use crate::secrets::scan;
 pub enum By {
     /// A person at a terminal. The caller has checked that.
     Terminal,
-    /// The person who was shown the token.
+    /// A person who was shown the token.
     Token(String),
 }
 
@@ -32,11 +32,12 @@ pub struct Ack {
 }
 
 impl Recovery<'_> {
-    /// Pauses: from now on whatever changes something is refused with exit code 4, until somebody
-    /// acknowledges. A pause that is there stays as it is.
+    /// Pauses the project: every change fails with exit code 4 until a person acknowledges.
+    ///
+    /// An existing pause stays as it is.
     ///
     /// # Errors
-    /// What the files say.
+    /// Errors from the files.
     pub fn pause(&self, reason: &str, report: Option<&Report>) -> Result<Paused> {
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
@@ -55,7 +56,7 @@ impl Recovery<'_> {
             *file = paused.clone();
             Ok(())
         })?;
-        // Others are told without the lock: that may take a while.
+        // Emit the event without the lock: that may take a while.
         drop(guard);
         memory::tell_recovery(
             self.project,
@@ -81,12 +82,13 @@ impl Recovery<'_> {
         }))
     }
 
-    /// Assesses again if an assessment caused the pause, and ends the pause if none of its reasons is
-    /// left. Returns what it was about. `verify` allows to run the verify command, without which nobody
-    /// can say that its failure is gone.
+    /// Assesses again after a pause that an assessment caused, and ends the pause if no reason is left.
+    ///
+    /// Returns the ended pause. `verify` allows the verify command to run; without it, a failed verify
+    /// command cannot be cleared.
     ///
     /// # Errors
-    /// What git and the files say.
+    /// Errors from git and the files.
     pub(crate) fn reassess(&self, verify: bool) -> Result<Option<Paused>> {
         let Ok(Some(paused)) = self.paused() else { return Ok(None) };
         let Some(before) = &paused.report else { return Ok(None) };
@@ -121,8 +123,9 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before.
-    /// For who can show it to a person and to nobody else.
+    /// Makes a token that ends the pause once, within 15 minutes. It replaces the token before.
+    ///
+    /// The caller must be able to show it to a person and to no one else.
     ///
     /// # Errors
     /// `NotFound` if work is not paused.
@@ -142,12 +145,14 @@ impl Recovery<'_> {
         Ok(secret)
     }
 
-    /// Ends a pause. What was unknown is remembered as answered, so that it does not pause again on this commit
-    /// or a later one; an unfinished merge or the like that was acknowledged counts on this commit alone.
+    /// Ends a pause.
+    ///
+    /// The unknowns are remembered as acknowledged, so they do not pause again on this commit or a later one.
+    /// An acknowledged unfinished merge or the like counts on this commit alone.
     ///
     /// # Errors
     /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong,
-    /// used or old token.
+    /// used or expired token.
     pub fn ack(&self, ack: &Ack) -> Result<Acknowledged> {
         let reason = ack.reason.trim();
         if reason.is_empty() || reason.chars().count() > 1_000 {
@@ -192,9 +197,9 @@ impl Recovery<'_> {
     }
 }
 
-/// Returns a text, unless something in it looks like a credential: a pause must never fail for what stands in it.
+/// Redacts a text that looks like it contains a credential. A pause must not fail on its text.
 fn plain(text: &str) -> String {
-    // As it will stand in the file, where what stood on two lines stands on one.
+    // Scan the text in its JSON form too, where line breaks are escaped and two lines become one.
     let written = serde_json::to_string(text).unwrap_or_default();
     let findings = scan(&written).into_iter().chain(scan(text));
     match findings.map(|finding| finding.rule).next() {

@@ -51,7 +51,7 @@ impl Recovery<'_> {
         Err(moved())
     }
 
-    /// Returns the paths to bring back. Where one went elsewhere since the branch was moved, nothing is written over.
+    /// Returns the paths to restore. Fails if HEAD or the branch moved since, so nothing is overwritten.
     pub(super) fn paths_of(&self, git: &Git, rollback: &Rollback, made: &Oid) -> Result<Paths> {
         if git.head()?.as_ref() != Some(made) || git.branch()? != rollback.branch {
             return Err(moved());
@@ -70,7 +70,7 @@ impl Recovery<'_> {
         Ok(Paths { code, memories })
     }
 
-    /// Brings the tracked files to what the commit holds. All that is written over must have been rescued just before.
+    /// Restores the tracked files to the commit. All overwritten bytes must have been rescued before.
     pub(super) fn restore(&self, git: &Git, made: &Oid, paths: Paths) -> Result<()> {
         let Paths { code, memories } = paths;
         let source = format!("--source={made}");

@@ -26,13 +26,14 @@ pub(super) const QUIET: [&str; 6] =
     ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
 
 impl Recovery<'_> {
-    /// Does the steps that are left. A lock that keeps nobody but other rollbacks waiting is held from
-    /// one step to the next: to check out may take long. References are made only where there is none,
-    /// and moved only from what is expected, so they need no lock.
+    /// Does the remaining steps.
+    ///
+    /// A lock that only other rollbacks wait for is held across all steps, because a checkout may take long.
+    /// References are created only if absent, and moved only from the expected value, so they need no lock.
     pub(super) fn go_on(&self, id: &str, asked: &Apply) -> Result<Rollback> {
         let git = self.project.git()?;
         let guard = self.project.files().rollback_lock()?;
-        // Somebody else may have done some of them while this one waited for the lock.
+        // Another process may have done some steps while this one waited for the lock.
         let mut rollback = match self.journal()?.current {
             Some(current) if current.id == id => current,
             _ => {
@@ -129,7 +130,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Puts every byte of the work tree and of the index under a reference. If that cannot be done, nothing else is.
+    /// Saves every byte of the work tree and of the index under a reference; without it nothing else runs.
     fn rescue(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         let (name, message) = self.free_rescue(git, rollback)?;
         rollback.rescue = Some(git.rescue(&name, &message)?.reference);
@@ -227,7 +228,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Says whether the branch can be shown here: nothing is changed, untracked, hidden from git or in the way.
+    /// Says whether the branch can be switched here: no file is changed, untracked, hidden or in the way.
     fn may_switch(&self, git: &Git, made: &Oid) -> Result<bool> {
         let clean = git.status()?.is_clean() && git.operation()?.is_none();
         Ok(clean && !hidden(git)? && in_the_way(git, made)?.is_empty())
@@ -346,7 +347,9 @@ fn branches(git: &Git) -> Result<&'static str> {
     Ok(ROLLBACKS[2])
 }
 
-/// Returns the paths that git does not track and that a commit would write over, or that stand where it needs a folder.
+/// Returns the untracked paths that block a checkout of a commit.
+///
+/// The commit would overwrite them, or needs a folder in their place.
 pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     let paths = |bytes: Vec<u8>| -> Vec<Vec<u8>> {
         bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
@@ -368,7 +371,9 @@ pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Says whether git was told not to look at some path, or the repository holds others: then nothing here is switched.
+/// Says whether the index hides paths from git, or the repository has submodules.
+///
+/// In either case no branch is switched here.
 fn hidden(git: &Git) -> Result<bool> {
     let listed = git.succeed(&["ls-files", "-v", "-z"], &Run::default())?;
     let mut tags = listed.stdout.split(|byte| *byte == 0).filter_map(<[u8]>::first);

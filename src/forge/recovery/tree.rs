@@ -1,5 +1,6 @@
-//! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put
-//! together in an index of its own, so neither the work tree nor the index is touched.
+//! The rollback commit: the code of the checkpoint, plus what was learned since.
+//!
+//! It is built in a separate index, so neither the work tree nor the index changes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -106,7 +107,7 @@ fn nothing(like: &Json) -> Json {
     file
 }
 
-/// Puts a file into an index, unless nobody could read it there.
+/// Puts a document into an index, if it is valid.
 fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> {
     let path = D::PATH;
     value.check().map_err(|why| unfit(path, &why))?;

@@ -1,5 +1,7 @@
-//! Every kind of file, damaged: it is named wherever one looks, what is offered mends it, and nobody is
-//! stuck, writes over it or commits it.
+//! Damage tests for every kind of file.
+//!
+//! Every command names the damage, an offered candidate repairs it, and no command gets stuck, overwrites
+//! it or commits it.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +23,7 @@ use crate::prime;
 use crate::repair;
 use crate::sessions::{End, Sessions, Start};
 
-/// A project in which one session has ended and another lives.
+/// Fixture: a project with one ended and one active session.
 fn ground() -> &'static (Snapshot, String) {
     static FIRST: LazyLock<(Snapshot, String)> = LazyLock::new(made);
     &FIRST
@@ -145,7 +147,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
             Sessions::new(project).start(&Start::default())
         });
 
-        // What is offered mends it.
+        // An offered candidate repairs it.
         let project = open(folder);
         if repair::damaged(&project).unwrap().iter().any(|one| one == path) {
             let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();

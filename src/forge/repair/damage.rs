@@ -40,7 +40,7 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Makes the error of somebody who cannot go on because of it.
+    /// Makes the error of a command that cannot continue because of the damage.
     pub(crate) fn error(&self) -> Error {
         let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {}", self.path, self.detail));
         let error = error.hint("nothing was written over it, and nothing will be until it is repaired");
@@ -67,7 +67,7 @@ pub fn damaged_files(project: &Project) -> Result<Vec<Damaged>> {
     Ok(damage(project, |_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
 }
 
-/// Looks at those files of the memory that are wanted. Nothing is written, not even a copy of what is damaged.
+/// Checks the wanted files of the memory. Writes nothing, not even a copy of the damaged bytes.
 pub(crate) fn damage(project: &Project, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
     let files = project.files().reading();
     let paths = own_files(project)?;
@@ -137,7 +137,7 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
             return lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
         }
         Err(error) => {
-            // What is no file, or may not be read, is for nobody else to mend.
+            // `forge repair` cannot fix a path that is not a file, or that is not readable.
             let next = next.filter(|_| error.category == Category::Corrupt);
             return Some(Damaged { path, extent: Extent::Whole, detail: error.message, next });
         }

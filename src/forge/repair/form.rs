@@ -99,7 +99,7 @@ pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-/// An empty text is one, and so is one with the marks of a merge: readers skip lines that they cannot parse.
+/// Checks a text. An empty one is valid, and so is one with merge markers: readers skip bad lines.
 fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
     match (std::str::from_utf8(bytes), bytes.contains(&0)) {
         (Ok(_), false) => Ok(()),

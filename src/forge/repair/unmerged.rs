@@ -17,7 +17,7 @@ pub(super) fn unmerged(project: &Project, path: &str) -> Result<Option<Stages>> 
     }
 }
 
-/// Returns what could stand in place of a file with a conflict.
+/// Returns the possible replacements of a file with a conflict.
 pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], stages: &Stages) -> Vec<Candidate> {
     let mut all = Vec::new();
     let mut offer = |source, detail: String, new: Vec<u8>, conflicts| {

@@ -5,7 +5,7 @@ use crate::error::{Category, Error, Result};
 use crate::git::Git;
 use crate::project::Project;
 
-/// The code of the error that says that a session of somebody else lives.
+/// Error code: the active session belongs to another agent.
 pub(super) const LIVE: &str = "E_SESSION_LIVE";
 
 /// The sessions of a work tree.
@@ -46,9 +46,10 @@ impl<'a> Sessions<'a> {
         Ok(living)
     }
 
-    /// Returns the session of who works: the one that
-    /// [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else the only one
-    /// of this agent's name. `None` if there is none, or if it cannot be told which.
+    /// Returns the caller's session. `None` if there is none, or if it is ambiguous.
+    ///
+    /// It is the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else
+    /// the only one with this agent's name.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -73,12 +74,14 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the session in which something is changed. `None` says that none lives, and that it may
-    /// be done without. Who names no session never works in another agent's.
+    /// Returns the session that a change belongs to.
+    ///
+    /// `None` if no session is active, and none is required. A caller that names no session never works in
+    /// another agent's.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if
-    /// only another agent's lives, or several of this name; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Locked` (`E_SESSION_LIVE`) if
+    /// only another agent's session is active, or several of this name; `Corrupt`.
     pub fn acting(&self) -> Result<Option<Session>> {
         let environment = self.project.environment();
         let living = self.living()?;
@@ -88,10 +91,10 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the session to which something belongs that can also belong to none. `None` if this agent has none.
+    /// Returns the session for something that does not require one. `None` if this agent has none.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Corrupt`.
     pub fn mine(&self) -> Result<Option<Session>> {
         match self.acting() {
             Err(error) if error.code == LIVE => Ok(None),
@@ -99,8 +102,9 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Refuses who names a session that is over: it takes nothing any more. A pause is said first, by
-    /// what is asked for.
+    /// Refuses a caller that names an ended session, because nothing can be added to it.
+    ///
+    /// A pause takes precedence: the requested operation reports it.
     ///
     /// # Errors
     /// `NotFound` (`E_SESSION_OVER`).
@@ -140,8 +144,9 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Returns the session of who names none: the only one of the agent's name. `None` if nobody's primary
-/// session is in the way.
+/// Returns the session of a caller that names none: the only one with the agent's name.
+///
+/// `None` if there is none, and no other agent has the primary session.
 ///
 /// # Errors
 /// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.
@@ -162,7 +167,7 @@ pub(super) fn own<'a>(living: &'a ActiveSessions, agent: &str) -> Result<Option<
     }
 }
 
-/// Returns the session that somebody says they are in.
+/// Returns the session that the caller names.
 pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&'a Session> {
     let gone = |message: String| {
         Error::new(Category::NotFound, "E_SESSION_OVER", message)

@@ -22,7 +22,7 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     events::emit(project, Subject::SessionStart, told);
 }
 
-/// Keeps how the memory is doing for the past, and returns the worst colour. Only looking at it keeps nothing.
+/// Records the health in the history, and returns the worst colour. Only measuring records nothing.
 fn health(project: &Project) -> String {
     let health = health::measure(project);
     if let Err(error) = health::record(project, &health) {
@@ -61,7 +61,7 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
     events::emit_of(project, &session.id, Subject::SessionAbandoned, ended);
 }
 
-/// Says whether others were told: a step that was cut short after it tells nobody twice.
+/// Says whether the event was emitted already, so that a repeated step does not emit it twice.
 fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
     let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
     Events::new(project).replay(&about).is_ok_and(|told| !told.events.is_empty())

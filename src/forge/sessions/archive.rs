@@ -1,4 +1,6 @@
-//! The archive of ended sessions: record, focus and progress of each in its own folder, committed at its end.
+//! Archive of ended sessions. Each has a folder with its record, focus and progress.
+//!
+//! The folder is committed when the session ends.
 
 use super::record::{ActiveSessions, Session, State};
 use super::{Sessions, announce};
@@ -65,7 +67,9 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Stores the whole record of an ended session, with the steps after its commit, which the archive can't hold.
+    /// Stores the full record of an ended session.
+    ///
+    /// It includes the steps after the session's commit, which the archive cannot contain.
     pub(super) fn keep_over(&self, session: &Session) -> Result<()> {
         self.project.files().edit_at::<ActiveSessions, ()>(ENDED, None, |ended| {
             ended.sessions.retain(|old| old.uuid != session.uuid);

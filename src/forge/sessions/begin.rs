@@ -1,4 +1,4 @@
-//! The first step of a start: find or create its session, under the common lock, so that ids are unique.
+//! First step of a start: find or create the session. It holds the common lock, so ids are unique.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -19,26 +19,27 @@ const TRAILERS: &str = "--max-count=1000";
 /// The longest name of a session, in bytes.
 const MAX_NAME: u64 = 100;
 
-/// Who starts, and how.
+/// The caller of a start, and its options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'a> {
     /// The agent.
     pub(super) agent: &'a str,
     /// The session it says it is in.
     pub(super) named: Option<&'a str>,
-    /// Whether it works beside a session that lives.
+    /// Whether it joins the work tree beside an active session.
     pub(super) join: bool,
     /// Whether a session that only its lease keeps alive is given up for it.
     pub(super) take_over: bool,
     /// The time.
     pub(super) now: Time,
-    /// How long a session lives without a command.
+    /// How long a session stays active without a command.
     pub(super) lease: Duration,
 }
 
-/// Gives up the sessions that nobody works in any more, and returns the id of the one that the start
-/// belongs to: it is among those that live. `free` says whether nobody keeps the lock of a session;
-/// `fresh` makes a new one.
+/// Reaps abandoned sessions, and returns the id of the session that the start belongs to.
+///
+/// That session is among the active ones. `free` says whether the lock of a session is free; `fresh`
+/// makes a new session.
 pub(super) fn take_place(
     living: &mut ActiveSessions,
     who: &Who<'_>,
@@ -83,7 +84,7 @@ pub(super) fn take_place(
 }
 
 impl Who<'_> {
-    /// Says whether a session is given up for who starts.
+    /// Says whether the caller takes over a session.
     pub(super) fn takes(&self, session: &Session, free: bool) -> bool {
         self.take_over && session.primary && free && self.named != Some(session.id.as_str())
     }
@@ -99,7 +100,7 @@ struct Prepared {
 }
 
 impl Sessions<'_> {
-    /// Finds the session that the start is in, or makes one, and gives up those in which nobody works any more.
+    /// Finds or creates the session of the start, and reaps abandoned sessions.
     pub(super) fn begin(&self, start: &Start) -> Result<Session> {
         let environment = self.project.environment();
         let now = environment.now();
@@ -115,7 +116,7 @@ impl Sessions<'_> {
         })
     }
 
-    /// Returns who starts, and how.
+    /// Returns the caller of a start, and its options.
     pub(super) fn who(&self, start: &Start) -> Who<'_> {
         let environment = self.project.environment();
         Who {

@@ -1,4 +1,4 @@
-//! Checks of a start: is the long-term memory readable, do features still work, what state is the code in.
+//! Checks of a start: readable long-term memory, working features, and the state of the code.
 
 use std::collections::BTreeSet;
 
@@ -65,9 +65,9 @@ pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
         .collect())
 }
 
-/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what
-/// state it is in. No test is run: what is known from before counts. Without git there is nothing to
-/// say.
+/// Compares the code with the last checkpoint, and pauses the work if its state is unknown.
+///
+/// No test runs: earlier results count. Without git there is no result.
 pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     if project.git().is_err() {
         return Ok(None);
@@ -119,7 +119,7 @@ impl JudgedFeatures {
         Ok(Self { file, standings })
     }
 
-    /// Returns the first one that worked once and does not, and the one that comes next; nothing that others work on.
+    /// Returns the first regressed feature and the next one to work on. Other sessions' claims are skipped.
     pub(super) fn open(&self, agent: &str, claimed: &BTreeSet<String>) -> (Option<Named>, Option<Named>) {
         let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
         let mut all = self.file.features.iter().zip(&self.standings);

@@ -1,7 +1,7 @@
-//! Work claims in all work trees of a repository: a claimed feature or issue is not given to another session.
+//! Work claims across all work trees of a repository: no two sessions get the same feature or issue.
 //!
-//! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it
-//! lives stands in the record of its work tree: nothing has to be given back by who dies.
+//! A claim is valid while its session is active and has it in its focus. The record in the session's
+//! work tree tells whether it is active, so a session that dies has nothing to release.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -37,8 +37,9 @@ struct Claim {
 }
 
 impl Sessions<'_> {
-    /// Returns the features and issues on which other sessions work, in any work tree. Claims that
-    /// cannot be read hold nobody up.
+    /// Returns the features and issues that other sessions work on, in any work tree.
+    ///
+    /// Unreadable claims are ignored, so they block no session.
     pub(crate) fn claimed(&self) -> BTreeSet<String> {
         let mine = self.current().ok().flatten().map(|session| session.uuid);
         let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
@@ -101,7 +102,7 @@ impl Sessions<'_> {
         if after == before { Ok(()) } else { self.write_claims(&after) }
     }
 
-    /// Says whether the session of a claim lives.
+    /// Says whether the session of a claim is active.
     fn lives_elsewhere(&self, claim: &Claim) -> bool {
         let living =
             || -> Option<ActiveSessions> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };

@@ -49,7 +49,7 @@ pub(super) enum Kept {
     Not(String),
 }
 
-/// Commits the memory, if there is anything to commit. An end that was cut short after its commit finds it.
+/// Commits the memory, if it changed. An end that is resumed after its commit finds that commit.
 pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<Kept> {
     let Ok(git) = project.git() else { return Ok(Kept::Nothing) };
     if let Some(operation) = git.operation()? {
@@ -108,7 +108,7 @@ fn origin(session: &Session) -> Origin {
     Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint: None }
 }
 
-/// Says whether git is told to ignore the memory: some keep it to themselves.
+/// Says whether git ignores the memory: some users keep it out of the repository.
 fn ignores(git: &Git) -> Result<bool> {
     let run = Run::default().stdin(format!("{}\0", git.memory()));
     Ok(!git.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())

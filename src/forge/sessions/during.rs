@@ -28,7 +28,7 @@ pub struct Log {
 /// Something was noted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Logged {
-    /// The session; `null` if none lives.
+    /// The session; `null` if none is active.
     pub session: Option<String>,
     /// The line.
     pub line: String,
@@ -103,7 +103,7 @@ impl<'a> Sessions<'a> {
         Ok(added)
     }
 
-    /// Says that the session lives: every command does. Written at most once a minute.
+    /// Renews the lease of the session. Every command does so; it is written at most once a minute.
     ///
     /// # Errors
     /// `Locked`, `Corrupt`.
@@ -118,18 +118,19 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// Says that the session lives, if who works is in it. That it could not be said matters to nobody:
-    /// the lease only ends sooner.
+    /// Renews the lease if the caller is in a session.
+    ///
+    /// A failure is only logged: the lease then ends sooner.
     pub fn lives(&self) {
         if let Err(error) = self.touch() {
             tracing::debug!(%error, "the lease of the session is not renewed");
         }
     }
 
-    /// Returns the session in which something is done that needs one.
+    /// Returns the session of an operation that requires one.
     ///
     /// # Errors
-    /// `NotFound` if none lives; what [`Self::acting`] says.
+    /// `NotFound` if none is active; errors of [`Self::acting`].
     pub fn required(&self) -> Result<Session> {
         self.acting()?.ok_or_else(|| {
             Error::not_found("no session lives in this work tree")

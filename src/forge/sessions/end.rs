@@ -77,13 +77,13 @@ impl Sessions<'_> {
             (Ok(Some(session)), _) => self.end_of(&session.id, end),
             (Ok(None), _) => self.ended_before(None),
             (Err(over), Some(named)) => self.ended_before(Some(named)).map_err(|_| over),
-            // Only another agent's lives: this one's may have ended before.
+            // Only another agent's session is active: this agent's may have ended before.
             (Err(live), None) if !self.has_own()? => self.ended_before(None).map_err(|_| live),
             (Err(other), None) => Err(other),
         }
     }
 
-    /// Says whether a session of this agent lives.
+    /// Says whether this agent has an active session.
     fn has_own(&self) -> Result<bool> {
         let agent = &self.project.environment().agent;
         Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
@@ -219,7 +219,7 @@ impl Sessions<'_> {
 pub(super) enum Then {
     /// The end stops there until the caller corrects it.
     Stop,
-    /// The end goes on without it: who begins the next session cannot mend it.
+    /// The end continues without it: the next session cannot fix it.
     GoOn,
 }
 
@@ -342,13 +342,15 @@ impl EndContext<'_> {
         Session { state: State::Ended, ended_at: self.ending.since, seen_at: until, lease_until: until, ..session }
     }
 
-    /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
+    /// Archives the session before the commit, so that the commit includes it and nothing is left over.
     fn archive(&self) -> Result<()> {
         if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
-    /// Returns whether the session leaves nothing to commit: no commit of its own, nothing learned, no
-    /// text of the caller, and no change of the memory. `false` where git cannot say.
+    /// Says whether the session leaves nothing to commit.
+    ///
+    /// It made no commit, learned nothing, has no text of the caller, and did not change the memory. `false`
+    /// if git cannot tell.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());

@@ -37,7 +37,7 @@ fn is_end(text: &str) -> bool {
 }
 
 impl Sessions<'_> {
-    /// Returns the name of a session's folder: as the session of this work tree has it, or else one that git brought.
+    /// Returns the folder name of a session: from this work tree's record, or else from git.
     pub(crate) fn folder_of(&self, id: &str) -> Result<String> {
         if let Some(session) = self.living()?.get(id) {
             return Ok(session.folder());
@@ -58,7 +58,7 @@ impl Sessions<'_> {
         Ok(entries.map(|entry| entry.name).filter(|name| wanted(name)).collect())
     }
 
-    /// Returns the newest session that was over in this work tree. What cannot be read holds nobody up.
+    /// Returns the newest session that ended in this work tree. Unreadable records are ignored.
     pub(super) fn ended_here(&self, wanted: impl Fn(&Session) -> bool) -> Option<Session> {
         let kept = self.project.files().reading().load_at::<ActiveSessions>(ENDED).ok().flatten()?;
         kept.value.sessions.into_iter().rev().find(|session| wanted(session))

@@ -23,10 +23,10 @@ pub struct Hold<'a> {
 }
 
 impl<'a> Sessions<'a> {
-    /// Keeps the lock of a session, so that the session lives as long as this process, and no longer.
+    /// Holds the lock of a session, which keeps the session active while this process runs, and no longer.
     ///
     /// # Errors
-    /// `Locked` if another process works for it; `NotFound` if it does not live.
+    /// `Locked` if another process works for it; `NotFound` if it is not active.
     pub fn hold(&self, id: &str) -> Result<Hold<'a>> {
         let files = self.project.files();
         files.create_folder(SESSION_LOCKS)?;
@@ -76,7 +76,7 @@ impl<'a> Sessions<'a> {
 /// Says whether a lock is free.
 pub(super) fn is_free(lock: &Path) -> bool {
     match File::open(lock) {
-        // Who cannot look takes it for held: nobody's session is given up for that.
+        // A lock that cannot be checked counts as held, so that no session is reaped by mistake.
         Ok(file) => file.try_lock_shared().is_ok(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }

@@ -1,9 +1,10 @@
 //! The record of an active session, and when it counts as abandoned.
 //!
-//! Between two commands no process of a session lives, so no lock can tell that it does. Two things do:
+//! No process of a session runs between two commands, so a lock alone cannot show that it is active. Two
+//! things do:
 //! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
-//! - a **holder**: while `session run` or a server works for the session it keeps a lock of the
-//!   session, which the kernel frees when the process dies, however it dies. A session whose record
+//! - a **holder**: while `session run` or a server works for the session it holds a lock of the
+//!   session, which the kernel releases when the process dies, however it dies. A session whose record
 //!   names a holder, and whose lock is free, is abandoned at once.
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::json::Members;
 use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
 
-/// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.
+/// Default lease of a session without a command: an hour, after which `progress.txt` is stale as well.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);
 /// Clocks may differ by so much.
 const SKEW: Duration = Duration::from_secs(5 * 60);
@@ -107,7 +108,7 @@ impl ActiveSessions {
 /// One session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
-    /// The version of the file's form; only in a file of its own.
+    /// The schema version of the file; only if the record has a file to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<String>,
     /// Its name: `2025-12-24-session-001`. Two clones may give the same.
@@ -139,7 +140,7 @@ pub struct Session {
     /// The steps that are done, in their order.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// How it is to end: kept before anything is done, so that an end that was cut short goes on the same way.
+    /// How the session ends. It is stored first, so that an interrupted end resumes the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
     /// When it ended.
@@ -180,7 +181,7 @@ impl State {
 /// A process that works for a session and keeps its lock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
-    /// Its process id: for people. Whether it lives is told by the lock.
+    /// Process id, for display only. The lock tells whether the process is alive.
     pub pid: u32,
     /// Since when.
     pub since: Time,
@@ -240,8 +241,9 @@ impl Session {
         self.lease_until = later(now, lease);
     }
 
-    /// Says why the session has to be taken for abandoned; `None` while it lives. `lock_free` says
-    /// whether nobody keeps its lock.
+    /// Returns why the session counts as abandoned; `None` while it is active.
+    ///
+    /// `lock_free` says whether its lock is free.
     #[must_use]
     pub fn given_up(&self, now: Time, lock_free: bool) -> Option<String> {
         if !lock_free {

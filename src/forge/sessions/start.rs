@@ -28,9 +28,9 @@ const TOLD: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
-    /// Work beside a session that lives, with a focus and a progress of one's own.
+    /// Work beside an active session, with a separate focus and progress.
     pub join: bool,
-    /// Give up a session that lives only by its lease. One for which a process works is not given up.
+    /// Take over a session that only its lease keeps active, but not one that a process works for.
     pub take_over: bool,
     /// Run `.forge/init.sh`.
     pub bootstrap: bool,
@@ -51,8 +51,9 @@ pub struct Started {
     pub abandoned: Vec<String>,
     /// Features that worked and were tested again.
     pub probed: Vec<Probed>,
-    /// Why the work is paused: then the session has no focus yet, and the same command goes on once
-    /// somebody has answered.
+    /// The reason of the pause. The session then has no focus yet.
+    ///
+    /// After a person has acknowledged the pause, the same command continues.
     pub paused: Option<String>,
     /// What is proposed about the state of the code: `IN_SYNC`, `MINOR`, ….
     pub recovery: Option<String>,
@@ -73,7 +74,7 @@ pub struct Probed {
     pub passing: bool,
     /// Why its tests did not pass, in a word: `tests_failed`, `cannot_start`, ….
     pub problem: Option<String>,
-    /// Whether it worked and does not any more. If its tests could not be run, nobody knows, and it stays what it was.
+    /// Whether it regressed. If its tests could not be run, the status does not change.
     pub regressed: bool,
 }
 
@@ -91,20 +92,21 @@ pub(super) mod step {
     pub(in super::super) const PROGRESS: &str = "progress";
     /// There is something to work on.
     pub(in super::super) const FOCUS: &str = "focus";
-    /// Others were told.
+    /// The event was emitted.
     pub(in super::super) const EVENT: &str = "event";
 }
 
 impl Sessions<'_> {
-    /// Begins a session, or goes on with the one that lives. Cut short at any point, the same command does the rest.
+    /// Starts a session, or resumes the active one. After an interruption, the same command resumes.
     ///
-    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: give up
-    /// what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if
-    /// asked; test some features again; compare with the last checkpoint; begin the progress; choose
-    /// the focus; tell others; brief.
+    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: reap
+    /// abandoned sessions; read the long-term memory; look at git; look at the issues; run `init.sh` if
+    /// requested; test some features again; compare with the last checkpoint; begin the progress; choose
+    /// the focus; emit the event; write the briefing.
     ///
     /// # Errors
-    /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
+    /// `Paused`; `Locked` if another agent's session is active here; `Corrupt` if the long-term memory cannot
+    /// be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
         local::check(self.project)?;
         let (start, untrusted) = match (start.no_probe, trust::check(self.project)) {
@@ -164,8 +166,9 @@ impl Sessions<'_> {
 }
 
 impl Sessions<'_> {
-    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what
-    /// they were to keep is kept. Returns what is odd.
+    /// Finishes interrupted ends of abandoned sessions as planned, with everything they were to keep.
+    ///
+    /// Returns the warnings.
     fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
         let who = self.who(start);
         let left: Vec<String> = {
@@ -181,7 +184,7 @@ impl Sessions<'_> {
         for id in left {
             match self.finish(&id, Then::GoOn) {
                 Ok(finished) => warnings.extend(finished.warnings),
-                // Somebody else was faster.
+                // Another process finished it first.
                 Err(_) if self.living()?.get(&id).is_none() => {}
                 Err(error) => return Err(error),
             }
@@ -189,7 +192,7 @@ impl Sessions<'_> {
         Ok(warnings)
     }
 
-    /// Says whether who works has not said who they are, and so is everybody else who has not.
+    /// Says whether the caller has neither a session nor an agent name, like any other unnamed caller.
     fn is_nameless(&self) -> bool {
         let environment = self.project.environment();
         environment.session.is_none() && environment.agent == crate::environment::AGENT
@@ -237,7 +240,7 @@ impl StartContext<'_> {
         Ok(())
     }
 
-    /// Reads what was learned. Damaged, it stops the start: nobody works on from what cannot be read.
+    /// Reads the long-term memory. Damage stops the start: no work may build on an unreadable memory.
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
@@ -296,8 +299,9 @@ impl StartContext<'_> {
         self.done(step::PROBE, note)
     }
 
-    /// Compares with the last checkpoint. If nobody can say what state things are in, the work pauses
-    /// before anything is chosen.
+    /// Compares the code with the last checkpoint.
+    ///
+    /// If the state is unknown, the work pauses before a focus is chosen.
     fn assess(&mut self) -> Result<Option<String>> {
         if self.is_done(step::ASSESS) {
             return Ok(None);
@@ -329,7 +333,7 @@ impl StartContext<'_> {
             bootstrap.map(|failed| format!("Warning: {failed}")),
             self.session.resumes.as_ref().map(|old| format!("Takes up abandoned session {old}")),
         ];
-        // Of a start that was cut short some stand there.
+        // An interrupted start may have written some of the lines already.
         let there = progress.read()?.map_or_else(Vec::new, |log| log.entries);
         for line in lines.into_iter().flatten() {
             if !there.iter().any(|entry| entry.text == line) {
@@ -384,7 +388,7 @@ impl StartContext<'_> {
         Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
     }
 
-    /// Chooses among what nobody else has taken. The caller holds the common lock.
+    /// Chooses among what no other session has claimed. The caller holds the common lock.
     fn choose(&self, checked: &Checked) -> Choice {
         let project = self.sessions.project;
         let mut claimed = self.sessions.claimed();
@@ -412,7 +416,9 @@ impl StartContext<'_> {
         }
     }
 
-    /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.
+    /// Returns the unfinished focus of the abandoned session that this one resumes.
+    ///
+    /// `None` if that session was on another branch, or if its work is done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
         let Some(old) = &self.session.resumes else {
             // A rollback hands over what was being done in the work tree that it left.
@@ -429,7 +435,7 @@ impl StartContext<'_> {
         Ok(focus.and_then(|focus| unfinished(old, focus)))
     }
 
-    /// Returns the issues. If they cannot be read there are none, and it is said: a tracker's mirror stops no work.
+    /// Returns the issues. If they cannot be read, adds a warning and returns none: the start continues.
     fn issues(&mut self) -> Result<Active> {
         match self.sessions.project.files().load::<Active>() {
             Ok(loaded) => Ok(loaded.map_or_else(Active::empty, |loaded| loaded.value)),

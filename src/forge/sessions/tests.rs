@@ -338,7 +338,7 @@ fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
     all
 }
 
-/// The variables by which a worker is told what to do.
+/// Variables that control a worker process.
 const ROOT: &str = "HELMDECK_TEST_ROOT";
 const DIE_AT: &str = "HELMDECK_TEST_DIE_AT";
 
@@ -396,7 +396,7 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
         if worker.status.success() {
             break;
         }
-        // Whoever comes next does not know where it stopped. Who was killed in the end says only that again.
+        // The next process does not know where the worker stopped. After a kill in the end, only repeat the end.
         let ending = Sessions::new(&project).current().unwrap().is_some_and(|session| session.state == State::Ending);
         if ending || Sessions::new(&project).living().unwrap().sessions.is_empty() {
             Sessions::new(&project).end(&End::default()).unwrap();

@@ -31,8 +31,9 @@ impl Ending {
         }
     }
 
-    /// Returns how an end that was cut short goes on if it is asked for anew: what is said now counts,
-    /// for each step that is not done.
+    /// Returns how an interrupted end continues when it is requested again.
+    ///
+    /// For each step that is not done, the new request counts.
     pub(super) fn replaced(&self, asked: &End, session: &Session) -> Self {
         let fresh = Self::begun(asked, Time(jiff::Timestamp::UNIX_EPOCH));
         let mut ending = self.clone();

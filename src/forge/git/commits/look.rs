@@ -10,7 +10,9 @@ use crate::git::Git;
 use crate::git::Run;
 use crate::secrets::Pieces;
 
-/// Changes of more bytes than this are looked through file by file. Less in tests, which then need no large files.
+/// Diffs above this many bytes are scanned file by file.
+///
+/// Tests use a lower limit, to need no large files.
 const LARGEST: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 const DIFF: &[&str] = &[
     "diff",

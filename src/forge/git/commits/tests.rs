@@ -243,7 +243,7 @@ fn hooks_of_the_user_run_and_may_refuse() {
     repository.write("a", "2\n");
     let error = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap_err();
     assert!(error.message.contains("not today"), "{error}");
-    // One that adds to the commit is told of.
+    // A hook that adds to the commit is reported.
     script("echo more > more; git add more");
     assert!(Commits::new(&project).create(&new(&["a"]), &origin()).unwrap().changed_by_hook);
 }
@@ -276,7 +276,7 @@ fn who_commits_is_the_user_or_else_the_agent() {
 #[test]
 #[ignore = "started by another test"]
 fn worker_without_identity() {
-    // Whoever runs all ignored tests means no repository by it.
+    // A run of all ignored tests must not touch a repository: this one needs the marker file.
     if !Path::new(".git/forge-worker").exists() {
         return;
     }

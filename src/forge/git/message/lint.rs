@@ -13,7 +13,7 @@ const SUBJECT_WARNING: usize = 72;
 const SUBJECT_ERROR: usize = 100;
 /// The sections, in their order.
 const SECTIONS: [&str; 4] = ["what", "why", "memory", "backtrace"];
-/// What stands in the RFC's example for something to be filled in.
+/// Placeholders of the RFC's example message.
 const PLACEHOLDERS: [&str; 9] = [
     "[key insight]",
     "Brief description",
@@ -26,7 +26,7 @@ const PLACEHOLDERS: [&str; 9] = [
     "TODO: describe",
 ];
 
-/// Words that stand for what somebody will say later.
+/// Placeholder words for text that is still to be written.
 const EMPTY_WORDS: [&str; 6] = ["TODO", "TBD", "FIXME", "XXX", "WIP", "placeholder"];
 
 /// How bad a finding is.

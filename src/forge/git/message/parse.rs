@@ -317,7 +317,7 @@ fn bullet(message: &mut Message, at: At, item: &str) {
     match (at, note(item)) {
         (At::Memory | At::Anywhere, Some(note)) => message.memory.push(note),
         (At::Memory, None) => message.memory.push(Note::Other(item.to_owned())),
-        // What else stands there says nothing that is known.
+        // Ignore unknown items of the backtrace.
         (At::Backtrace, _) => {}
         _ => message.what.push(item.to_owned()),
     }

@@ -67,7 +67,7 @@ impl Git {
         Ok(raw)
     }
 
-    /// Returns the files that something may change on their way, and whose bytes are not those of their object.
+    /// Returns the files that git may convert, and whose bytes on disk differ from those of their object.
     fn suspects(&self, run: &impl Fn() -> Run) -> Result<Vec<Indexed>> {
         let listed = self.succeed(&["ls-files", "-s", "-z"], &run())?;
         let mut files = Vec::new();

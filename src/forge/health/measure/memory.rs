@@ -19,7 +19,7 @@ use crate::sessions::{ActiveSessions, Sessions, State};
 use crate::subjects::Subject;
 use crate::time::Time;
 
-/// Returns what `knowledge.json` tells, and when something was last learned or confirmed, if it says so.
+/// Reads `knowledge.json`, and when something was last learned or confirmed, if the file says so.
 pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     let (found, file) = load::<KnowledgeFile>(files);
     let bytes = files.entry(layout::KNOWLEDGE).ok().flatten().map_or(0, |entry| entry.bytes);
@@ -84,7 +84,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
         Err(error) => Some((error.message, None)),
     };
     given.last = journal(files).or(noted).or_else(|| modified(files, layout::PROGRESS));
-    // Damage of the list is told where sessions are worked with.
+    // A damaged list of sessions is reported by the session commands.
     let living = files.load::<ActiveSessions>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
     let now = project.environment().now();
     for session in &living {
@@ -100,7 +100,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     given
 }
 
-/// Returns when the last event happened that tells of work. That others were told of the health is none.
+/// Returns the time of the last journal event that shows work. Health events do not count.
 fn journal(files: &Files) -> Option<Last> {
     #[derive(Deserialize)]
     struct Event {

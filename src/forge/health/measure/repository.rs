@@ -15,7 +15,7 @@ const BASES: [&str; 3] = ["refs/remotes/origin/main", "refs/heads/main", "refs/r
 /// Maximum number of commits that are looked at.
 const COMMITS: &str = "--max-count=20000";
 
-/// What git told.
+/// Facts read from git.
 #[derive(Debug, Default)]
 pub(super) struct RepositoryFacts {
     pub(super) git: Git,
@@ -175,7 +175,9 @@ fn base(git: &Repository, refs: &[Ref], named: Option<&str>) -> Result<Option<Re
     Ok(other.map(|oid| Ref { name: named.to_owned(), commit: oid.to_string(), apart: None, message: String::new() }))
 }
 
-/// Finds the newest checkpoint to which one could go back: HEAD descends from it, and its tag proves what was checked.
+/// Finds the newest checkpoint to roll back to.
+///
+/// HEAD descends from it, and its tag proves what was checked.
 fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
     let proven = |one: &Ref| {
         let tag = one.name.strip_prefix("refs/tags/")?;

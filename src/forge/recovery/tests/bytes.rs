@@ -63,14 +63,14 @@ pub(super) fn bytes(root: &Path) -> BTreeSet<String> {
     all
 }
 
-/// Returns what is staged. What is only intended to be added stands there without bytes.
+/// Returns the staged objects, without the empty ones that stand for intent-to-add.
 pub(super) fn staged(root: &Path) -> BTreeSet<String> {
     let staged = run_at(root, &["ls-files", "-s"]);
     let staged = staged.lines().filter(|line| !line.starts_with("160000")).filter_map(|line| line.split(' ').nth(1));
     staged.filter(|oid| *oid != blob(b"", oid.len() / 2)).map(str::to_owned).collect()
 }
 
-/// Wants every byte to be there still.
+/// Asserts that every byte still exists.
 pub(super) fn nothing_is_lost(root: &Path, before: &BTreeSet<String>, what: &str) {
     let mut now = reachable(root);
     let digits = now.first().unwrap().len();

@@ -75,7 +75,7 @@ fn go_on(dirty: fn(&Fixture), mode: Mode, steps: &[usize]) {
     }
 }
 
-/// Returns the locks of git and the folders for a copy of the index that somebody left.
+/// Returns left-over git locks and folders for a copy of the index.
 fn leftovers(git: &Path) -> Vec<String> {
     let names = walk(git).into_iter().map(|path| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned());
     names

@@ -1,4 +1,4 @@
-//! Going back, and what must be there afterwards.
+//! Rollback tests: what must exist afterwards.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -152,7 +152,7 @@ fn others_need_not_wait_while_git_checks_out() {
         fixture.write("a.txt", "wrong\n");
         let folder = fixture.path().to_owned();
         do_at(step, When::Before, move || {
-            // In a thread of its own, as another process would.
+            // A separate thread stands for another process.
             let other = std::thread::spawn(move || {
                 let project = Fixture::open(&folder);
                 (project.common_lock().is_ok(), project.files().lock().is_ok())

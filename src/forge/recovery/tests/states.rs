@@ -1,4 +1,4 @@
-//! Going back from many states of the work tree: afterwards every byte is on disk, or a reference leads to it.
+//! Rollback from many work tree states: afterwards every byte is on disk or reachable from a reference.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -196,7 +196,7 @@ const STATES: &[Dirty] = &[
     }),
 ];
 
-/// Goes back from where things are, and wants everything to be there afterwards. `forge` is where the memory lies.
+/// Rolls back, and asserts that no byte is lost. `forge` is the folder of the memory.
 fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
     let mut before = bytes(root);
     let not_forge = format!(":(top,exclude){forge}");

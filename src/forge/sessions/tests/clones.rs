@@ -37,7 +37,7 @@ fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
         assert_eq!(sessions.iter().filter(|(_, other)| log.contains(other)).count(), 1, "{log}");
         assert!(log.contains(text), "{log}");
     }
-    // Whoever asks how their session ended is told of their own, and the next one has a name that neither had.
+    // A repeated end reports the caller's own session, and the next session gets a name that neither had.
     let again = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((again.again, again.next.as_deref()), (true, Some("After Work there")));
     let next = start(&other);

@@ -1,4 +1,4 @@
-//! Whose session is whose, and what becomes of an end that nobody finished.
+//! Session ownership, and what happens to unfinished ends.
 
 use super::*;
 use crate::events::Events;
@@ -39,7 +39,7 @@ fn who_names_no_session_never_works_in_another_agents() {
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
         assert!(error.message.contains(&theirs) && error.message.contains("Forge"), "{error}");
     }
-    // What belongs to no session can be said all the same, and who only looks sees who is there.
+    // Operations without a session still work, and read-only commands list the active sessions.
     sessions.learn(learned()).unwrap();
     assert!(!fixture.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
