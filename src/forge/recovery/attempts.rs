@@ -5,10 +5,10 @@ use super::{FILE, Journal, Recovery};
 use crate::checkpoints::Checkpoints;
 use crate::error::Result;
 
-/// The code that was assessed.
+/// The assessed code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Code<'a> {
-    /// What tells it from other states.
+    /// Id of its state.
     pub(super) state: &'a str,
     /// Whether all of it is committed.
     pub(super) committed: bool,
@@ -34,8 +34,10 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count
-    /// back only if nothing else failed before. That it cannot be noted spoils no test.
+    /// Records a test result of a feature that worked at the checkpoint.
+    ///
+    /// A success resets the count only if no other check failed before. A failure to record it does not
+    /// fail the test.
     pub(crate) fn tried_feature(&self, passed: bool, id: &str) {
         let noted = || -> Result<()> {
             if passed {
@@ -66,15 +68,16 @@ impl Recovery<'_> {
         spoils_nothing(command, noted());
     }
 
-    /// Notes that all is well: everything that a checkpoint asks for has succeeded.
+    /// Resets the count: every check of a checkpoint has succeeded.
     pub(crate) fn all_is_well(&self) {
         let now = self.project.environment().now().seconds();
         spoils_nothing("checkpoint", self.count(|attempts| attempts.green(now)).map(drop));
     }
 
-    /// Notes how the verify command went on a state of the code, and returns what is counted now. While
-    /// work is paused nothing is noted, and it counts all the same. Uncommitted code is no attempt yet,
-    /// so assessing while editing counts nothing.
+    /// Records the result of the verify command on a code state, and returns the current count.
+    ///
+    /// While work is paused nothing is recorded, but the result still counts. Uncommitted code is not an
+    /// attempt, so assessing while editing counts nothing.
     pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
         let now = self.project.environment().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {
@@ -99,7 +102,7 @@ impl Recovery<'_> {
         self.count(|attempts| attempts.passed(what, now)).map(drop)
     }
 
-    /// Changes the count, if that changes anything.
+    /// Changes the count, and writes it only if it differs.
     fn count(&self, tell: impl Fn(&mut Attempts)) -> Result<Attempts> {
         let before = self.journal()?.attempts;
         let mut after = before.clone();

@@ -11,12 +11,12 @@ use crate::git::{Git, Run, Worktree};
 use crate::project::Project;
 use crate::sessions::Sessions;
 
-/// What became of the work trees of rollbacks.
+/// The result of cleaning up rollback work trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
-    /// Those that were removed, or would be. Their branches stay.
+    /// Work trees that were removed, or would be. Their branches stay.
     pub removed: Vec<String>,
-    /// Those that stay.
+    /// Work trees that stay.
     pub kept: Vec<Needed>,
     /// Whether they were removed.
     pub applied: bool,
@@ -66,7 +66,7 @@ impl Recovery<'_> {
         Ok(cleaned)
     }
 
-    /// Says why a work tree is needed still.
+    /// Returns why a work tree is still needed.
     fn needed(&self, git: &Git, tree: &Worktree) -> Result<Option<String>> {
         if tree.gone || tree.unfinished {
             return Ok(Some("git knows it and it is not whole; see `git worktree list`".to_owned()));

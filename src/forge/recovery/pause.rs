@@ -1,5 +1,6 @@
-//! Pausing work, and ending a pause: a person does it at a terminal, or with a one-time token that was
-//! shown to them. An agent has neither.
+//! Pause work, and end a pause.
+//!
+//! A person ends it at a terminal, or with a one-time token that was shown to them. An agent has neither.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::json::Members;
 use crate::layout::PAUSED;
 use crate::secrets::scan;
 
-/// Who ends a pause.
+/// How a person proves that they may end a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// A person at a terminal. The caller has checked that.
@@ -22,12 +23,12 @@ pub enum By {
     Token(String),
 }
 
-/// An answer to a pause.
+/// The acknowledgement that ends a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
-    /// Why work may go on: 1 to 1,000 characters.
+    /// Why work may continue: 1 to 1,000 characters.
     pub reason: String,
-    /// Who says so.
+    /// How the person acknowledges.
     pub by: By,
 }
 
@@ -65,15 +66,15 @@ impl Recovery<'_> {
         Ok(paused)
     }
 
-    /// Returns why work is paused, if it is.
+    /// Returns the pause, if work is paused.
     ///
     /// # Errors
-    /// `Corrupt` if the file of the pause is damaged; it pauses all the same.
+    /// `Corrupt` if the pause file is damaged; work is paused all the same.
     pub fn paused(&self) -> Result<Option<Paused>> {
         Ok(self.project.files().reading().load::<Paused>()?.map(|loaded| loaded.value))
     }
 
-    /// Returns the pause if all that it waits for is a checkpoint that one can go back to.
+    /// Returns the pause if its only reason is a missing checkpoint to roll back to.
     pub(crate) fn paused_for_want_of_a_checkpoint(&self) -> Result<Option<Paused>> {
         let paused = self.project.files().reading().load::<Paused>().ok().flatten().map(|loaded| loaded.value);
         Ok(paused.filter(|paused| {
@@ -97,7 +98,7 @@ impl Recovery<'_> {
             return Ok(None);
         }
         let mut report = self.assess(Assess { verify: of_verification })?;
-        // The session that asks explains a detached HEAD.
+        // The session of the caller explains a detached HEAD.
         report.unknown.retain(|reason| reason.reason != Unknown::Detached);
         if report.must_pause() {
             return Ok(None);
@@ -106,7 +107,7 @@ impl Recovery<'_> {
         Ok(Some(paused))
     }
 
-    /// Ends a pause whose reason is gone, unless another one took its place.
+    /// Ends a pause whose reason is gone, unless another pause replaced it.
     pub(crate) fn lift(&self, paused: &Paused) -> Result<()> {
         let files = self.project.files();
         let guard = files.lock()?;
@@ -131,7 +132,7 @@ impl Recovery<'_> {
     /// `NotFound` if work is not paused.
     pub fn token(&self) -> Result<String> {
         let environment = self.project.environment();
-        // A UUIDv7 has 74 bits of chance; two have more than a token needs.
+        // A UUIDv7 has 74 random bits; two have more than a token needs.
         let secret = hash(&format!("{}{}", environment.uuid(), environment.uuid()))[..32].to_owned();
         let files = self.project.files();
         let _guard = files.lock()?;
@@ -164,7 +165,7 @@ impl Recovery<'_> {
         let paused = match files.load::<Paused>() {
             Ok(Some(loaded)) => Some(loaded.value),
             Ok(None) => return Err(not_paused()),
-            // A damaged file pauses as well, and only a person at a terminal can end that.
+            // A damaged pause file pauses too, and only a person at a terminal can end that.
             Err(error) if error.category == Category::Corrupt && ack.by == By::Terminal => None,
             Err(error) => return Err(error),
         };
@@ -208,7 +209,7 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// Returns a report without what looks like a credential; none if it still does.
+/// Redacts what looks like a credential in a report; `None` if a scan still finds one.
 fn redact(report: &Report) -> Option<Report> {
     fn each(value: &mut Value) {
         match value {

@@ -8,7 +8,7 @@ use crate::project::Project;
 /// Error code: the active session belongs to another agent.
 pub(super) const LIVE: &str = "E_SESSION_LIVE";
 
-/// The sessions of a work tree.
+/// Work sessions of a work tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Sessions<'a> {
     pub(super) project: &'a Project,
@@ -29,8 +29,10 @@ impl<'a> Sessions<'a> {
         Ok(self.project.files().load::<ActiveSessions>()?.map_or_else(ActiveSessions::empty, |loaded| loaded.value))
     }
 
-    /// As [`Self::living`], as the next start will see them: those whose process was killed or whose
-    /// lease has run out are abandoned.
+    /// Returns the sessions as the next start will see them.
+    ///
+    /// Like [`Self::living`], but a session whose process was killed or whose lease has run out counts as
+    /// abandoned.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -63,7 +65,7 @@ impl<'a> Sessions<'a> {
         Ok(session.cloned())
     }
 
-    /// Returns the session that who only looks is shown: their own, or else the primary one.
+    /// Returns the session for a read-only command: the caller's own, or else the primary one.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -115,12 +117,12 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns git, if there is one.
+    /// Returns git, if the project is in a repository.
     pub(super) fn git(&self) -> Option<&'a Git> {
         self.project.git().ok()
     }
 
-    /// Notes that a step is done.
+    /// Records that a step is done.
     pub(super) fn note(&self, id: &str, step: &str, note: Option<String>) -> Result<Session> {
         let now = self.project.environment().now();
         self.change(id, |session| session.done(step, now.seconds(), note))
@@ -128,7 +130,7 @@ impl<'a> Sessions<'a> {
 
     /// Changes the record of a session, and returns it.
     pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) -> Result<Session> {
-        // What a step does may be done, and not be noted.
+        // A crash here leaves a step that is done but not recorded.
         #[cfg(test)]
         super::crash_tests::point();
         self.project.files().edit::<ActiveSessions, Session>(None, |living| {
@@ -184,7 +186,7 @@ pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&
     }
 }
 
-/// Says whose session is in the way.
+/// Makes the error that names the session in the way.
 pub(super) fn live(session: &Session) -> Error {
     let Session { id, agent, seen_at, .. } = session;
     let process = session.holder.as_ref().map(|holder| format!(", process {}", holder.pid)).unwrap_or_default();

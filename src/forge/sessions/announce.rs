@@ -7,7 +7,7 @@ use crate::features::Features;
 use crate::health;
 use crate::project::Project;
 
-/// Tells others that a session began.
+/// Emits the event that a session began.
 pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
@@ -31,7 +31,7 @@ fn health(project: &Project) -> String {
     health.overall.as_str().to_owned()
 }
 
-/// Tells others that a session ended.
+/// Emits the event that a session ended.
 pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: bool) {
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
@@ -47,7 +47,7 @@ pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: 
     health(project);
 }
 
-/// Tells others that a session was given up.
+/// Emits the event that a session was abandoned.
 pub(super) fn abandoned(project: &Project, session: &Session) {
     if is_told(project, Subject::SessionAbandoned, &session.id) {
         return;

@@ -10,7 +10,7 @@ use crate::json::print;
 use crate::layout::{ENDED, FOCUS, SESSION_LOCKS, session_folder};
 use crate::progress::Progress;
 
-/// Number of ended sessions whose whole record is kept.
+/// Number of ended sessions whose full record is kept.
 const KEPT: usize = 20;
 
 impl Sessions<'_> {
@@ -19,7 +19,7 @@ impl Sessions<'_> {
         let given_up: Vec<Session> =
             self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
         for session in &given_up {
-            // One that was abandoned before its first file has nothing to archive.
+            // A session that was abandoned before its first file has nothing to archive.
             if session.step("progress").is_some() {
                 self.archive(session)?;
                 self.keep_over(session)?;
@@ -30,7 +30,7 @@ impl Sessions<'_> {
         Ok(given_up.into_iter().map(|session| session.id).collect())
     }
 
-    /// Copies what there is of a session into its folder. Done again, it changes nothing.
+    /// Copies the files of a session into its folder. It is idempotent.
     pub(super) fn archive(&self, session: &Session) -> Result<()> {
         let files = self.project.files();
         let _local = files.lock()?;

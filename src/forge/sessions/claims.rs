@@ -15,7 +15,7 @@ use crate::focus::{Focus, Set, SetFocus};
 use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
 use crate::shared;
 
-/// The name of the file, in the folder that all work trees share, or else in the one of this clone.
+/// Name of the claims file, in the folder shared by all work trees, or else in this clone's.
 const NAME: &str = "claims.json";
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,11 +26,11 @@ struct Claims {
 /// A feature or an issue that a session works on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Claim {
-    /// The id of the feature, or the key of the issue.
+    /// The feature id, or the issue key.
     what: String,
     /// The session.
     session: String,
-    /// Who that really is.
+    /// The unique id of the session.
     uuid: String,
     /// The root of its work tree.
     worktree: PathBuf,
@@ -46,10 +46,10 @@ impl Sessions<'_> {
         others.filter(|claim| self.lives_elsewhere(claim)).map(|claim| claim.what).collect()
     }
 
-    /// Changes the focus of who works, and takes what it names.
+    /// Changes the focus of the caller's session, and claims what the focus names.
     ///
     /// # Errors
-    /// As [`Self::acting`]; what changing the focus says.
+    /// As [`Self::acting`]; errors from changing the focus.
     pub fn set_focus(&self, change: &SetFocus) -> Result<Set> {
         let session = self.acting()?;
         let (focus, id) = self.focus_to_change()?;
@@ -58,7 +58,7 @@ impl Sessions<'_> {
         Ok(set)
     }
 
-    /// Says that who works is at nothing, and gives back what was taken.
+    /// Clears the focus of the caller's session, and releases its claims.
     ///
     /// # Errors
     /// As [`Self::set_focus`].
@@ -78,8 +78,9 @@ impl Sessions<'_> {
         }
     }
 
-    /// Takes what a focus names for a session, and nothing else. What another session has stays its
-    /// own. The caller holds the common lock.
+    /// Claims what a focus names for a session, and releases its other claims.
+    ///
+    /// Claims of other sessions stay theirs. The caller holds the common lock.
     pub(super) fn claim(&self, session: &Session, focus: &Focus) -> Result<()> {
         let before = self.read_claims();
         let mut claims: Vec<Claim> = before

@@ -20,19 +20,19 @@ pub const VARIABLE: &str = "HELMDECK_FORGE_SESSION";
 const LOOK: Duration = Duration::from_millis(20);
 /// Time for a command to end after SIGTERM. The rest of [`STOP`] is for the end of the session.
 const GRACE: Duration = Duration::from_millis(1_000);
-/// How long everything may take when this process is asked to stop.
+/// Maximum time for everything when this process is asked to stop.
 const STOP: Duration = Duration::from_secs(2);
-/// The least time for git even then, which is enough for most of its work.
+/// Minimum time for git even then, which is enough for most of its work.
 const LEAST: Duration = Duration::from_millis(300);
 /// How often the lease of the session is renewed.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// The longest command in the log, in characters.
+/// Maximum length of a command in the log, in characters.
 const SHOWN: usize = 200;
 
-/// How a command is run.
+/// Options to run a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct How {
-    /// Its standard output goes to standard error.
+    /// Whether its standard output goes to standard error.
     pub aside: bool,
     /// Whether it runs in a separate process group, which is stopped as one.
     ///
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub exit: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub ms: u64,
     /// Whether it was stopped because this process was asked to stop.
     pub stopped: bool,
@@ -130,12 +130,12 @@ impl Sessions<'_> {
             }
             if clock.monotonic().saturating_sub(seen) >= HEARTBEAT {
                 seen = clock.monotonic();
-                // A failure does no harm: the next one renews it.
+                // A failure is harmless: the next renewal repairs it.
                 let _ = self.touch();
             }
         }
         if asked.is_some() {
-            // What it started and did not end is killed with it.
+            // Kill what the command started and left running.
             child.signal(Signal::KILL);
         }
         Ok((child.reap().map_err(failed)?, asked))

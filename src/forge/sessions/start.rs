@@ -21,10 +21,10 @@ use crate::recovery::Recovery;
 use crate::runner;
 use crate::trust;
 
-/// Maximum number of issues that are named to others.
+/// Maximum number of issues in the event.
 const TOLD: usize = 100;
 
-/// How a session is to begin.
+/// Request to start a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
@@ -34,43 +34,43 @@ pub struct Start {
     pub take_over: bool,
     /// Run `.forge/init.sh`.
     pub bootstrap: bool,
-    /// Do not test again whether some features that worked still do.
+    /// Skip the repeated tests of some passing features.
     pub no_probe: bool,
-    /// How long the brief may be, in estimated tokens; none = as configured, 2,000.
+    /// Maximum size of the briefing, in estimated tokens; none = as configured, 2,000.
     pub budget: Option<usize>,
 }
 
-/// A session has begun, or goes on.
+/// A started or resumed session.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Started {
     /// The session.
     pub session: Session,
-    /// Whether it lived before: then no step was done twice.
+    /// Whether it was already active: then no step was repeated.
     pub again: bool,
-    /// The sessions that were given up and put away.
+    /// The sessions that were reaped.
     pub abandoned: Vec<String>,
-    /// Features that worked and were tested again.
+    /// Features that were tested again.
     pub probed: Vec<Probed>,
     /// The reason of the pause. The session then has no focus yet.
     ///
     /// After a person has acknowledged the pause, the same command continues.
     pub paused: Option<String>,
-    /// What is proposed about the state of the code: `IN_SYNC`, `MINOR`, ….
+    /// The class of the assessment: `IN_SYNC`, `MINOR`, ….
     pub recovery: Option<String>,
-    /// What was chosen to work on, if this command chose it.
+    /// The chosen focus, if this command chose it.
     pub chosen: Option<Choice>,
-    /// What is odd.
+    /// Warnings.
     pub warnings: Vec<String>,
     /// The briefing.
     pub prime: Primed,
 }
 
-/// A feature that worked and was tested again.
+/// A passing feature that was tested again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Probed {
     /// Its id.
     pub id: String,
-    /// Whether it still works.
+    /// Whether it still passes.
     pub passing: bool,
     /// Why its tests did not pass, in a word: `tests_failed`, `cannot_start`, ….
     pub problem: Option<String>,
@@ -80,17 +80,17 @@ pub struct Probed {
 
 /// The names of the steps, in their order.
 pub(super) mod step {
-    /// What was learned, and the features, can be read.
+    /// The long-term memory and the features are readable.
     pub(in super::super) const LONG_TERM: &str = "long_term";
     /// `init.sh` ran.
     pub(in super::super) const BOOTSTRAP: &str = "bootstrap";
     /// Some features were tested again.
     pub(in super::super) const PROBE: &str = "probe";
-    /// The state was compared with the last checkpoint.
+    /// The code was compared with the last checkpoint.
     pub(in super::super) const ASSESS: &str = "assess";
     /// The progress has its first lines.
     pub(in super::super) const PROGRESS: &str = "progress";
-    /// There is something to work on.
+    /// The focus is chosen.
     pub(in super::super) const FOCUS: &str = "focus";
     /// The event was emitted.
     pub(in super::super) const EVENT: &str = "event";
@@ -128,7 +128,7 @@ impl Sessions<'_> {
         );
         let mut session = self.begin(start)?;
         if session.state == State::Ending {
-            // Its end was cut short. It is finished as it was meant, and a new one begins.
+            // Its end was interrupted. Finish it as planned, and start a new session.
             warnings.extend(self.finish(&session.id, Then::GoOn)?.warnings);
             session = self.begin(start)?;
         }
@@ -141,7 +141,7 @@ impl Sessions<'_> {
                 session.id
             ));
         }
-        // From here on it is this session in which things are done.
+        // From here on, changes belong to this session.
         let inside = self.project.within(&session.id);
         let sessions = crate::sessions::Sessions::new(&inside);
         let mut on = StartContext { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
@@ -199,7 +199,7 @@ impl Sessions<'_> {
     }
 }
 
-/// A start on its way.
+/// State of a start in progress.
 struct StartContext<'a> {
     sessions: Sessions<'a>,
     start: &'a Start,
@@ -217,7 +217,7 @@ struct Checked {
     features: checks::JudgedFeatures,
 }
 
-/// Returns what is left to do of a focus.
+/// Returns the unfinished part of a focus.
 fn unfinished(session: &str, focus: Focus) -> Option<Unfinished> {
     Some(Unfinished {
         session: session.to_owned(),
@@ -254,7 +254,7 @@ impl StartContext<'_> {
         self.done(step::LONG_TERM, None)
     }
 
-    /// Runs `init.sh` if asked. That it fails is said, and stops nothing.
+    /// Runs `init.sh` if requested. A failure is a warning and does not stop the start.
     fn bootstrap(&mut self) -> Result<()> {
         if !self.start.bootstrap || self.is_done(step::BOOTSTRAP) {
             return Ok(());
@@ -318,7 +318,7 @@ impl StartContext<'_> {
         Ok(assessed.paused)
     }
 
-    /// Begins the progress, with the lines of the RFC.
+    /// Begins the progress file, with the lines of the RFC.
     fn progress(&mut self) -> Result<()> {
         if self.is_done(step::PROGRESS) {
             return Ok(());
@@ -347,9 +347,9 @@ impl StartContext<'_> {
         if self.is_done(step::FOCUS) {
             return Ok(None);
         }
-        // What takes time is found out before anybody waits for it.
+        // Do the slow queries before taking the lock.
         let checked = self.checked()?;
-        // A start at the same time in another work tree chooses after this claim.
+        // A concurrent start in another work tree chooses after this claim.
         let _common = self.sessions.project.common_lock()?;
         let choice = self.choose(&checked);
         let focus = self.sessions.focus(&self.session)?;
@@ -375,7 +375,7 @@ impl StartContext<'_> {
         Ok(Some(choice))
     }
 
-    /// Finds out what there is to choose from.
+    /// Collects the candidates.
     fn checked(&mut self) -> Result<Checked> {
         let project = self.sessions.project;
         let done: Vec<String> = project
@@ -392,7 +392,7 @@ impl StartContext<'_> {
     fn choose(&self, checked: &Checked) -> Choice {
         let project = self.sessions.project;
         let mut claimed = self.sessions.claimed();
-        // What was handed over is still claimed by the session in the work tree that was left.
+        // The session in the left work tree still claims what was handed over.
         let handed = checked.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
         for claim in handed.iter().flat_map(|left| [&left.feature_id, &left.linear_issue]).flatten() {
             claimed.remove(claim);
@@ -421,7 +421,7 @@ impl StartContext<'_> {
     /// `None` if that session was on another branch, or if its work is done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
         let Some(old) = &self.session.resumes else {
-            // A rollback hands over what was being done in the work tree that it left.
+            // A rollback hands over the focus of the work tree that it left.
             let handed = self.sessions.project.files().read(HANDED_OVER)?;
             let focus = handed.and_then(|bytes| serde_json::from_slice::<Focus>(&bytes).ok());
             return Ok(focus.and_then(|focus| unfinished(&focus.session.clone().unwrap_or_default(), focus)));
