@@ -13,40 +13,41 @@ use crate::recovery::Recovery;
 use crate::runner;
 use crate::time::Time;
 
-/// How much of a test's output is kept, in bytes: its end.
+/// Number of bytes kept of a test's output: its end.
 const OUTPUT: usize = 4 << 10;
 
-/// What verifying a feature found. A transport ends with exit code 1 unless it passed.
+/// Result of verifying a feature. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
     /// The feature.
     pub id: String,
-    /// Whether it works: every command ended with 0, and each ran at least one test.
+    /// Whether it passed: every command ended with 0, and each ran at least one test.
     pub passed: bool,
     /// Its status now.
     pub status: Status,
     /// Why it did not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// Whether it worked before and no longer does.
+    /// Whether it regressed.
     pub regressed: bool,
-    /// How many tests were run.
+    /// Number of tests that ran.
     pub executed: u64,
-    /// Each command that was run.
+    /// The commands that ran.
     pub runs: Vec<TestRun>,
-    /// The artifact that shows that it works.
+    /// The artifact that is the evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     /// The commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The code that was tested, with what is not committed, without `.forge/`. Absent without git, and
-    /// if it changed meanwhile.
+    /// The tested code tree with uncommitted changes, without `.forge/`.
+    ///
+    /// Absent without git, and if the code changed meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
-    /// What may be wrong with how it is tested, if no test was run.
+    /// A hint about the test setup, if no test ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -69,7 +70,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Says whether it tells nothing of the feature: what surrounds the code has changed, or is slow.
+    /// Says whether it tells nothing about the feature: its environment has changed, or is slow.
     #[must_use]
     pub const fn says_nothing(self) -> bool {
         matches!(self, Self::TimedOut | Self::CannotStart)
@@ -89,26 +90,26 @@ pub struct TestRun {
     pub test: String,
     /// The command.
     pub command: String,
-    /// Its exit code; none if it was ended by a signal, ran out of time or could not be started.
+    /// Its exit code; none if a signal ended it, it timed out or it could not be started.
     pub exit: Option<i32>,
-    /// Whether it ran out of time.
+    /// Whether it timed out.
     pub timed_out: bool,
-    /// How long it ran, in milliseconds.
+    /// Duration, in milliseconds.
     pub ms: u64,
-    /// How many tests it ran.
+    /// Number of tests it ran.
     pub executed: u64,
-    /// The end of what it wrote, at most 4 KiB, without lines that look like they hold a credential.
+    /// The end of its output, at most 4 KiB, without lines that look like they hold a credential.
     pub output: String,
 }
 
-/// Which features are verified.
+/// Which features to verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// These.
+    /// The named features.
     Named(Vec<String>),
-    /// Every one whose tests can be run.
+    /// Every feature with runnable tests.
     All,
-    /// Those that worked, or are said to, and that nothing shows to work on the code as it is.
+    /// Features that passed or claim to, without evidence for the current code.
     Stale,
 }
 
@@ -122,7 +123,7 @@ enum Purpose {
     Probe,
 }
 
-/// What shows that a feature works.
+/// Evidence report of a feature.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema_version: &'static str,
@@ -138,7 +139,7 @@ struct Report<'a> {
     runs: &'a [TestRun],
 }
 
-/// The code that is tested.
+/// The tested code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Code {
     commit: Option<String>,
@@ -158,15 +159,16 @@ impl Features<'_> {
     /// changed while its tests ran; errors from writing. A failing test is not an error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
         let verified = self.test(id, Purpose::Verification)?;
-        // A command that does not start, or does not end, tells nothing of the code.
+        // A command that does not start, or does not end, tells nothing about the code.
         if !verified.problem.is_some_and(Problem::says_nothing) {
             Recovery::new(self.project).tried_feature(verified.passed, id);
         }
         Ok(verified)
     }
 
-    /// Verifies several features, one after the other. Those that a person must see, were left for
-    /// later or have no tests are left out unless they are named.
+    /// Verifies several features, one after the other.
+    ///
+    /// Manual and deferred features, and those without tests, are skipped unless they are named.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -215,7 +217,7 @@ impl Features<'_> {
             .hint("verify it again")
             .next(format!("helmdeck forge features verify {id}")));
         }
-        // Tests of code that changed under them say something, but not of which code.
+        // If the code changed during the tests, the result belongs to no known code tree.
         let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
         let executed = runs.iter().map(|run| run.executed).sum();
         let now = project.environment().now().seconds();
@@ -291,8 +293,9 @@ impl Features<'_> {
         })
     }
 
-    /// Runs the tests of some features that pass, those verified longest ago; 2 unless `[session]
-    /// probes` says otherwise. What no longer works is noted.
+    /// Tests some passing features again: those with the oldest verification.
+    ///
+    /// 2 unless `[session] probes` says otherwise. A regression is recorded.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -395,7 +398,7 @@ impl Features<'_> {
     }
 }
 
-/// Says what may be wrong with how a feature is tested.
+/// Returns a hint about the test setup of a feature.
 fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
