@@ -8,9 +8,9 @@ use super::message::placeholder;
 use crate::knowledge::KnowledgeFile;
 use helmdeck_core::text;
 
-/// How many new entries a message names.
+/// Maximum number of new entries in a message.
 const NAMED: usize = 20;
-/// How long each may be, in characters.
+/// Maximum length of an entry, in characters.
 const LONGEST: usize = 500;
 
 /// Returns the first text of each new entry, in one line, in the order of the file.
@@ -27,7 +27,7 @@ pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String>
         .entries()
         .filter(|entry| !known.contains(&entry.id()))
         .filter_map(|entry| entry.texts().first().map(|(_, text)| one_line(text)))
-        // What stands for nothing yet has no place in a message.
+        // A placeholder does not belong in a message.
         .filter(|text| !text.is_empty() && placeholder(text).is_none())
         .collect();
     let more = all.len().saturating_sub(NAMED);

@@ -11,7 +11,7 @@ pub const MEMORY_COLOURS: [(&str, &str); 5] = [
     ("git", "#607D8B"),
 ];
 
-/// The shape and the word of each state, so that no meaning hangs on colour alone.
+/// Returns the shape and the word of each state, so that no meaning depends on colour alone.
 #[must_use]
 pub const fn badge(colour: Colour) -> (&'static str, &'static str) {
     match colour {

@@ -28,14 +28,15 @@ pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     (LongTerm { knowledge: found, bytes, entries, ..LongTerm::default() }, fresh)
 }
 
-/// Returns when a file was last written.
+/// Returns the modification time of a file.
 pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
     let at = files.entry(path).ok()??.modified;
     Some(Last { at, source: Source::Mtime })
 }
 
-/// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on
-/// other code is not looked into.
+/// Returns the inputs from `features.json`.
+///
+/// A pass counts if it has evidence, even if that is of older code.
 pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Result<Evidence>>) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };
@@ -60,7 +61,7 @@ pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Res
     }
 }
 
-/// Returns what `progress.txt`, the journal and the sessions tell.
+/// Returns the inputs from `progress.txt`, the journal and the sessions.
 pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let mut given = ShortTerm { events: Events::new(project).wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
@@ -88,7 +89,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let living = files.load::<ActiveSessions>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
     let now = project.environment().now();
     for session in &living {
-        // A process that was killed left its lock free.
+        // A killed process releases its lock.
         let free = Sessions::new(project).is_free(&session.id);
         let given_up = session.state.is_alive() && session.given_up(now, free).is_some();
         if given_up || session.state == State::Abandoned {
