@@ -48,7 +48,7 @@ pub struct HealthSample {
     /// The colours.
     #[serde(flatten)]
     pub colours: Colours,
-    /// Whether these colours were announced.
+    /// Whether these colours equal the announced ones. The first measurement counts as announced.
     #[serde(default)]
     pub told: bool,
 }

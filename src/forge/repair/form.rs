@@ -1,4 +1,4 @@
-//! Kind of a file by its path, and whether the file is whole.
+//! Form of a file by its path, and the check whether the file is valid.
 
 use crate::artifacts::Index;
 use crate::config::Config;
@@ -7,14 +7,14 @@ use crate::files::{Damage, Kind, Unreadable, part_of, text};
 use crate::json::Json;
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
 
-/// What kind of file it is.
+/// Form of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    /// JSON with a type.
+    /// A typed JSON document.
     Document(&'static Kind),
     /// A JSON value on each line.
     Lines,
-    /// The index of the artifacts: lines with a type.
+    /// The artifact index: typed lines.
     Index,
     /// The progress of a session.
     Text,
@@ -22,15 +22,16 @@ pub(super) enum Form {
     Config,
 }
 
-/// What is wrong with a file.
+/// Damage of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A newer program wrote it: its version.
+    /// A newer program wrote it; with its version.
     Newer(String),
-    /// Nothing of it can be read.
+    /// The whole file is unreadable.
     Whole(Damage),
-    /// The number of its lines that cannot be parsed; the others are read. `torn`: a crash cut them
-    /// off, and nothing else is wrong.
+    /// The number of lines that cannot be parsed; the others are readable.
+    ///
+    /// `torn`: a crash cut them off, and nothing else is wrong.
     Lines {
         /// The first of them.
         first: Damage,
