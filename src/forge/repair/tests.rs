@@ -45,7 +45,7 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     std::fs::write(&path, "{ damaged in git too").unwrap();
     git(&folder, &["commit", "-qam", "bad"]);
     std::fs::write(&path, &first).unwrap();
-    // An edit keeps what it wrote as the last that was good.
+    // An edit keeps the version it wrote as the last good one.
     let good = first.replace("\"features\"", "\"mine\": 1,\n  \"features\"");
     project.files().write(&last_good(FEATURES), good.as_bytes()).unwrap();
     let damaged = "{ \"schema_version\": \"1.0\", ";

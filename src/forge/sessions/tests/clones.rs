@@ -1,4 +1,4 @@
-//! Two clones of a repository, which give one name to two sessions of a day.
+//! Two clones of a repository that give the same name to two sessions of a day.
 
 use super::*;
 use crate::focus::Focused;

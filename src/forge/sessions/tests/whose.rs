@@ -126,7 +126,7 @@ fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowled
     let error = Sessions::new(&project).end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
-    // One that began to end before that comes to its end, too, and says what was not kept.
+    // An earlier interrupted end finishes too, and reports what was not stored.
     let ending = Ending { since: Some(fixture.environment().now()), learned: vec![learned()], ..Ending::default() };
     Sessions::new(&project)
         .change(&id, |session| {
