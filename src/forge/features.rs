@@ -38,7 +38,7 @@ pub struct Features<'a> {
 /// List of all features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
-    /// ETag of the file; none if there is no file.
+    /// Version tag of the file; none if there is no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
     /// Number of features by standing.

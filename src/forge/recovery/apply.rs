@@ -1,4 +1,4 @@
-//! Applies an assessment: roll back or pause. A rollback that was cut short is resumed.
+//! Applies an assessment: roll back or pause. An interrupted rollback is resumed.
 
 use std::path::PathBuf;
 

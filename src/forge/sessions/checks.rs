@@ -92,9 +92,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 
-/// Rolls back as `[recovery] auto` allows, unless the verify command, which is run now, succeeds.
+/// Rolls back as `[recovery] auto` allows, unless a new assessment proposes otherwise.
 ///
-/// A failed rollback does not stop the start.
+/// That assessment runs the verify command. A failed rollback does not stop the start.
 fn go_back(project: &Project, class: String) -> Result<Assessed> {
     let (warning, paused) = match Recovery::new(project).apply(&Apply::default()) {
         Ok(Applied { rollback: Some(done), next, .. }) => {
