@@ -1,7 +1,7 @@
 //! The features, and which of them work: `features.json`.
 //!
-//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A
-//! feature that is said to pass without that counts as failing.
+//! Only its tests can show that a feature works, and an artifact keeps their result. A feature that
+//! claims to pass without such an artifact counts as failing.
 
 mod execute;
 mod manage;
@@ -35,22 +35,22 @@ pub struct Features<'a> {
     project: &'a Project,
 }
 
-/// All features.
+/// List of all features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
-    /// Which file they are in; none if there is no file.
+    /// Version tag of the file; none if there is no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// How many stand how.
+    /// Number of features by standing.
     pub counts: Counts,
     /// The features, in the order of the file.
     pub features: Vec<Item>,
 }
 
-/// A feature, and how it really stands.
+/// A feature, and its real standing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
-    /// How it really stands.
+    /// The standing, by evidence.
     pub standing: Standing,
     /// The feature.
     pub feature: Feature,
@@ -59,7 +59,7 @@ pub struct Item {
 /// The feature to work on next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Chosen {
-    /// Why it is this one.
+    /// Why it was chosen.
     pub why: Next,
     /// The feature.
     pub feature: Feature,
@@ -74,7 +74,7 @@ impl<'a> Features<'a> {
 }
 
 impl Features<'_> {
-    /// Returns the file; an empty one if there is none.
+    /// Returns the features file; an empty one if there is none.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -82,17 +82,18 @@ impl Features<'_> {
         Ok(self.project.files().load::<FeaturesFile>()?.map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
     }
 
-    /// Returns all features and how they stand. With `closely`, the files of their tests are looked at,
-    /// too, to say whether a pass of older code still stands; without, such a pass is stale, which
-    /// counts as passing all the same.
+    /// Returns all features and their standing.
+    ///
+    /// With `closely`, the test files are compared too, to decide whether a pass of older code still holds.
+    /// Without it, such a pass is stale, which still counts as passing.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; errors from git.
     pub fn list(&self, closely: bool) -> Result<Listed> {
         self.list_by(&Evidence::read(self.project)?, closely)
     }
 
-    /// As [`Self::list`], by evidence that was read before.
+    /// As [`Self::list`], with evidence that was read before.
     pub(crate) fn list_by(&self, evidence: &Evidence, closely: bool) -> Result<Listed> {
         let loaded = self.project.files().load::<FeaturesFile>()?;
         let etag = loaded.as_ref().map(|loaded| loaded.etag.clone());
@@ -104,19 +105,20 @@ impl Features<'_> {
         Ok(Listed { etag, counts, features })
     }
 
-    /// Returns the file, and how each feature in it stands.
+    /// Returns the file, and the standing of each feature.
     pub(crate) fn judged(&self) -> Result<(FeaturesFile, Vec<Standing>)> {
         let file = self.read()?;
         let standings = status_inputs::judge(self.project, &file.features, false)?;
         Ok((file, standings))
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one that this agent works
-    /// on, then one that does not work, then one that nobody has begun and that waits for nothing. What
-    /// other sessions work on is left out.
+    /// Returns the feature to work on next; the features of other sessions are left out.
+    ///
+    /// The order: a feature that regressed, one that this agent works on, one that does not work, one that
+    /// has not been started and whose dependencies are met.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; errors from git.
     pub fn next(&self) -> Result<Option<Chosen>> {
         let (file, standings) = self.judged()?;
         let claimed = Sessions::new(self.project).claimed();

@@ -25,20 +25,20 @@ pub use reason::{Code, Reason, Severity};
 pub use record::{Change, Colours, HealthSample, history, record};
 pub use rules::judge;
 
-/// The colour of a component.
+/// Colour of a component.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Colour {
-    /// There is nothing to be judged.
+    /// Nothing to judge.
     Grey,
-    /// All is well.
+    /// Healthy.
     Green,
-    /// Something wants attention.
+    /// Needs attention.
     Yellow,
-    /// Something is broken.
+    /// Broken.
     Red,
 }
 
@@ -46,19 +46,19 @@ impl Colour {
     /// Every colour, the worst last.
     pub const ALL: [Self; 4] = [Self::Grey, Self::Green, Self::Yellow, Self::Red];
 
-    /// Returns the word in JSON.
+    /// Returns the colour's name in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the worst of those that are not grey; grey if all are.
+    /// Returns the worst colour that is not grey; grey if all are.
     #[must_use]
     pub fn worst(colours: impl IntoIterator<Item = Self>) -> Self {
         colours.into_iter().max().unwrap_or(Self::Grey)
     }
 
-    /// Returns the exit code of a command that was asked to tell the colour by it.
+    /// Returns the exit code for the colour.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -69,31 +69,31 @@ impl Colour {
     }
 }
 
-/// How one component is doing.
+/// Health of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Component<I> {
     /// Its colour: that of the worst reason.
     pub colour: Colour,
-    /// Why, the worst first. A green component may have reasons too: what is worth knowing.
+    /// The reasons, the worst first. A green component may have reasons too, for information.
     pub reasons: Vec<Reason>,
     /// When it was measured.
     pub measured_at: Time,
-    /// What it was judged by.
+    /// The inputs of the judgement.
     pub inputs: I,
 }
 
-/// How the memory is doing.
+/// Health of the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// The worst colour that is not grey.
     pub overall: Colour,
     /// When it was measured.
     pub measured_at: Time,
-    /// What was learned.
+    /// The long-term memory: what was learned.
     pub long_term: Component<LongTerm>,
-    /// What is being done.
+    /// The short-term memory: work in progress.
     pub short_term: Component<ShortTerm>,
-    /// What works.
+    /// The features.
     pub features: Component<Features>,
     /// The repository.
     pub git: Component<Git>,

@@ -1,5 +1,5 @@
-//! `forge init`: creates the memory of a project. Existing files are never written over, so a second
-//! run changes nothing.
+//! `forge init`: creates the memory of a project. It never overwrites files, so a second run changes
+//! nothing.
 
 mod adopt;
 mod detect;
@@ -20,51 +20,51 @@ use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::project::{FoundProject, Project, Repository};
 
-/// What to do besides creating the tree. Nothing of it is done unless it is asked for.
+/// Optional steps besides creating the tree. Each runs only on request.
 #[derive(Debug, Clone, Default)]
 pub struct Init {
-    /// Take over what other tools left: features, progress, issues; notes only as proposals.
+    /// Import what other tools left: features, progress, issues; notes only as proposals.
     pub adopt: bool,
-    /// The folder lies in no repository, or its repository does not matter.
+    /// Create the memory outside a repository, or ignore the repository.
     pub no_git: bool,
-    /// Below the root of a repository: create the memory here and not at the root.
+    /// Create the memory in this folder, even if it is below the root of a repository.
     pub here: bool,
     /// Set `commit.cleanup=scissors` in this repository.
     pub scissors: bool,
     /// Register the merge driver of the JSON files in this repository.
     pub merge_driver: bool,
-    /// The rules for secrets that are put aside for what is taken over: see [`Project::allowing`].
+    /// Secret scan rules to suspend for the import: see [`Project::allowing`].
     pub allow_secrets: Vec<String>,
 }
 
-/// What was done.
+/// Result of `forge init`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Initialised {
-    /// Where the memory lies now.
+    /// The root of the project.
     pub root: PathBuf,
-    /// What was created, below the root. Empty if everything was there.
+    /// The created paths, below the root. Empty if everything existed.
     pub created: Vec<String>,
-    /// How tests are run, if these settings were created now.
+    /// The detected test setup, if the settings file was created now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tests: Option<Tests>,
-    /// What was set in the repository.
+    /// Repository settings that were applied.
     pub settings: Vec<String>,
-    /// What could be set in it, if asked for.
+    /// Repository settings that can be applied on request.
     pub offers: Vec<Offer>,
-    /// What was taken over, if that was asked for.
+    /// What was imported, if adoption was requested.
     pub adopted: Option<Adopted>,
 }
 
-/// A setting of the repository that helps, and is only made when asked for.
+/// A helpful repository setting, which is applied only on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Offer {
     /// The setting.
     pub setting: &'static str,
     /// Its value.
     pub value: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub why: &'static str,
-    /// What asks for it.
+    /// The option that applies it.
     pub option: &'static str,
 }
 
@@ -85,8 +85,8 @@ const MERGE_DRIVER: Offer = Offer {
 ///
 /// # Errors
 /// `NotFound` (`E_NOT_A_REPO`) outside a repository unless `no_git`; `Refused` (`E_BARE_REPO`) in one
-/// that has no work tree; `Corrupt` if there are settings and they are damaged; `Paused`, `Secret`,
-/// `Locked`, `Failed`.
+/// without a work tree; `Corrupt` if existing settings are damaged; `Paused`, `Secret`, `Locked`,
+/// `Failed`.
 pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Result<(Project, Initialised)> {
     let found = place(start, init)?;
     let project = match Project::open(&found.root, environment.clone())? {
@@ -118,12 +118,12 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
         }
     }
     let root = project.root().to_owned();
-    // What was created holds settings too.
+    // The created files include settings.
     let project = Project::open(&root, project.environment().clone())?.unwrap_or(project);
     Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
 }
 
-/// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
+/// Creates the missing files of a new project. Returns the created paths.
 pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
     let mut created = Vec::new();
     for folder in tree::folders() {
@@ -136,7 +136,7 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
             let settings = detect::tests(project.root()).fill(&String::from_utf8_lossy(&seed.bytes));
             seed.bytes = settings.into_bytes();
         }
-        // What is gone is put back by a repair: an empty one would hide that.
+        // A lost file is restored by a repair: an empty one would hide the loss.
         if project.files().is_lost(&seed.path)? {
             continue;
         }
@@ -147,12 +147,12 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
     Ok(created)
 }
 
-/// Returns the settings a new project begins with.
+/// Returns the settings of a new project.
 pub(crate) const fn config() -> &'static [u8] {
     include_bytes!("init/config.toml")
 }
 
-/// Says where the memory is to lie.
+/// Decides where to create the memory.
 fn place(start: &Path, init: &Init) -> Result<FoundProject> {
     let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
     if Repository::is_bare(&start) {

@@ -1,5 +1,7 @@
-//! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would
-//! change; nothing is written unless one is chosen, and the damaged bytes are kept.
+//! Repair of damaged files.
+//!
+//! The candidates are offered in a fixed order, each with a diff. Nothing is written until one is chosen,
+//! and the damaged bytes are kept.
 
 mod damage;
 mod diff;
@@ -22,84 +24,84 @@ pub(crate) use damage::{check_whole, damage, damage_of, damaged_index};
 use form::{Form, Wrong, check, form, salvage};
 use unmerged::{united, unmerged};
 
-/// How many versions git has of a file are looked at.
+/// Maximum number of git versions of a file that are checked.
 const MAX_VERSIONS: &str = "50";
 
-/// Where a good version comes from, in the order in which they are offered.
+/// Source of a replacement, in the order in which they are offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// What the tag of a checkpoint holds: its file is but a mirror of it.
+    /// The tag of a checkpoint, which its file only mirrors.
     Tag,
-    /// Both sides of an unfinished merge, united entry by entry.
+    /// Both sides of an unfinished merge, merged entry by entry.
     Merge,
-    /// What was written last.
+    /// The last written version.
     LastGood,
-    /// The newest version in git that is good.
+    /// The newest valid version in git.
     Git,
-    /// The lines that are good, for files of lines and of text.
+    /// The valid lines, for line-based and text files.
     Salvage,
-    /// What a new project begins with.
+    /// The default content of a new project.
     Skeleton,
 }
 
-/// A version that could stand in place of the damaged one.
+/// A version that can replace the damaged one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// Where it comes from.
+    /// The source.
     pub source: Source,
-    /// More about it: the commit, how many lines are lost.
+    /// Details: the commit, the number of lost lines.
     pub detail: String,
-    /// What would change: lines that go begin with `-`, lines that come with `+`.
+    /// The diff: removed lines begin with `-`, added lines with `+`.
     pub diff: String,
-    /// What both sides changed, so that a person has to choose; ours stands there.
+    /// Conflicts: what both sides changed. Our side is in the file, and a person has to choose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
     #[serde(skip)]
     bytes: Vec<u8>,
 }
 
-/// What is wrong with a file, and what can be done.
+/// The damage of a file, and the possible repairs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// The file, below the root.
     pub path: String,
-    /// What is wrong; absent if nothing is.
+    /// The damage; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// How it may be mended by hand, with nothing lost but what is damaged.
+    /// How to repair it manually, with no loss beyond the damaged part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What could stand in its place, the best first.
+    /// Possible replacements, the best first.
     pub candidates: Vec<Candidate>,
-    /// What was written.
+    /// The source of the version that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<Source>,
-    /// Where the damaged bytes are kept.
+    /// The copy of the damaged bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
-    /// Whether git was told that the conflict is resolved.
+    /// Whether the conflict was marked as resolved in git.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub staged: bool,
-    /// Where the other side's version is kept, if both sides changed the same thing.
+    /// The file with the other side's version, if both sides changed the same thing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub theirs: Option<String>,
 }
 
-/// How a file is to be mended.
+/// Options of a repair.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mend {
-    /// Write it. Without, it is only shown.
+    /// Write the replacement. Without it, the repair is only shown.
     pub yes: bool,
-    /// Take this version, and not the first that is offered.
+    /// Use this source instead of the first one offered.
     pub from: Option<Source>,
 }
 
-/// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
+/// Reports the damage of a file and the possible replacements; with `yes` it writes one.
 ///
 /// # Errors
-/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program
-/// wrote it, or if the version that is asked for is not offered; what writing says.
+/// `Usage` for a file outside the memory; `NotFound` if it is absent; `Refused` if a newer program
+/// wrote it, or if the requested version is not offered; errors from writing.
 pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
@@ -108,7 +110,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
             .next("helmdeck forge repair")
     })?;
     let unmerged = unmerged(project, path)?;
-    // Finishing a merge is what a pause waits for, if it began in the middle of one.
+    // Finishing a merge is allowed during a pause, because the pause may wait for it.
     if mend.yes && unmerged.is_none() {
         project.check_not_paused()?;
     }
@@ -116,7 +118,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         Ok(Some(bytes)) => (bytes, None),
         Ok(None) if project.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
         Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
-        // Too large to be looked at: only other versions can be offered.
+        // The file is too large to read: only other versions can be offered.
         Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
         Err(error) => return Err(error),
     };
@@ -168,7 +170,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         })?;
         let source = chosen.source;
         project.files().check_secrets(path, &chosen.bytes)?;
-        // To look for versions may take long, so it was done before the lock.
+        // The search for versions may be slow, so it was done before the lock.
         let guard = project.files().lock()?;
         let same = match project.files().read(path) {
             Ok(Some(now)) => huge.is_none() && now == bytes,
@@ -191,7 +193,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         repair.applied = Some(source);
         repair.hint = None;
         if matches!(form, Form::Index) && unmerged.is_none() {
-            // The files say what the lost lines said, but for when and by whom.
+            // The files provide what the lost lines said, except when and by whom.
             Artifacts::new(project).rebuild()?;
         }
         drop(guard);
@@ -207,16 +209,18 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     Ok(repair)
 }
 
-/// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file
-/// gets a second name: nothing is lost.
+/// Keeps the damaged bytes.
+///
+/// If there are ten copies already, or the file is too large to copy, the file gets a second name
+/// instead, so that nothing is lost.
 fn keep(project: &Project, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
     if !huge && let Some(copy) = project.files().quarantine(path, bytes)? {
         return Ok(Some(copy));
     }
     let name = path.rsplit('/').next().unwrap_or(path);
     let copy = format!("{}/{name}.{}", crate::layout::QUARANTINE, project.environment().uuid());
-    // The file stays where it is until it is replaced: were it gone for a moment and the process
-    // killed, it would count as absent.
+    // The file stays in place until it is replaced. If it were gone for a moment and the process were
+    // killed then, it would count as absent.
     if project.files().link(path, &copy).is_err() {
         project.files().rename(path, &copy)?;
     }
@@ -269,16 +273,16 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
     Ok(all)
 }
 
-/// Returns what the tag of a checkpoint holds, for the file that mirrors it.
+/// Returns the content that the tag of a checkpoint gives for its mirror file.
 fn of_tag(project: &Project, path: &str) -> Option<(String, Vec<u8>)> {
     let name = path.strip_prefix(CHECKPOINTS)?.strip_prefix('/')?.strip_suffix(".json")?;
     Checkpoints::new(project).mirror(name).ok().flatten()
 }
 
-/// Looks for the newest version in git that is good. Without git there is none.
+/// Finds the newest valid version in git. Without git there is none.
 fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, Vec<u8>)> {
     let git = project.git().ok()?;
-    // The memory may lie below the root of the repository.
+    // The memory may be below the root of the repository.
     let below = project.root().strip_prefix(git.root()).ok()?.join(path);
     let below = below.to_str()?;
     let args = ["log", "--format=%H", "-n", MAX_VERSIONS, "--end-of-options", "HEAD", "--", below];
@@ -291,7 +295,7 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
     })
 }
 
-/// Says how a file may be mended by hand.
+/// Returns a hint for a manual repair.
 fn fixture(path: &str, wrong: &Wrong) -> Option<String> {
     let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
     Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))

@@ -1,5 +1,6 @@
-//! Creating a checkpoint: check without a lock, check again under the lock, tag, mirror. A failure
-//! leaves neither tag nor file.
+//! Create a checkpoint: check without a lock, check again under the lock, tag, mirror.
+//!
+//! A failure leaves neither a tag nor a file.
 
 use std::time::Duration;
 
@@ -17,51 +18,51 @@ use crate::layout;
 use crate::recovery::{Recovery, memory};
 use crate::runner::{self, Ran};
 
-/// How long a remote may take to answer.
+/// Timeout of a query to a remote.
 const REMOTE: Duration = Duration::from_secs(10);
-/// How long a push may take.
+/// Timeout of a push.
 const PUSH: Duration = Duration::from_secs(60);
-/// How many names that are taken are tried before it is given up.
+/// Maximum number of taken names to try before giving up.
 const TRIES: u32 = 100;
 
-/// What to make a checkpoint of.
+/// Request to create a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Create {
-    /// The issue. Default: that of the focus, or `session` if it has none.
+    /// The issue key. Default: that of the focus, or `session` if it has none.
     pub key: Option<String>,
-    /// What works, in words. Default: `Checkpoint of <key>`.
+    /// A description of what works. Default: `Checkpoint of <key>`.
     pub message: Option<String>,
     /// The commands that must succeed. Default: `commands` under `[verify]`.
     pub verify: Vec<String>,
     /// The issues that this closes.
     pub closes: Vec<String>,
-    /// Whether the tag is pushed, and nothing else. Default: as `push_checkpoints` under `[git]` says.
+    /// Whether to push the tag, and nothing else. Default: `push_checkpoints` under `[git]`.
     pub push: bool,
-    /// To which remote. Default: `origin`, or the only one.
+    /// The remote to push to. Default: `origin`, or the only one.
     pub remote: Option<String>,
 }
 
-/// A checkpoint that was made.
+/// A new checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Made {
     /// Its tag.
     pub tag: String,
     /// Its commit.
     pub commit: String,
-    /// Whether one may roll back to it.
+    /// Whether it is safe to roll back to.
     pub can_rollback_to: bool,
     /// The file that mirrors the tag.
     pub path: String,
     /// Whether the tag was pushed.
     pub pushed: bool,
-    /// What did not go well, and did not matter.
+    /// Warnings: failures that did not stop the checkpoint.
     pub warnings: Vec<String>,
-    /// What is known of it.
+    /// Its manifest.
     pub manifest: Manifest,
 }
 
-/// Where things stand. A checkpoint is made only of what was checked.
+/// State of the repository. A checkpoint is made only of the state that was checked.
 #[derive(Debug, PartialEq, Eq)]
 struct Stand {
     head: Oid,
@@ -70,10 +71,11 @@ struct Stand {
 }
 
 impl Stand {
-    /// Returns where things stand.
+    /// Reads the state of the repository.
     ///
     /// # Errors
-    /// `Refused` if the tree is not clean outside `.forge/`, git is in the middle of something, or there is no commit.
+    /// `Refused` if the tree is not clean outside `.forge/`, a git operation is in progress, or there is no
+    /// commit.
     fn of(git: &Git) -> Result<Self> {
         if let Some(operation) = git.operation()? {
             let message = format!("git is in the middle of a {}", operation.name());
@@ -99,14 +101,14 @@ impl Stand {
 }
 
 impl Checkpoints<'_> {
-    /// Makes a checkpoint of HEAD, if everything that is to be checked succeeds.
+    /// Makes a checkpoint of HEAD, if every check succeeds.
     ///
     /// # Errors
     /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the
-    /// tree is not clean outside `.forge/` or git is in the middle of something; `Stale` (`E_MOVED`) if
+    /// tree is not clean outside `.forge/` or a git operation is in progress; `Stale` (`E_MOVED`) if
     /// HEAD or the tree changed while the checks ran. In all cases there is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
-        // A pause for want of a checkpoint ends with one.
+        // A new checkpoint ends a pause whose only reason is a missing one.
         let paused = Recovery::new(self.project).paused_for_want_of_a_checkpoint()?;
         if paused.is_none() {
             self.project.check_not_paused()?;
@@ -114,7 +116,7 @@ impl Checkpoints<'_> {
         let git = self.project.git()?;
         let key = self.key(asked)?;
         let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
-        // What is told of it, before anything is run.
+        // Scan every text of the tag for secrets before any command runs.
         let told = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
         self.project.files().check_secrets("the message of the tag", told.as_bytes())?;
         let before = Stand::of(git)?;
@@ -122,11 +124,11 @@ impl Checkpoints<'_> {
         let mut warnings = Vec::new();
         let committed = git.file_at(&before.head, &git.in_memory(layout::FEATURES))?;
         if self.project.files().read(layout::FEATURES)?.is_some_and(|now| Some(now) != committed) {
-            // What was agreed is read from the commit.
+            // The contract is read from the commit.
             warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));
         }
         let mut taken = self.taken_elsewhere(git, asked, &mut warnings);
-        // Whatever takes long is done before the lock. A name that is taken meanwhile is taken when the tag is made.
+        // Do the slow steps before the lock. A name that is taken meanwhile is detected when the tag is made.
         let known = self.list()?;
         taken.extend(known.iter().filter_map(|checkpoint| Name::parse(&checkpoint.name)));
         let parent = known.iter().find(|checkpoint| checkpoint.state == super::State::Ok);
@@ -138,7 +140,7 @@ impl Checkpoints<'_> {
             return Err(moved());
         }
         let name = self.tag(git, &key, &mut taken, &mut manifest, &text)?;
-        // The tag is the truth: a file that could not be written is made anew from it.
+        // The tag is the source of truth: a file that could not be written is rebuilt from it.
         match self.project.files().create(&name.path(), &print(&manifest)?) {
             Ok(true) => {}
             Ok(false) => warnings.push(format!("{} was there already, and was left as it is", name.path())),
@@ -198,7 +200,7 @@ impl Checkpoints<'_> {
         Ok((commands, checks))
     }
 
-    /// Returns the names that are taken where this clone's tags may go.
+    /// Returns the names that are taken on the remote that this clone's tags go to.
     fn taken_elsewhere(&self, git: &Git, asked: &Create, warnings: &mut Vec<String>) -> Vec<Name> {
         let Ok(Some(remote)) = remote(git, asked) else { return Vec::new() };
         match git.remote_tags(&remote, PREFIX, REMOTE) {
@@ -243,13 +245,14 @@ impl Checkpoints<'_> {
         })
     }
 
-    /// Makes the tag with the next free number. Of two that try at once, git lets one make it; the
-    /// other takes the number after.
+    /// Creates the tag with the next free number.
+    ///
+    /// If two processes try at once, git lets one create it; the other takes the next number.
     fn tag(&self, git: &Git, key: &str, taken: &mut Vec<Name>, manifest: &mut Manifest, text: &str) -> Result<Name> {
         let invalid = |error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}"));
         let at = Oid::parse(&manifest.commit).ok_or_else(|| Error::not_found("the commit of the manifest is none"))?;
-        // Commands, closed issues and the name of the branch go into an object that may be pushed, and
-        // that nothing takes back.
+        // Commands, closed issues and the branch name go into an object that may be pushed and that cannot
+        // be taken back.
         let first = manifest.message(text).map_err(invalid)?;
         self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {

@@ -1,5 +1,6 @@
-//! Which checkpoints may go: all but the newest of each key, those that an open issue names, and the
-//! one to which one would go back.
+//! Retention rule: which checkpoints may be pruned.
+//!
+//! The newest of each key stay, and so do those that an open issue names and the one to roll back to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +8,18 @@ use serde::Serialize;
 
 use super::name::Name;
 
-/// How many checkpoints of a key stay, unless asked otherwise.
+/// Default number of checkpoints kept for each key.
 pub const KEPT: usize = 3;
 
-/// What the rule must know of a checkpoint.
+/// Facts about a checkpoint for the retention rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     pub name: Name,
     /// An open issue names it.
     pub referenced: bool,
-    /// It is the newest to which one may roll back.
+    /// It is the newest one that is safe to roll back to.
     pub newest_usable: bool,
-    /// Some branch, or another tag that stays, leads to its commit.
+    /// Its commit is reachable from a local or remote branch.
     pub reachable: bool,
 }
 
@@ -30,13 +31,13 @@ pub enum Kept {
     Newest,
     /// An open issue names it.
     Referenced,
-    /// It is the newest to which one may roll back.
+    /// It is the newest one that is safe to roll back to.
     Usable,
-    /// Nothing else leads to its commit.
+    /// Its commit is not reachable otherwise.
     OnlyWay,
 }
 
-/// Returns for each checkpoint why it stays, or nothing if it may go.
+/// Returns for each checkpoint why it stays, or `None` if it may be pruned.
 pub(super) fn keep(known: &[Known], kept: usize) -> BTreeMap<Name, Option<Kept>> {
     let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for known in known {

@@ -1,4 +1,4 @@
-//! What has become of the checkpoints: the tags of the repository and the files that mirror them, side by side.
+//! Checkpoint status: compares the checkpoint tags with the files that mirror them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,38 +20,39 @@ pub struct Checkpoints<'a> {
     pub(super) project: &'a Project,
 }
 
-/// A checkpoint, and what has become of it.
+/// A checkpoint, and its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checkpoint {
     /// Its name: `<KEY>-v<N>`.
     pub name: String,
     /// Its tag: `checkpoint/<KEY>-v<N>`.
     pub tag: String,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
-    /// The commit, in full hex if it is in this clone. If tag and file disagree, the one the file names.
+    /// The full commit id, if it is in this clone. If tag and file disagree, the one in the file.
     pub commit: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub timestamp: Option<Time>,
-    /// Whether one may roll back to it: its state is `ok`, and the tag holds checks that all succeeded
-    /// on exactly this commit and code.
+    /// Whether it is safe to roll back to.
+    ///
+    /// Its state is `ok`, and the tag holds checks that all succeeded on exactly this commit and code.
     pub can_rollback_to: bool,
-    /// What else there is to say.
+    /// Further remarks.
     pub notes: Vec<String>,
-    /// What the tag holds or, if it holds nothing, what the file does.
+    /// The manifest of the tag or, if it has none, of the file.
     pub manifest: Option<Manifest>,
 }
 
-/// What a look at the checkpoints found.
+/// Result of verifying the checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verified {
     /// The checkpoints, newest first.
     pub checkpoints: Vec<Checkpoint>,
-    /// The files that were missing and were written anew from their tags.
+    /// The missing files that were rebuilt from their tags.
     pub rebuilt: Vec<String>,
 }
 
-/// The two places where a manifest stands.
+/// The manifests of a checkpoint: from its tag and from its file.
 #[derive(Default)]
 struct Both {
     tag: Option<Tag>,
@@ -59,7 +60,7 @@ struct Both {
 }
 
 impl Checkpoint {
-    /// Returns its commit, if it is known in full.
+    /// Returns its commit, if the full id is known.
     #[must_use]
     pub fn oid(&self) -> Option<Oid> {
         self.commit.as_deref().and_then(Oid::parse)
@@ -101,7 +102,7 @@ impl Checkpoints<'_> {
     /// Returns one checkpoint. Changes nothing.
     ///
     /// # Errors
-    /// `NotFound` if there is none of that name.
+    /// `NotFound` if no checkpoint has that name.
     pub fn show(&self, name: &str) -> Result<Checkpoint> {
         let name = Name::asked(name)?.to_string();
         self.list()?.into_iter().find(|checkpoint| checkpoint.name == name).ok_or_else(|| {
@@ -109,7 +110,7 @@ impl Checkpoints<'_> {
         })
     }
 
-    /// Returns the newest checkpoint to which one may roll back.
+    /// Returns the newest checkpoint that is safe to roll back to.
     ///
     /// # Errors
     /// See [`Checkpoints::list`].
@@ -117,8 +118,9 @@ impl Checkpoints<'_> {
         Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.can_rollback_to))
     }
 
-    /// Returns the newest checkpoint whose state is `ok`: it is reachable from HEAD, whether one may
-    /// roll back to it or not.
+    /// Returns the newest checkpoint whose state is `ok`.
+    ///
+    /// It is reachable from HEAD, but not necessarily safe to roll back to.
     ///
     /// # Errors
     /// See [`Checkpoints::list`].
@@ -126,12 +128,13 @@ impl Checkpoints<'_> {
         Ok(self.list()?.into_iter().find(|checkpoint| checkpoint.state == State::Ok))
     }
 
-    /// Looks at all checkpoints or one, also at whether the commits hold the trees the tags speak of,
-    /// and writes missing files anew from their tags. The other way round nothing is made up: a file
-    /// without a tag is reported.
+    /// Verifies all checkpoints or one, and rebuilds missing files from their tags.
+    ///
+    /// It checks that the commits have the trees that the tags name. It never creates a tag: a file without
+    /// a tag is reported.
     ///
     /// # Errors
-    /// `NotFound` if there is none of that name; what writing a file may say.
+    /// `NotFound` if no checkpoint has that name; errors from writing a file.
     pub fn verify(&self, name: Option<&str>) -> Result<Verified> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;
@@ -155,8 +158,9 @@ impl Checkpoints<'_> {
         Ok(Verified { checkpoints, rebuilt })
     }
 
-    /// Returns the tag of a checkpoint and what the file that mirrors it should hold; none if there is
-    /// no such tag, or no manifest in it.
+    /// Returns the tag of a checkpoint, and the expected content of its mirror file.
+    ///
+    /// `None` if the tag does not exist, or has no manifest.
     pub(crate) fn mirror(&self, name: &str) -> Result<Option<(String, Vec<u8>)>> {
         let Some(name) = Name::parse(name) else { return Ok(None) };
         let Some(tag) = self.project.git()?.tag(&name.tag())? else { return Ok(None) };
@@ -164,7 +168,9 @@ impl Checkpoints<'_> {
         held.map(|held| Ok((tag.name, print(&held)?))).transpose()
     }
 
-    /// Reads the files that mirror the tags. A damaged one is no error here: its checkpoint is `manifest_corrupt`.
+    /// Reads the files that mirror the tags.
+    ///
+    /// A damaged file is not an error here: its checkpoint gets the status `manifest_corrupt`.
     fn files(&self) -> Result<BTreeMap<Name, Both>> {
         let files = self.project.files().reading();
         let mut all = BTreeMap::new();
@@ -193,7 +199,7 @@ pub(super) fn print(manifest: &Manifest) -> Result<Vec<u8>> {
     json::print(manifest).map_err(|error| Error::new(Category::Failed, "E_INVALID", format!("a manifest: {error}")))
 }
 
-/// Returns the commits of the tags from which HEAD descends.
+/// Returns the commits of the tags that are ancestors of HEAD.
 fn merged(git: &Git, head: Option<&Oid>, both: &BTreeMap<Name, Both>) -> Result<BTreeSet<Oid>> {
     let Some(head) = head else { return Ok(BTreeSet::new()) };
     let here = both.values().filter_map(|both| both.tag.as_ref().filter(|tag| tag.here)?.commit.clone());
@@ -207,7 +213,7 @@ fn merged(git: &Git, head: Option<&Oid>, both: &BTreeMap<Name, Both>) -> Result<
     if output.ok() {
         return Ok(output.text().split_ascii_whitespace().filter_map(Oid::parse).collect());
     }
-    // One tag whose commit is not here spoils it for all, so each is asked for itself.
+    // One tag whose commit is missing makes the whole query fail, so test each commit on its own.
     let mut inside = BTreeSet::new();
     for oid in here {
         if git.is_ancestor(&oid, head)? {
@@ -217,7 +223,7 @@ fn merged(git: &Git, head: Option<&Oid>, both: &BTreeMap<Name, Both>) -> Result<
     Ok(inside)
 }
 
-/// Puts together what is known of a checkpoint.
+/// Judges a checkpoint from its tag and its file.
 fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<Checkpoint> {
     let mut notes = Vec::new();
     let held = both.tag.as_ref().map(|tag| Manifest::of_message(&tag.message)).transpose();
@@ -243,7 +249,7 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
     let agree = marked.is_some()
         && held.as_ref().is_none_or(|held| names(held) && held.tag == name.tag())
         && file.is_none_or(names);
-    // What the file names: it says where the tag should be.
+    // The commit in the file is where the tag should be.
     let told = file.map(|file| file.commit.clone()).or_else(|| held.as_ref().map(|held| held.commit.clone()));
     let commit = if agree { marked } else { told.as_deref().map_or(Ok(None), |told| git.resolve(told))? };
     let here = match &both.tag {
@@ -282,7 +288,7 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
     })
 }
 
-/// Looks whether the commit holds what the manifest says of it.
+/// Checks that the commit has the trees that the manifest names.
 pub(crate) fn check_trees(git: &Git, checkpoint: &mut Checkpoint) -> Result<()> {
     if checkpoint.state != State::Ok {
         return Ok(());

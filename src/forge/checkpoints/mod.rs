@@ -1,5 +1,6 @@
-//! Checkpoints: commits on which everything that was to be checked succeeded. The annotated tag holds
-//! all that is known; a file mirrors it.
+//! Checkpoints: verified commits from which work can resume.
+//!
+//! The annotated tag holds the whole manifest; a file mirrors it.
 
 mod create;
 mod keep;

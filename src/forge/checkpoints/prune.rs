@@ -1,5 +1,7 @@
-//! Dropping checkpoints that nobody needs any more. Their commits stay: only what other references lead
-//! to as well is let go.
+//! Prune checkpoints that are no longer needed.
+//!
+//! Their commits stay reachable through other references; only a checkpoint whose commit is reachable
+//! elsewhere is pruned.
 
 use std::collections::BTreeSet;
 
@@ -14,33 +16,35 @@ use crate::git::{Git, Oid, Run};
 use crate::json::Json;
 use crate::layout;
 
-/// What to drop.
+/// Request to prune checkpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Prune {
-    /// How many of each key stay. Default: 3.
+    /// Number of checkpoints to keep for each key. Default: 3.
     pub keep: Option<usize>,
-    /// Whether it is only said what would be dropped. Default: no.
+    /// Whether to only report what would be pruned. Default: no.
     pub dry_run: bool,
 }
 
-/// What was dropped.
+/// Result of pruning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pruned {
-    /// The checkpoints that were dropped, or would be.
+    /// The checkpoints that were pruned, or would be.
     pub dropped: Vec<String>,
-    /// The others, with why they stay.
+    /// The other checkpoints, each with the reason why it stays.
     pub kept: Vec<(String, Kept)>,
-    /// Whether it was only said.
+    /// Whether it was only a dry run.
     pub dry_run: bool,
 }
 
 impl Checkpoints<'_> {
-    /// Drops the checkpoints that are neither among the newest of their key, nor named by an open
-    /// issue, nor the newest to which one may roll back, nor the only way to their commit.
+    /// Prunes the checkpoints that the retention rule does not keep.
+    ///
+    /// It keeps the newest of each key, those that an open issue names, the newest one that is safe to roll
+    /// back to, and those through which alone their commit is reachable.
     ///
     /// # Errors
-    /// What git and the files say.
+    /// Errors from git and the files.
     pub fn prune(&self, asked: &Prune) -> Result<Pruned> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;
@@ -68,12 +72,12 @@ impl Checkpoints<'_> {
                 None => drop_these.push(name),
             }
         }
-        // All that takes long is done. Each tag goes only if it is still the one that was looked at,
-        // and the newest only ever stay.
+        // The slow steps are done. A tag is deleted only if it is unchanged since it was read; checkpoints
+        // that were created meanwhile always stay.
         let guard = if asked.dry_run { None } else { Some(self.project.common_lock()?) };
         for name in drop_these {
             if !asked.dry_run {
-                // The tag, then the file: a tag without a file would bring the file back.
+                // Delete the tag first: a tag without a file would bring the file back.
                 if let Some(tag) = git.tag(&name.tag())?.filter(|tag| tags.iter().any(|seen| seen.oid == tag.oid)) {
                     git.drop_tag(&tag, "forge: prune")?;
                 }
@@ -85,10 +89,10 @@ impl Checkpoints<'_> {
         Ok(pruned)
     }
 
-    /// Returns the texts of the issues that are open.
+    /// Returns the texts of the open issues.
     fn open_issues(&self) -> Result<Vec<String>> {
         let Some(bytes) = self.project.files().read(layout::ACTIVE)? else { return Ok(Vec::new()) };
-        // One that cannot be read may name anything, so nothing that it holds is dropped.
+        // An unreadable issue file may name any checkpoint, so keep everything that its bytes name.
         let Ok(file) = serde_json::from_slice::<Json>(&bytes) else {
             return Ok(vec![String::from_utf8_lossy(&bytes).into_owned()]);
         };
@@ -108,7 +112,7 @@ impl Checkpoints<'_> {
     }
 }
 
-/// Says whether a text names a checkpoint, and not one whose number only begins so.
+/// Says whether a text names a checkpoint, and not a longer number that begins the same.
 fn mentions(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].bytes().next_back();
@@ -118,7 +122,7 @@ fn mentions(text: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the commits to which branches lead, and what else is not a checkpoint.
+/// Returns the commits reachable from local and remote branches.
 fn reached(git: &Git) -> Result<BTreeSet<Oid>> {
     let output = git.succeed(&["rev-list", "--branches", "--remotes"], &Run::default())?;
     Ok(output.text().lines().filter_map(Oid::parse).collect())

@@ -43,7 +43,7 @@ fn a_checkpoint_is_an_annotated_tag_and_a_file_that_mirrors_it() {
     let listed = Checkpoints::new(&fixture.project()).list().unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].state, listed[0].can_rollback_to, listed[0].notes.len()), (State::Ok, true, 0));
-    // Its own file does not make the tree unclean: the next one can be made at once.
+    // The checkpoint's own file does not make the tree dirty: the next one can be made at once.
     let second = create(&fixture, "SX9-123");
     assert_eq!(second.tag, "checkpoint/SX9-123-v2");
     assert_eq!(second.manifest.parent_checkpoint.as_deref(), Some("checkpoint/SX9-123-v1"));
@@ -194,7 +194,7 @@ fn a_commit_that_is_not_in_this_clone_is_missing() {
     let clone = folder.path().join("clone");
     let from = format!("file://{}", fixture.path().display());
     fixture.run(&["clone", "-q", "--depth=1", "--no-tags", &from, clone.to_str().unwrap()]);
-    // The tag object alone, as a damaged or partial store has it.
+    // Only the tag object, as in a damaged or partial store.
     let tag = fixture.run(&["cat-file", "tag", "checkpoint/A-1-v1"]) + "\n";
     let tag = crate::recovery::tests::fixture::feed(
         &clone,
@@ -299,7 +299,7 @@ fn pruning_keeps_what_is_new_needed_or_the_only_way() {
     let fixture = Fixture::new();
     for number in 1..=7 {
         if number == 2 {
-            // A commit to which only the tag leads.
+            // A commit that is reachable only from the tag.
             fixture.run(&["checkout", "-q", "--detach"]);
             fixture.write("detached.txt", "x");
             fixture.commit("detached");
@@ -332,7 +332,7 @@ fn pruning_keeps_what_is_new_needed_or_the_only_way() {
 #[test]
 fn what_looks_like_a_credential_in_an_output_is_not_repeated() {
     let fixture = Fixture::new();
-    // Put together here, so that no scanner finds it in this file.
+    // Assembled here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     std::fs::write(fixture.path().join(".git/said"), format!("begin\n{token}\nend\n")).unwrap();
     let verify = "sh: cat .git/said; exit 3".to_owned();

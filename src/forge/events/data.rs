@@ -3,68 +3,68 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many of the features work.
+/// Counts of a total and of the passing part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
-    /// How many work.
+    /// Number that pass.
     pub passing: u64,
-    /// How many there are.
+    /// Total number.
     pub total: u64,
 }
 
-/// What `session.start` says.
+/// Payload of `session.start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// The branch it began on, if any.
     pub branch: Option<String>,
-    /// The issues that are worked on, by their keys.
+    /// The keys of the active issues.
     pub active_issues: Vec<String>,
-    /// How many of the features work.
+    /// Counts of the features.
     pub features: Tally,
-    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; none if nobody looked.
+    /// The worst colour of the health: `green`, `yellow`, `red` or `grey`; `None` if it was not measured.
     pub health: Option<String>,
 }
 
-/// What `session.end` and `session.abandoned` say.
+/// Payload of `session.end` and `session.abandoned`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ended {
-    /// Why, in a word: `done`, `signal`, `abandoned`.
+    /// The reason, in one word: `done`, `signal`, `abandoned`.
     pub reason: String,
-    /// How many commits it made.
+    /// Number of commits made in it.
     pub commits: u64,
-    /// How much it learned, in entries.
+    /// Number of entries learned in it.
     pub learned: u64,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub duration_s: u64,
-    /// Whether it left changes that are not committed.
+    /// Whether it left uncommitted changes.
     pub dirty: bool,
 }
 
-/// What `checkpoint` says.
+/// Payload of `checkpoint`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reached {
     /// The tag.
     pub tag: String,
     /// The commit.
     pub commit: String,
-    /// How many commands were run, and how many of them succeeded.
+    /// Number of commands that ran, and that succeeded.
     pub checks: Tally,
-    /// Whether one may go back to it.
+    /// Whether it is safe to roll back to.
     pub can_rollback_to: bool,
 }
 
-/// What `learning` says.
+/// Payload of `learning`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Learned {
     /// The entry.
     pub id: String,
-    /// What kind of entry it is: `pattern`, `mistake`, `decision`.
+    /// The kind of the entry: `pattern`, `mistake`, `decision`.
     pub kind: String,
-    /// When it matters, in the entry's own words, cut to 200 characters.
+    /// The context of the entry, cut to 200 characters.
     pub context: String,
 }
 
-/// What `focus` says.
+/// Payload of `focus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Focused {
     /// The issue or task before, if any.

@@ -9,15 +9,15 @@ use crate::json::{Json, Members};
 use crate::secrets;
 use crate::time::Time;
 
-/// Limit for the size of an event as it is sent, in bytes.
+/// Maximum size of a sent event, in bytes.
 pub const MOST_BYTES: usize = 64 * 1024;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
-    /// The version of this form: 1.
+    /// The version of the envelope: 1.
     pub v: u32,
-    /// Its id, a `UUIDv7`. Subscribers drop an event whose id they know.
+    /// Its id, a `UUIDv7`. Subscribers drop events whose id they have seen.
     #[serde(with = "id")]
     #[schemars(with = "String")]
     pub id: Uuid,
@@ -28,12 +28,12 @@ pub struct Envelope {
     pub subject: String,
     /// When it happened.
     pub ts: Time,
-    /// Its place among the events of this work tree, from 1. A number that is missing is an event that is missing.
+    /// Sequence number of the event in this work tree, from 1. A gap means that an event was lost.
     pub seq: u64,
     /// The first commit of the repository, which all its clones share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
-    /// The work tree: the name of its folder, and what tells it from others of that name.
+    /// The work tree: the name of its folder, and a suffix that makes it unique.
     pub worktree: String,
     /// The branch that was checked out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,17 +44,17 @@ pub struct Envelope {
     /// The session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Who worked.
+    /// The agent.
     pub agent: String,
-    /// What happened: references and counts. `{"withheld": [...]}` if it could not be said.
+    /// Payload: references and counts. `{"withheld": [...]}` if the payload was redacted.
     #[serde(default)]
     pub data: Json,
-    /// What else stands in it.
+    /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
 
-/// Where and by whom something was done.
+/// Origin of an event: place, session and agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) repo: Option<String>,
@@ -91,8 +91,9 @@ impl Envelope {
         }
     }
 
-    /// Returns the event as one line, with its data withheld if it is too long, or looks as if there
-    /// were a secret in it.
+    /// Returns the event as one line.
+    ///
+    /// The payload is redacted if the line is too long or a secret scan finds something in it.
     pub(super) fn line(mut self) -> (Self, String) {
         let text = compact(&self);
         let mut reasons: Vec<_> = secrets::scan(&text).into_iter().map(|finding| finding.rule).collect();
@@ -107,7 +108,7 @@ impl Envelope {
         self.data = Json::Object(Members([("withheld".to_owned(), Json::Array(reasons))].into_iter().collect()));
         let mut text = compact(&self);
         if text.len() > MOST_BYTES || !secrets::scan(&text).is_empty() {
-            // It was not in the data: a branch may be called anything.
+            // The secret was not in the payload: a branch may have any name.
             self.branch = None;
             self.session = None;
             "withheld".clone_into(&mut self.worktree);
@@ -117,14 +118,14 @@ impl Envelope {
         (self, text)
     }
 
-    /// Reads an event. `None` if the bytes are none.
+    /// Parses an event. `None` if the bytes are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bounded = bytes.len() <= MOST_BYTES;
         bounded.then(|| serde_json::from_slice(bytes).ok()).flatten()
     }
 
-    /// Returns what the event is about; `None` for a type that this program does not know.
+    /// Returns the subject of the event; `None` for a type that this program does not know.
     #[must_use]
     pub fn about(&self) -> Option<Subject> {
         Subject::of_redux(&self.kind)
@@ -195,7 +196,7 @@ pub(super) mod tests {
     fn long_data_is_withheld_and_the_event_is_not() {
         let fits = event(1, Json::Null).line().1.len();
         let data = |length: usize| Json::String("x".repeat(length));
-        // `null` becomes a text between quotes.
+        // `null` becomes a quoted string.
         let most = MOST_BYTES - fits + 4 - 2;
         let (_, line) = event(1, data(most)).line();
         assert_eq!(line.len(), MOST_BYTES);

@@ -1,25 +1,26 @@
-//! Every event of this work tree, a line each, with its exact time. When it has grown large it becomes
-//! the older one, and a new one begins.
+//! Event journal of this work tree: one line per event, with its exact time.
+//!
+//! A large journal is rotated: it becomes the older one, and a new one begins.
 
 use super::envelope::Envelope;
 use crate::error::Result;
 use crate::files::Files;
 use crate::layout::JOURNAL;
 
-/// The journal before this one.
+/// The previous journal.
 pub(super) const OLDER: &str = ".forge/.local/journal.1.jsonl";
-/// How long a journal gets, in bytes, before a new one begins.
+/// Size from which a journal is rotated, in bytes.
 const LARGE: u64 = 4 << 20;
 
-/// What was read of a journal.
+/// Lines read from a journal.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) events: Vec<Envelope>,
-    /// How many lines are no events: torn by a crash, or changed by somebody.
+    /// Number of lines that are not events: torn by a crash, or edited.
     pub(super) damaged: u64,
 }
 
-/// Reads the older journal and this one, oldest first.
+/// Reads the previous journal and the current one, oldest first.
 pub(super) fn read(files: &Files) -> Result<Lines> {
     let mut all = parse(&files.read(OLDER)?.unwrap_or_default());
     let newer = parse(&files.read(JOURNAL)?.unwrap_or_default());
@@ -40,7 +41,7 @@ pub(super) fn last(files: &Files) -> Result<Option<Envelope>> {
     Ok(None)
 }
 
-/// Adds an event, under the lock that the caller holds.
+/// Adds an event. The caller holds the lock.
 pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     if files.entry(JOURNAL)?.is_some_and(|entry| entry.bytes >= LARGE) {
         files.remove(OLDER)?;

@@ -32,19 +32,19 @@ use crate::sessions::Sessions;
 /// Longest time that a command waits for the event server.
 pub const CAP: Duration = Duration::from_millis(250);
 
-/// How long nobody waits for a server that let one wait.
+/// Back-off: no command contacts the server for this long after a timeout.
 const REST: Duration = Duration::from_secs(30);
 /// Refused events after which a command stops sending.
 const MOST_REFUSED: usize = 16;
 
-/// Said when a server is configured and this program cannot reach any.
+/// Error text if a server is configured, but this program was built without support for it.
 const NOT_BUILT: &str = "this program was built without support for event servers (feature `nats`)";
-/// Said when no server is configured.
+/// Error text if no server is configured.
 const NO_SERVER: &str = "no event server is configured";
 
-/// How many characters of what its path is named by tell a work tree from others of its name.
+/// Number of characters of the path's hash that make a work tree's name unique.
 const TELLING: usize = 8;
-/// The longest name of a folder that is kept, in characters.
+/// Maximum length of a folder name in an event, in characters.
 const LONGEST: usize = 40;
 
 /// The events of a project.
@@ -53,8 +53,10 @@ pub struct Events<'a> {
     project: &'a Project,
 }
 
-/// Emits an event, after the change was written. It is in the journal then; the server gets it now, or
-/// later if it does not answer within 250 ms. Never fails: an event that cannot be written is logged.
+/// Emits an event after a change was written.
+///
+/// The event is in the journal afterwards. The server gets it now, or later if it does not answer within
+/// 250 ms. Emitting never fails: an event that cannot be written is logged.
 pub fn emit(project: &Project, subject: Subject, data: impl Serialize) {
     Events::new(project).say(subject, None, &data);
 }
@@ -82,20 +84,20 @@ impl Events<'_> {
     fn tell(&self, subject: Subject, session: Option<&str>, data: &impl Serialize) -> Result<()> {
         let project = self.project;
         let files = project.files();
-        // A data that cannot be written is a mistake of ours: the event counts all the same.
+        // A payload that cannot be serialised is a bug here. Emit the event all the same.
         let data = serde_json::to_vec(data).and_then(|bytes| serde_json::from_slice(&bytes)).unwrap_or(Json::Null);
         let prefix = self.prefix();
         let last = journal::last(files)?;
-        // git is asked before the lock is taken.
+        // Query git before taking the lock.
         let origin = origin(project, session, last.as_ref());
         let guard = files.lock()?;
-        // Another process may have added some since.
+        // Another process may have added events since.
         let seq = outbox::catch_up(files)?.map_or(1, |last| last.seq.saturating_add(1));
         let environment = project.environment();
         let now = environment.now();
         let (_, line) = Envelope::new(subject, prefix, origin, data, (environment.ids.uuid(now), now, seq)).line();
         if environment.sink.is_some() || project.config().events.url.is_some() {
-            // First: should this process die here, the journal catches up from it.
+            // Write the outbox first: if this process dies here, the journal catches up from it.
             outbox::add(files, &line)?;
         }
         journal::add(files, &line)?;
@@ -106,7 +108,7 @@ impl Events<'_> {
         {
             let (drained, ended) = outbox::drain(files, environment, sink.as_ref(), CAP, MOST_REFUSED)?;
             if ended == Ended::Waited {
-                // A command that tells several events does not wait for each of them.
+                // A command that emits several events does not wait for the server each time.
                 project.server_rests.store(now.saturating_add(millis(REST)), Ordering::Relaxed);
             }
             if let Some(error) = drained.error {
@@ -116,10 +118,10 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Sends what waits for the server, oldest first, for at most `within`. Without a server nothing is sent.
+    /// Sends the events in the outbox, oldest first, for at most `within`. Without a server it sends none.
     ///
     /// # Errors
-    /// `Locked`; `Failed` if the file of what waits cannot be read or written.
+    /// `Locked`; `Failed` if the outbox file cannot be read or written.
     pub fn drain(&self, within: Duration) -> Result<Drained> {
         let files = self.project.files();
         if let Some(sink) = &self.project.environment().sink {
@@ -131,8 +133,9 @@ impl Events<'_> {
         Ok(Drained { sent: 0, waiting: waiting.waiting.len() as u64, dropped: waiting.dropped, error })
     }
 
-    /// Says what is wrong with the settings, as far as nobody has to be asked for it. It stops nothing:
-    /// events are noted, and wait.
+    /// Returns what is wrong with the settings, as far as a local check can tell.
+    ///
+    /// Wrong settings stop nothing: events still go to the journal and wait in the outbox.
     #[must_use]
     pub fn wrong_settings(&self) -> Option<String> {
         let prefix = subjects::check_prefix(&self.project.config().events.prefix).err();
@@ -147,19 +150,19 @@ impl Events<'_> {
         self.project.config().events.url.is_some() && self.project.environment().sink.is_none()
     }
 
-    /// Returns what the subjects of this project begin with: the usual prefix if the configured one makes no sense.
+    /// Returns the subject prefix of this project: the default prefix if the configured one is invalid.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.project.config().events.valid_prefix()
     }
 }
 
-/// Finds out where this is. What git does not say is left out: an event is not lost for it.
+/// Finds the origin of an event. What git cannot tell is left out, so that the event is not lost.
 fn origin(project: &Project, session: Option<&str>, last: Option<&Envelope>) -> Origin {
     let git = project.git().ok();
     let ask = |question: fn(&Git) -> Option<String>| git.and_then(question);
     Origin {
-        // It never changes, and is far back.
+        // It never changes, and finding it is slow.
         repo: last
             .and_then(|last| last.repo.clone())
             .or_else(|| ask(|git| git.root_commit().ok().flatten().map(|commit| commit.to_string()))),
@@ -175,7 +178,7 @@ fn current(project: &Project) -> Option<String> {
     Sessions::new(project).current().ok().flatten().map(|session| session.id)
 }
 
-/// Names a work tree without its path, which is nobody else's business.
+/// Names a work tree without exposing its path.
 fn worktree(project: &Project) -> String {
     let path = project.root();
     let name: String = path

@@ -1,6 +1,7 @@
-//! Events that no server has yet, oldest first. Each is written here before it is sent and removed
-//! after the server has it, so a process that dies between the two loses none; the server knows it by
-//! its id should it come twice.
+//! Outbox: events that the server does not have yet, oldest first.
+//!
+//! An event is written here before it is sent, and removed after the server has it. A process that dies
+//! in between loses none. If an event is sent twice, the server recognises its id.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,20 +17,20 @@ use crate::error::Result;
 use crate::files::Files;
 use crate::layout::EVENTS_OUTBOX;
 
-/// How many events wait at most; then the oldest are dropped, and counted.
+/// Maximum number of waiting events. Beyond it the oldest are dropped, and counted.
 pub const MOST_WAITING: usize = 10_000;
-/// How long the file gets, in bytes, before the oldest are dropped.
+/// Size of the file, in bytes, from which the oldest events are dropped.
 const LARGE: usize = 8 << 20;
 
-/// The events that wait: lines that are read when their turn comes.
+/// The waiting events: lines that are parsed when they are sent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Outbox {
-    /// How many were dropped since the file began, for want of room or because a line was damaged.
+    /// Number of events dropped since the file began, because it was full or a line was damaged.
     pub(super) dropped: u64,
     pub(super) waiting: Vec<String>,
 }
 
-/// The first line of the file, once an event was dropped.
+/// First line of the file, once an event was dropped.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -58,7 +59,7 @@ impl Outbox {
         text
     }
 
-    /// Drops the oldest events until there is room for one more. Says whether it did.
+    /// Drops the oldest events until one more fits. Returns whether it dropped any.
     fn make_room(&mut self) -> bool {
         let mut bytes: usize = self.waiting.iter().map(|line| line.len() + 1).sum();
         let mut first = 0;
@@ -76,7 +77,7 @@ pub(super) fn read(files: &Files) -> Result<Outbox> {
     Ok(Outbox::parse(&files.read(EVENTS_OUTBOX)?.unwrap_or_default()))
 }
 
-/// Adds an event, under the lock that the caller holds.
+/// Adds an event. The caller holds the lock.
 pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     let mut outbox = read(files)?;
     if outbox.make_room() {
@@ -85,8 +86,10 @@ pub(super) fn add(files: &Files, line: &str) -> Result<()> {
     files.append(EVENTS_OUTBOX, line)
 }
 
-/// Adds the last event to the journal if it is not there yet, because its writer died. The caller holds the lock.
-/// Returns the last event of the journal. Nothing is sent that the journal does not have.
+/// Adds the last event to the journal if its writer died before it did so.
+///
+/// The caller holds the lock. Returns the last event of the journal. Every event that is sent is in the
+/// journal first.
 pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
     let last = journal::last(files)?;
     let outbox = read(files)?;
@@ -100,23 +103,24 @@ pub(super) fn catch_up(files: &Files) -> Result<Option<Envelope>> {
     }
 }
 
-/// What became of the events that waited.
+/// Result of sending the waiting events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Drained {
-    /// How many the server has now.
+    /// Number of events sent.
     pub sent: u64,
-    /// How many still wait.
+    /// Number of events that still wait.
     pub waiting: u64,
-    /// How many were dropped since they began to wait.
+    /// Number of events dropped since the outbox began.
     pub dropped: u64,
-    /// Why the first of those that wait was not sent.
+    /// Why the first event that still waits was not sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Sends what waits, oldest first, until the server is not there or the time is up. An event that the
-/// server does not want waits on, and holds up none of those behind it. The lock is not held meanwhile:
-/// several may do so at once, and the server has each event once.
+/// Sends the waiting events, oldest first, until the server fails or the time is up.
+///
+/// An event that the server refuses stays in the outbox and does not hold up the events behind it. The
+/// lock is not held meanwhile: several processes may send at once, and the server keeps each event once.
 pub(super) fn drain(
     files: &Files,
     environment: &ProjectEnvironment,
@@ -147,7 +151,7 @@ pub(super) fn drain(
                 error.get_or_insert_with(|| why.to_string());
                 refused += 1;
                 if !matches!(why, SinkError::Refused(_)) || refused == refusals {
-                    // Those behind it wait for it: they go in order.
+                    // The events behind it wait too, because events are sent in order.
                     ended = if matches!(why, SinkError::Elapsed(_)) { Ended::Waited } else { Ended::Failed };
                     break;
                 }
@@ -159,18 +163,18 @@ pub(super) fn drain(
     Ok((drained, ended))
 }
 
-/// How sending came to its end.
+/// How sending ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Nothing is left but what the server does not want.
+    /// Only refused events are left.
     Done,
-    /// The server is not there, or refuses one after the other.
+    /// The server is unreachable, or refused too many events.
     Failed,
-    /// It said nothing for as long as one may wait.
+    /// The server did not answer within the time limit.
     Waited,
 }
 
-/// Removes lines, whatever happened to the file meanwhile.
+/// Removes lines, even if the file changed meanwhile.
 fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &HashSet<&str>) -> Result<Outbox> {
     if sent.is_empty() && damaged.is_empty() {
         return Ok(read_before);
@@ -197,7 +201,7 @@ fn remove(files: &Files, read_before: Outbox, sent: &HashSet<&str>, damaged: &Ha
     Ok(outbox)
 }
 
-/// Each line was looked through for secrets before it was added.
+/// Writes the outbox. Each line was scanned for secrets before it was added.
 fn write(files: &Files, outbox: &Outbox) -> Result<()> {
     files.put(EVENTS_OUTBOX, outbox.text().as_bytes(), None)
 }

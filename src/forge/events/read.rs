@@ -14,81 +14,82 @@ use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::time::Time;
 
-/// How many messages are asked for at once.
+/// Number of messages per request.
 const PAGE: usize = 1_000;
 
-/// Which events are read again.
+/// Filter of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Replay {
-    /// Only those after this place; 0, the default, = from the first that is kept.
+    /// Only events after this sequence number; 0, the default, = from the oldest that is kept.
     pub after: u64,
-    /// Only those of this time or later.
+    /// Only events at or after this time.
     pub since: Option<Time>,
-    /// Only those about these; none, the default, = about anything.
+    /// Only events with these subjects; none, the default, = all subjects.
     pub about: Vec<Subject>,
-    /// Only those of this session.
+    /// Only events of this session.
     pub session: Option<String>,
     /// Maximum number of results, the newest; all by default.
     pub last: Option<usize>,
 }
 
-/// Events that are missing.
+/// A gap in the sequence of events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gap {
-    /// The work tree whose events they are.
+    /// The work tree of the missing events.
     pub worktree: String,
-    /// The place of the first that is missing.
+    /// The sequence number of the first missing event.
     pub from: u64,
-    /// The place of the last that is missing.
+    /// The sequence number of the last missing event.
     pub to: u64,
 }
 
-/// Events, oldest first.
+/// Replayed events, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Replayed {
     /// The events.
     pub events: Vec<Envelope>,
-    /// What is missing between them.
+    /// The gaps between them.
     pub gaps: Vec<Gap>,
-    /// How many lines or messages were no events.
+    /// Number of lines or messages that are not events.
     pub damaged: u64,
 }
 
-/// How events stand.
+/// Status of the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Status {
-    /// The place of the last event; 0 if there is none.
+    /// The sequence number of the last event; 0 if there is none.
     pub seq: u64,
-    /// When it happened.
+    /// The time of the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
-    /// Whether there is a server to send to.
+    /// Whether a server is configured and supported.
     pub server: bool,
-    /// How many wait for it.
+    /// Number of events that wait for it.
     pub waiting: u64,
-    /// How many were dropped since they began to wait.
+    /// Number of events dropped since the outbox began.
     pub dropped: u64,
-    /// How many lines of the journal are no events.
+    /// Number of journal lines that are not events.
     pub damaged: u64,
 }
 
 impl Events<'_> {
-    /// Reads the journal again. It keeps some 4 to 8 MiB of events.
+    /// Replays the journal, which keeps some 4 to 8 MiB of events.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) or `Failed` if it cannot be read. A line that is no event is only counted.
+    /// `Corrupt` (`E_TOO_LARGE`) or `Failed` if it cannot be read. A line that is not an event is only counted.
     pub fn replay(&self, replay: &Replay) -> Result<Replayed> {
         let lines = journal::read(self.project.files())?;
         Ok(replay.of(lines.events, lines.damaged))
     }
 
-    /// Reads what the server kept of this repository again, of all its work trees and clones: also what
-    /// the journal here never had, or has no more.
+    /// Replays the server's events of this repository, from all its work trees and clones.
+    ///
+    /// They include events that the journal here never had, or no longer has.
     ///
     /// # Errors
     /// `NotFound` (`E_NO_SERVER`) without a server; `Failed` (`E_NOT_BUILT`) if this program cannot
-    /// reach servers; `Failed` (`E_SERVER`) if it is away, or cannot be read within the time.
+    /// reach servers; `Failed` (`E_SERVER`) if it is unreachable, or cannot be read within the time.
     pub fn replay_stored(&self, replay: &Replay, within: Duration) -> Result<Replayed> {
         self.replay_pages(replay, within, PAGE)
     }
@@ -140,7 +141,7 @@ impl Events<'_> {
         self.replay(&Replay { last: Some(last), ..Replay::default() })
     }
 
-    /// Says how events stand.
+    /// Returns the status of the events.
     ///
     /// # Errors
     /// As [`Self::replay`].
@@ -160,7 +161,7 @@ impl Events<'_> {
 }
 
 impl Replay {
-    /// Reads what a server kept: events of any work tree and repository, each once.
+    /// Parses stored messages: events of any work tree and repository, without duplicates.
     #[must_use]
     pub fn stored(&self, stored: &[Stored]) -> Replayed {
         let mut damaged = 0;
@@ -193,7 +194,7 @@ impl Replay {
     }
 }
 
-/// Finds what is missing between the first and the last event of each work tree.
+/// Finds the gaps between the first and the last event of each work tree.
 fn gaps(events: &[Envelope]) -> Vec<Gap> {
     let mut places: BTreeMap<(&Option<String>, &str), BTreeSet<u64>> = BTreeMap::new();
     for event in events {

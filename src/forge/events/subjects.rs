@@ -1,5 +1,6 @@
-//! What events are about. Subjects mirror the types of Redux actions: `forge/memory/session/start` is
-//! `sx9.forge.memory.session.start`, and the other way round.
+//! Subjects of events, and the Redux action types that mirror them.
+//!
+//! `forge/memory/session/start` is `sx9.forge.memory.session.start`, and the other way round.
 
 use std::fmt;
 
@@ -8,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What subjects begin with unless configured otherwise.
+/// Default prefix of subjects.
 pub const PREFIX: &str = "sx9";
 
-/// The subjects, with the usual prefix. The first five are those of the RFC.
+/// The subjects, with the default prefix. The first five are those of the RFC.
 pub mod memory {
     /// A session began.
     pub const SESSION_START: &str = "sx9.forge.memory.session.start";
     /// A session ended.
     pub const SESSION_END: &str = "sx9.forge.memory.session.end";
-    /// There is a state from which one may go on.
+    /// A checkpoint was created.
     pub const CHECKPOINT: &str = "sx9.forge.memory.checkpoint";
     /// Something was learned.
     pub const LEARNING: &str = "sx9.forge.memory.learning";
-    /// Something else is worked on.
+    /// The focus changed.
     pub const FOCUS_CHANGE: &str = "sx9.forge.memory.focus";
 
-    /// A session was found to have died.
+    /// A session was found abandoned.
     pub const SESSION_ABANDONED: &str = "sx9.forge.memory.session.abandoned";
     /// A feature was added, or its status changed.
     pub const FEATURE: &str = "sx9.forge.memory.feature";
     /// The health changed.
     pub const HEALTH: &str = "sx9.forge.memory.health";
-    /// Work strayed and was judged, rolled back, or let go on.
+    /// A recovery: an assessment, a rollback, or an acknowledged pause.
     pub const RECOVERY: &str = "sx9.forge.memory.recovery";
-    /// An artifact was kept or removed.
+    /// An artifact was stored or removed.
     pub const ARTIFACT: &str = "sx9.forge.memory.artifact";
     /// A skill was used.
     pub const SKILL: &str = "sx9.forge.memory.skill";
@@ -40,7 +41,7 @@ pub mod memory {
     pub const LINEAR: &str = "sx9.forge.memory.linear";
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -87,7 +88,7 @@ impl Subject {
         Self::Linear,
     ];
 
-    /// Returns the subject with the usual prefix.
+    /// Returns the subject with the default prefix.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -112,13 +113,13 @@ impl Subject {
         format!("{prefix}{}", &self.as_str()[PREFIX.len()..])
     }
 
-    /// Returns the type of the Redux action: `forge/memory/session/start`.
+    /// Returns the Redux action type: `forge/memory/session/start`.
     #[must_use]
     pub fn redux(self) -> String {
         self.as_str()[PREFIX.len() + 1..].replace('.', "/")
     }
 
-    /// Finds the subject of a type of Redux actions; the part after `forge/memory/` will do.
+    /// Finds the subject of a Redux action type, with or without `forge/memory/`.
     #[must_use]
     pub fn of_redux(action: &str) -> Option<Self> {
         let action = action.strip_prefix("forge/memory/").unwrap_or(action);
@@ -132,26 +133,28 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Returns the subjects that a stream of events holds: `sx9.forge.memory.>`.
+/// Returns the wildcard subject of an event stream: `sx9.forge.memory.>`.
 #[must_use]
 pub fn all_with(prefix: &str) -> String {
     format!("{prefix}.forge.memory.>")
 }
 
-/// Makes the type of a Redux action of a subject with a prefix. `None` if it does not begin with it, or is no subject.
+/// Turns a subject with a prefix into a Redux action type.
+///
+/// `None` if the subject has another prefix, or is unknown.
 #[must_use]
 pub fn to_redux(prefix: &str, subject: &str) -> Option<String> {
     let rest = subject.strip_prefix(prefix)?.strip_prefix('.')?;
     rest.split('.').all(is_word).then(|| rest.replace('.', "/"))
 }
 
-/// Makes the subject with a prefix of the type of a Redux action. `None` if that is none.
+/// Turns a Redux action type into a subject with a prefix. `None` for an unknown type.
 #[must_use]
 pub fn from_redux(prefix: &str, action: &str) -> Option<String> {
     action.split('/').all(is_word).then(|| format!("{prefix}.{}", action.replace('/', ".")))
 }
 
-/// Says whether subjects may begin so: words of letters, digits, `_` and `-`, with dots between them.
+/// Checks a subject prefix: words of letters, digits, `_` and `-`, separated by dots.
 ///
 /// # Errors
 /// `Usage` (`E_USAGE`).

@@ -15,7 +15,7 @@ use crate::health;
 use crate::init;
 use crate::layout::{EVENTS_OUTBOX, JOURNAL};
 
-/// A server that knows ids, fails when told to, and forgets to say that it has something when told to.
+/// Fake event server: it knows ids, and fails or loses an acknowledgement on request.
 #[derive(Debug, Default)]
 struct Server {
     state: Mutex<State>,
@@ -25,11 +25,11 @@ struct Server {
 struct State {
     stored: Vec<Message>,
     asked: Vec<Duration>,
-    /// How many calls still succeed; then they fail.
+    /// Number of calls that still succeed; later ones fail.
     left: usize,
-    /// Whether what fails is stored all the same.
+    /// Whether a failed call stores its event all the same.
     silent: bool,
-    /// Places of events that are refused.
+    /// Sequence numbers of refused events.
     unwanted: Vec<u64>,
 }
 
@@ -284,7 +284,7 @@ fn an_event_of_another_session_names_it() {
 fn an_event_never_fails_whatever_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     let project = project(folder.path(), None);
-    // JSON has no map with such keys.
+    // JSON has no map with such keys, so this payload cannot be serialised.
     events::emit(&project, Subject::Health, BTreeMap::from([((1, 2), 3)]));
     assert_eq!(Events::new(&project).tail(1).unwrap().events[0].data, Json::Null);
     std::fs::remove_file(folder.path().join(JOURNAL)).unwrap();
@@ -419,7 +419,7 @@ fn what_the_server_kept_is_read_again_without_the_journal() {
     assert_eq!(error.code, "E_NO_SERVER");
 }
 
-/// The way to a server that was set up wrong.
+/// A misconfigured server.
 #[derive(Debug)]
 struct Wrong;
 

@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 use crate::runner::words;
 use helmdeck_core::text::shell_quoted;
 
-/// How tests are run, and counted.
+/// Test command, and how its tests are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     /// The command.
     pub(crate) command: String,
-    /// What counts the tests in its output, if the program's own form does not.
+    /// Pattern that counts the tests in its output, if the default for the program does not apply.
     pub(crate) count: Option<String>,
 }
 
-/// Runners that need no settings, by the name that stands before a test: `pytest:tests/test_a.py`.
+/// Known runners, which need no settings, by the prefix of a test: `pytest:tests/test_a.py`.
 const KNOWN: [(&str, &str); 5] = [
     ("cargo", "cargo test {prefix}"),
     ("pytest", "pytest {prefix}"),
@@ -30,7 +30,8 @@ const KNOWN: [(&str, &str); 5] = [
 /// Returns the command for a test.
 ///
 /// # Errors
-/// `Usage` for a test that is empty or looks like an option, and for a runner that cannot be split into words.
+/// `Usage` for a test that is empty or looks like an option, and for a runner that cannot be split into
+/// words.
 pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
     let (template, count, pattern) = runner(config, test);
     let prefix = pattern.split('*').next().unwrap_or_default().trim();
@@ -44,22 +45,23 @@ pub(crate) fn call(config: &Verify, test: &str) -> Result<Call> {
         format!("sh:{}", script.replace("{prefix}", &shell_quoted(prefix)))
     } else {
         let words = words(template).map_err(|why| Error::usage(format!("the runner {template:?} {why}")))?;
-        // Without a prefix its word goes: all tests are meant.
+        // Without a prefix, drop its word: all tests are meant.
         let words = words.iter().filter(|word| !(prefix.is_empty() && *word == "{prefix}"));
         words.map(|word| shell_quoted(&word.replace("{prefix}", prefix))).collect::<Vec<_>>().join(" ")
     };
     Ok(Call { command, count })
 }
 
-/// Says whether a path in a test leads out of the folder in which it is run. Runners that take files
-/// would run what lies there.
+/// Says whether a path in a test leaves the folder in which it runs.
+///
+/// Runners that take files would run files outside of it.
 fn leaves(prefix: &str) -> bool {
     prefix
         .split(char::is_whitespace)
         .any(|word| word.starts_with(['/', '~']) || word.split(['/', '\\']).any(|part| part == ".."))
 }
 
-/// Returns the runner of a test, what counts for it, and the test without the runner's name.
+/// Returns the runner of a test, its count pattern, and the test without the runner's name.
 fn runner<'a>(config: &'a Verify, test: &'a str) -> (&'a str, Option<String>, &'a str) {
     if let Some((name, pattern)) = test.split_once(':')
         && !pattern.starts_with(':')
@@ -74,10 +76,10 @@ fn runner<'a>(config: &'a Verify, test: &'a str) -> (&'a str, Option<String>, &'
     (&config.runner, config.count_regex.clone(), test)
 }
 
-/// Returns how many tests an output says were run.
+/// Counts the tests that ran, from the output.
 ///
 /// # Errors
-/// `Usage` for a pattern that is none.
+/// `Usage` for an invalid pattern.
 pub(crate) fn count(call: &Call, output: &str) -> Result<u64> {
     static COLOURS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\x1b\\[[0-9;]*[A-Za-z]").ok());
     let output = match &*COLOURS {
@@ -87,7 +89,7 @@ pub(crate) fn count(call: &Call, output: &str) -> Result<u64> {
     let sum = |pattern: &str| -> Result<u64> {
         let pattern = Regex::new(pattern)
             .map_err(|error| Error::usage(format!("count_regex under [verify] is no pattern: {error}")))?;
-        // A group holds a number; without a group, each match is one test.
+        // A group captures a number; without a group, each match is one test.
         let numbers = pattern.captures_iter(&output).map(|found| match found.get(1) {
             Some(number) => number.as_str().replace([',', '_'], "").parse().unwrap_or(0),
             None => 1,
@@ -104,11 +106,12 @@ pub(crate) fn count(call: &Call, output: &str) -> Result<u64> {
     Ok(most)
 }
 
-/// Returns what counts tests in the output of a program that is known. A program that is not known must
-/// be configured: its output may say anything.
+/// Returns the count patterns of a known program.
+///
+/// An unknown program needs a configured pattern, because its output may have any form.
 fn patterns(command: &str) -> &'static [&'static str] {
     const CARGO: &[&str] = &[
-        // One line for each binary; a failure is a test that ran as well.
+        // One line for each binary. A failed test ran as well.
         r"(?m)^test result: [a-zA-Z]+\. (\d+) passed;",
         r"(?m)^\s+Summary \[[^\]]*\]\s+(\d+) tests? run",
     ];

@@ -16,47 +16,49 @@ use crate::layout::FEATURES;
 use crate::time::Time;
 use crate::triv::Reference;
 
-/// The prefix of the first feature's id.
+/// Default prefix of feature ids, for the first feature.
 const PREFIX: &str = "FORGE";
-/// The longest name or step, in characters.
+/// Maximum length of a name or step, in characters.
 const LONGEST: usize = 500;
 
-/// A new feature.
+/// Request to add a feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
-    /// Its id. Without one it gets the next number after the last feature's prefix: `FORGE-003`.
+    /// Its id. Default: the next number after the last feature's prefix, such as `FORGE-003`.
     #[serde(default)]
     pub id: Option<String>,
-    /// What it is: 1 to 500 characters.
+    /// Its name: 1 to 500 characters.
     pub name: String,
-    /// Which tests show that it works.
+    /// The tests that verify it.
     #[serde(default)]
     pub tests: Vec<String>,
-    /// How to see that it works.
+    /// Steps to check it.
     #[serde(default)]
     pub steps: Vec<String>,
-    /// What kind of feature it is.
+    /// Its category.
     #[serde(default)]
     pub category: Option<String>,
-    /// What it waits for: an id, ids, or words.
+    /// Its blockers: an id, ids, or a text.
     #[serde(default)]
     pub blocked_by: Option<BlockedBy>,
-    /// Whether a person must see that it works, since no test can.
+    /// Whether a person verifies it, because no test can.
     #[serde(default)]
     pub manual: bool,
 }
 
-/// What to change of a feature. What is absent stays.
+/// Request to change a feature. Absent members stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Edit {
-    /// Its status. `passing` is refused: it is verified. `blocked` needs something it waits for, or a
-    /// reason; `deferred` a reason.
+    /// Its status.
+    ///
+    /// `passing` is refused: verify the feature instead. `blocked` needs a blocker or a reason; `deferred`
+    /// needs a reason.
     #[serde(default)]
     pub status: Option<Status>,
-    /// Why it is as far as it is. An empty one is taken away.
+    /// The reason of its status. An empty one removes it.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What it waits for; an empty text or `null` inside for nothing.
+    /// Its blockers; an empty text or an inner `null` removes them.
     #[serde(default)]
     pub blocked_by: Option<BlockedBy>,
     /// Its name.
@@ -68,57 +70,58 @@ pub struct Edit {
     /// Its steps.
     #[serde(default)]
     pub steps: Option<Vec<String>>,
-    /// What kind of feature it is.
+    /// Its category.
     #[serde(default)]
     pub category: Option<String>,
-    /// Whether a person must see that it works.
+    /// Whether a person verifies it.
     #[serde(default)]
     pub manual: Option<bool>,
-    /// Why what was agreed at the last checkpoint is changed: a feature removed or renamed, steps
-    /// changed, tests taken away. Logged.
+    /// Reason for a change of the contract of the last checkpoint. It is logged.
+    ///
+    /// Such changes are a feature removed or renamed, steps changed, or tests removed.
     #[serde(default)]
     pub amend_contract: Option<String>,
 }
 
-/// What a person saw.
+/// A manual verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manual {
-    /// The artifact that shows that it works.
+    /// The artifact that is the evidence.
     pub evidence: String,
-    /// The name of the person who saw it. An agent's name is refused.
+    /// The name of the person who verified it. An agent's name is refused.
     pub by: String,
 }
 
 /// A feature that was added or changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Changed {
-    /// The feature as it is now; as it was, if it was removed.
+    /// The feature after the change; before it, if it was removed.
     pub feature: Feature,
-    /// How the contract was changed by it.
+    /// The changes of the contract.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amended: Vec<Difference>,
 }
 
-/// How the features differ from those of a checkpoint.
+/// Differences between the features and those of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Audit {
     /// The checkpoint's tag.
     pub since: String,
     /// Its commit.
     pub commit: String,
-    /// How the features differ from what was agreed there.
+    /// Differences from the contract there.
     pub differences: Vec<Difference>,
-    /// Files whose tests show less than they did there.
+    /// Test files that check less than they did there.
     pub weakened: Vec<Weakened>,
-    /// Features that are said to pass without evidence.
+    /// Features that claim to pass without evidence.
     pub unverified: Vec<String>,
-    /// Features that were agreed to be built, and are left for later now: no regression is seen in them.
+    /// Features of the contract that are deferred now: they do not count as regressed.
     pub put_off: Vec<String>,
-    /// How the contract was changed since, and why.
+    /// Contract changes since, with their reasons.
     pub amendments: Vec<Amendment>,
 }
 
-/// What was agreed at a checkpoint.
+/// The contract of a checkpoint.
 struct Agreed {
     tag: String,
     commit: Oid,
@@ -138,8 +141,7 @@ impl Features<'_> {
     /// Adds a feature at the end.
     ///
     /// # Errors
-    /// `Usage` for an id that is taken, was removed, or has a wrong form, and for blockers that are not
-    /// there; what writing says.
+    /// `Usage` for an id that is taken, retired or malformed, and for unknown blockers; errors from writing.
     pub fn add(&self, add: &Add, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         let name = text("name", &add.name)?;
@@ -174,9 +176,8 @@ impl Features<'_> {
     /// Changes a feature.
     ///
     /// # Errors
-    /// `Refused` for `passing`, and (`E_CONTRACT`) for what was agreed at the last checkpoint, unless
-    /// it says why; `NotFound`; `Usage` if something that the status needs is missing; what writing
-    /// says.
+    /// `Refused` for `passing`, and (`E_CONTRACT`) for a contract change without a reason; `NotFound`;
+    /// `Usage` if something that the status needs is missing; errors from writing.
     pub fn set(&self, id: &str, edit: &Edit, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         if edit.status == Some(Status::Passing) {
@@ -211,7 +212,7 @@ impl Features<'_> {
                 let reason = reason.trim();
                 feature.reason = if reason.is_empty() { None } else { Some(text("reason", reason)?) };
             }
-            // Other tests than those that were run show nothing of what was seen, nor does another kind of seeing.
+            // With other tests, or another way to verify, the earlier result no longer counts.
             if feature.status == Status::Passing && (edit.tests.is_some() || edit.manual.is_some()) {
                 feature.evidence = None;
                 feature.become_(Status::Failing, now);
@@ -239,18 +240,18 @@ impl Features<'_> {
         Ok(changed)
     }
 
-    /// Removes a feature. Its id is never given again.
+    /// Removes a feature. Its id is never reused.
     ///
     /// # Errors
-    /// `Refused` (`E_CONTRACT`) if it was agreed at the last checkpoint, unless a reason is given;
-    /// `NotFound`; `Usage` if another waits for it; what writing says.
+    /// `Refused` (`E_CONTRACT`) if it was in the contract of the last checkpoint, unless a reason is given;
+    /// `NotFound`; `Usage` if another feature waits for it; errors from writing.
     pub fn remove(&self, id: &str, amend_contract: Option<&str>, if_match: Option<&str>) -> Result<Changed> {
         self.project.check_not_paused()?;
         let changed = self.change(amend_contract, if_match, |file| {
             let feature = file.get_mut(id)?.clone();
             file.features.retain(|other| other.id != id);
             file.retired.push(id.to_owned());
-            // Taken over once, and not wanted: it is not taken over again.
+            // An adopted feature that was removed must not be adopted again.
             if let Some(Json::String(from)) = feature.other.0.get(ADOPTED_FROM) {
                 file.not_adopted.push(adopted_name(from, &feature.name));
             }
@@ -260,11 +261,11 @@ impl Features<'_> {
         Ok(changed)
     }
 
-    /// Notes that a person saw that a feature works, for one that no test can show.
+    /// Records that a person verified a feature that no test can verify.
     ///
     /// # Errors
     /// `Usage` for a feature that tests verify, or without a person's name; `NotFound` for evidence
-    /// that is no artifact; what writing says.
+    /// that is not an artifact; errors from writing.
     pub fn manual(&self, id: &str, manual: &Manual) -> Result<Changed> {
         let project = self.project;
         project.check_not_paused()?;
@@ -306,11 +307,11 @@ impl Features<'_> {
         Ok(Changed { feature, amended: Vec::new() })
     }
 
-    /// Says how the features, and the files of tests, differ from those of a checkpoint; the last one if none is named.
+    /// Compares the features and the test files with a checkpoint: the last one unless one is named.
     ///
     /// # Errors
     /// `NotFound` without such a checkpoint, or if it holds no features; `Corrupt` if the file is
-    /// damaged; what git says.
+    /// damaged; errors from git.
     pub fn audit(&self, since: Option<&str>) -> Result<Audit> {
         let file = self.read()?;
         let git = self.project.repository()?.ok_or_else(|| {
@@ -357,8 +358,9 @@ impl Features<'_> {
         })
     }
 
-    /// Changes the file, but not what was agreed at the last checkpoint unless there is a reason. What
-    /// was changed by hand before is not this change's fault: `audit` shows it.
+    /// Changes the file, but not what was agreed at the last checkpoint unless a reason is given.
+    ///
+    /// Earlier manual edits are not blamed on this change: `audit` shows them.
     fn change(
         &self,
         amend: Option<&str>,
@@ -404,8 +406,9 @@ impl Features<'_> {
     }
 }
 
-/// Returns what was agreed at a checkpoint: the one that is named, or the newest that HEAD descends
-/// from. None without features there.
+/// Returns the contract of a checkpoint: the named one, or the newest ancestor of HEAD.
+///
+/// `None` if it has no features.
 fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
     let Some(head) = git.head()? else { return Ok(None) };
     let wanted = named.map(|name| name.strip_prefix("checkpoint/").unwrap_or(name));
@@ -418,7 +421,7 @@ fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
             continue;
         }
         let Some(bytes) = git.file_at(&commit, &git.in_memory(FEATURES))? else {
-            // Nothing was agreed there.
+            // That checkpoint has no contract.
             return Ok(None);
         };
         let file = serde_json::from_slice(&bytes).map_err(|error| {
@@ -434,7 +437,7 @@ fn last_prefix(file: &FeaturesFile) -> &str {
     file.features.iter().rev().find_map(|feature| split_id(&feature.id)).map_or(PREFIX, |(prefix, _)| prefix)
 }
 
-/// Returns a text as it is stored.
+/// Returns a text in its stored form.
 fn text(name: &str, text: &str) -> Result<String> {
     let text = text.trim();
     let count = text.chars().count();

@@ -1,7 +1,7 @@
 //! Numbers of new features.
 //!
-//! The highest number of each prefix is kept in the folder all work trees share: two of them must not
-//! give one id to two features.
+//! The highest number of each prefix is stored in the folder shared by all work trees, so that two of
+//! them do not give one id to two features.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,10 +10,12 @@ use super::file::{FeaturesFile, split_id};
 use crate::git::Git;
 use crate::shared;
 
-/// The file, below the folder that all work trees share.
+/// Name of the file, below the folder shared by all work trees.
 const FILE: &str = "forge/feature-numbers.json";
 
-/// The highest number of each prefix. It is a help only: without it, ids may meet in a merge, which then says so.
+/// The highest number of each prefix.
+///
+/// It is only a hint: without it, two branches may use the same id, and their merge then reports it.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     path: Option<PathBuf>,
@@ -21,14 +23,14 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Reads them. To give out a number, hold the common lock until they are written.
+    /// Reads the numbers. To assign one, hold the common lock until they are written.
     pub(crate) fn read(git: Option<&Git>) -> Self {
         let path = git.map(|git| git.common_dir().join(FILE));
         let read = |path: &PathBuf| serde_json::from_slice(&shared::read(path)?).ok();
         Self { highest: path.as_ref().and_then(read).unwrap_or_default(), path }
     }
 
-    /// Returns the next id with a prefix: no feature has it, and none had it.
+    /// Returns the next id with a prefix, which no feature has or ever had.
     pub(crate) fn next_id(&self, file: &FeaturesFile, prefix: &str) -> String {
         let used = file.features.iter().map(|feature| &feature.id).chain(&file.retired);
         let used = used.filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix).map(|(_, number)| number);
@@ -36,7 +38,7 @@ impl Numbers {
         format!("{prefix}-{:03}", highest.saturating_add(1))
     }
 
-    /// Notes that an id was given.
+    /// Records that an id was assigned.
     pub(crate) fn note(&mut self, id: &str) {
         if let Some((prefix, number)) = split_id(id) {
             let highest = self.highest.entry(prefix.to_owned()).or_default();
@@ -44,7 +46,7 @@ impl Numbers {
         }
     }
 
-    /// Writes them, durably and whole.
+    /// Writes the numbers, durably and atomically.
     pub(crate) fn write(&self) {
         let Some(path) = &self.path else { return };
         let write = || shared::write(path, &serde_json::to_vec(&self.highest)?);

@@ -12,19 +12,20 @@ use crate::git::{Git, Oid, Run};
 use crate::project::Project;
 use crate::triv::{FileName, Reference, Triv};
 
-/// Of how many commits the changes since are asked for. With more, a pass of one of the others is
-/// stale, which costs a verification.
+/// Maximum number of commits for which the later changes are looked up.
+///
+/// Beyond it, a pass on another commit counts as stale, which costs a verification.
 const MOST_COMMITS: usize = 16;
 
-/// The artifacts that are there.
+/// The existing artifacts.
 #[derive(Debug)]
 pub(crate) struct Evidence {
-    /// What the index knows, by its whole name.
+    /// The entries of the index.
     entries: Vec<ProjectArtifact>,
     whole: HashMap<String, usize>,
-    /// The files there are.
+    /// The existing files.
     files: HashSet<String>,
-    /// Whether there is an index. Without one the names of the files must do.
+    /// Whether the index exists. Without it, only file names are compared.
     indexed: bool,
 }
 
@@ -32,7 +33,7 @@ impl Evidence {
     /// Reads the index and the folders of the artifacts.
     ///
     /// # Errors
-    /// What reading them says.
+    /// Errors from reading them.
     pub(crate) fn read(project: &Project) -> Result<Self> {
         let (index, indexed) = Index::read(project)?;
         let entries = index.entries;
@@ -46,7 +47,7 @@ impl Evidence {
         Ok(Self { entries, whole, files, indexed })
     }
 
-    /// Says whether a reference stands for an artifact that is there, of which something more holds.
+    /// Says whether a reference names an existing artifact that meets a condition.
     fn any(&self, reference: &str, fits: impl Fn(Kind, &str) -> bool) -> bool {
         let there = |entry: &ProjectArtifact| {
             entry.removed_at.is_none() && fits(entry.kind, &entry.name) && self.files.contains(&entry.path)
@@ -60,7 +61,7 @@ impl Evidence {
             });
         };
         if self.indexed {
-            // An index that was made anew knows what a file holds, not when it was stored.
+            // A rebuilt index knows the content of a file, but not when it was stored.
             return self.entries.iter().any(|entry| entry.rebuilt && entry.triv.sch() == name.sch() && there(entry));
         }
         self.files.iter().any(|path| {
@@ -71,13 +72,14 @@ impl Evidence {
         })
     }
 
-    /// Says whether a reference stands for an artifact that is there.
+    /// Says whether a reference names an existing artifact.
     pub(super) fn is_there(&self, reference: &Reference) -> bool {
         self.any(reference.as_str(), |_, _| true)
     }
 
-    /// Says whether what is said to show that a feature works is there: the report of its own tests,
-    /// or, of one that a person must see, any artifact.
+    /// Says whether the evidence of a feature exists.
+    ///
+    /// Evidence is the report of the feature's own tests or, for a manual feature, any artifact.
     fn shows(&self, feature: &Feature) -> bool {
         let Some(evidence) = feature.evidence.as_deref() else { return false };
         let report = report_name(&feature.id);
@@ -85,12 +87,12 @@ impl Evidence {
     }
 }
 
-/// Returns the name of the artifact that shows that a feature's tests have passed.
+/// Returns the name of the artifact that is the evidence of a feature's tests.
 pub(super) fn report_name(id: &str) -> String {
     format!("verify_{}.json", id.to_ascii_lowercase())
 }
 
-/// Returns the code without `.forge/`; none without git, or before the first commit.
+/// Returns the code tree without `.forge/`; `None` without git, or before the first commit.
 pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
     let Some(git) = git else { return Ok(None) };
     match git.head()? {
@@ -99,8 +101,9 @@ pub(super) fn code_tree(git: Option<&Git>) -> Result<Option<String>> {
     }
 }
 
-/// Returns the code as it lies in the work tree, with what is not committed; untracked files count if
-/// they are not ignored. The repository's own index is not touched.
+/// Returns the tree of the code in the work tree, with uncommitted changes.
+///
+/// Untracked files count unless they are ignored. The repository's own index is not changed.
 pub(super) fn work_tree(git: &Git) -> Result<String> {
     let folder = tempfile::tempdir_in(git.git_dir())
         .map_err(|error| crate::Error::io("cannot write in", git.git_dir(), &error))?;
@@ -109,21 +112,23 @@ pub(super) fn work_tree(git: &Git) -> Result<String> {
     Ok(git.code_tree(&git.write_tree(&index)?)?)
 }
 
-/// Judges every feature without asking git: a pass counts whether its code has changed since or not. An
-/// index of artifacts that cannot be read shows no evidence.
+/// Judges every feature without git: a pass counts even if its code has changed since.
+///
+/// An unreadable artifact index provides no evidence.
 pub(crate) fn judge_by_evidence(evidence: Option<&Evidence>, features: &[Feature]) -> Vec<Standing> {
     let shows = |feature: &Feature| evidence.is_some_and(|evidence| evidence.shows(feature));
     let status_inputs = StatusInputs { code_tree: None, shows: &shows, same_tests: &|_| true };
     features.iter().map(|feature| feature.standing(&status_inputs)).collect()
 }
 
-/// Judges every feature. With `closely`, a pass of other code still stands if the files of its tests
-/// have not changed since.
+/// Judges every feature.
+///
+/// With `closely`, a pass of other code still holds if the test files have not changed since.
 pub(super) fn judge(project: &Project, features: &[Feature], closely: bool) -> Result<Vec<Standing>> {
     judge_by(project, &Evidence::read(project)?, features, closely)
 }
 
-/// As [`judge`], by evidence that was read before.
+/// As [`judge`], with evidence that was read before.
 pub(super) fn judge_by(
     project: &Project,
     evidence: &Evidence,
@@ -141,7 +146,7 @@ pub(super) fn judge_by(
     Ok(features.iter().map(|feature| feature.standing(&status_inputs)).collect())
 }
 
-/// Which files the tests of a feature are in, and which have changed.
+/// The test files of features, and the changed ones.
 struct TestFiles<'a> {
     git: &'a Git,
     tracked: RefCell<Option<Vec<String>>>,
@@ -153,7 +158,7 @@ impl<'a> TestFiles<'a> {
         Self { git, tracked: RefCell::default(), changed: RefCell::default() }
     }
 
-    /// Says whether the files of a feature's tests are known, and none has changed since it was verified.
+    /// Says whether a feature's test files are known and unchanged since it was verified.
     fn same(&self, feature: &Feature) -> bool {
         let Some(commit) = feature.verified_commit.as_deref() else { return false };
         let mut tracked = self.tracked.borrow_mut();
@@ -187,8 +192,10 @@ impl<'a> TestFiles<'a> {
     }
 }
 
-/// Returns the files in which a test is. A path is that file, a folder all below it; `a::b::tests::*`
-/// is the module's file that fits the most parts of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
+/// Returns the files that contain a test.
+///
+/// A path is that file, a folder all files below it. `a::b::tests::*` is the file of the module that
+/// matches the longest part of it: `a/b.rs`, `a/b/mod.rs`, `a/b/tests.rs`.
 fn files_of<'a>(test: &str, tracked: &'a [String]) -> Vec<&'a str> {
     let (named, pattern) = match test.split_once(':') {
         Some((_, rest)) if !rest.starts_with(':') => (true, rest),
@@ -196,7 +203,7 @@ fn files_of<'a>(test: &str, tracked: &'a [String]) -> Vec<&'a str> {
     };
     let pattern = pattern.split('*').next().unwrap_or_default();
     let path = pattern.split("::").next().unwrap_or_default().trim_start_matches("./").trim_end_matches('/');
-    // A runner that is named is not cargo, as a rule: its tests are named by their files.
+    // A named runner is usually not cargo: its tests are named by their files.
     if (named && !path.is_empty()) || path.contains('/') || path.contains('.') {
         let below = |file: &str| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         return tracked.iter().map(String::as_str).filter(|file| below(file)).collect();

@@ -1,4 +1,4 @@
-//! Features in a real project, in a real repository, with real programs for tests.
+//! Feature tests in a real project and repository, with real programs as tests.
 
 use super::*;
 use crate::artifacts::Artifacts;
@@ -8,7 +8,7 @@ use crate::features::Features;
 use crate::git::fixture::Repository;
 use crate::layout::FEATURES;
 
-/// A project whose tests are a script: `tests.sh` prints what cargo would, and ends as it likes.
+/// Fixture: a project whose test command is a script with chosen output and exit code.
 fn project(repository: &Repository) -> Project {
     std::fs::create_dir_all(repository.path().join(".forge/memory/long-term")).unwrap();
     repository.write(

@@ -13,40 +13,41 @@ use crate::recovery::Recovery;
 use crate::runner;
 use crate::time::Time;
 
-/// How much of a test's output is kept, in bytes: its end.
+/// Number of bytes kept of a test's output: its end.
 const OUTPUT: usize = 4 << 10;
 
-/// What verifying a feature found. A transport ends with exit code 1 unless it passed.
+/// Result of verifying a feature. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
     /// The feature.
     pub id: String,
-    /// Whether it works: every command ended with 0, and each ran at least one test.
+    /// Whether it passed: every command ended with 0, and each ran at least one test.
     pub passed: bool,
     /// Its status now.
     pub status: Status,
     /// Why it did not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// Whether it worked before and no longer does.
+    /// Whether it regressed.
     pub regressed: bool,
-    /// How many tests were run.
+    /// Number of tests that ran.
     pub executed: u64,
-    /// Each command that was run.
+    /// The commands that ran.
     pub runs: Vec<TestRun>,
-    /// The artifact that shows that it works.
+    /// The artifact that is the evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     /// The commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The code that was tested, with what is not committed, without `.forge/`. Absent without git, and
-    /// if it changed meanwhile.
+    /// The tested code tree with uncommitted changes, without `.forge/`.
+    ///
+    /// Absent without git, and if the code changed meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
-    /// What may be wrong with how it is tested, if no test was run.
+    /// A hint about the test setup, if no test ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -69,7 +70,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Says whether it tells nothing of the feature: what surrounds the code has changed, or is slow.
+    /// Says whether it tells nothing about the feature: its environment has changed, or is slow.
     #[must_use]
     pub const fn says_nothing(self) -> bool {
         matches!(self, Self::TimedOut | Self::CannotStart)
@@ -89,40 +90,40 @@ pub struct TestRun {
     pub test: String,
     /// The command.
     pub command: String,
-    /// Its exit code; none if it was ended by a signal, ran out of time or could not be started.
+    /// Its exit code; none if a signal ended it, it timed out or it could not be started.
     pub exit: Option<i32>,
-    /// Whether it ran out of time.
+    /// Whether it timed out.
     pub timed_out: bool,
-    /// How long it ran, in milliseconds.
+    /// Duration, in milliseconds.
     pub ms: u64,
-    /// How many tests it ran.
+    /// Number of tests it ran.
     pub executed: u64,
-    /// The end of what it wrote, at most 4 KiB, without lines that look like they hold a credential.
+    /// The end of its output, at most 4 KiB, without lines that look like they hold a credential.
     pub output: String,
 }
 
-/// Which features are verified.
+/// Which features to verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// These.
+    /// The named features.
     Named(Vec<String>),
-    /// Every one whose tests can be run.
+    /// Every feature with runnable tests.
     All,
-    /// Those that worked, or are said to, and that nothing shows to work on the code as it is.
+    /// Features that passed or claim to, without evidence for the current code.
     Stale,
 }
 
 /// Why the tests of a feature are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Somebody asked for it: a pass is stored in any case.
+    /// A requested verification: a pass is always stored.
     Verification,
     /// A session starts: a pass is stored only if the code differs from the code that passed before.
     /// Features without stored evidence are never probed.
     Probe,
 }
 
-/// What shows that a feature works.
+/// Evidence report of a feature.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema_version: &'static str,
@@ -138,7 +139,7 @@ struct Report<'a> {
     runs: &'a [TestRun],
 }
 
-/// The code that is tested.
+/// The tested code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Code {
     commit: Option<String>,
@@ -147,26 +148,27 @@ struct Code {
 }
 
 impl Features<'_> {
-    /// Runs the tests of a feature. It passes if every command ends with 0 and each ran at least one
-    /// test; then an artifact shows it. A feature that worked and no longer does is noted as such; one
-    /// whose tests could not be started, or did not end, stays what it was. No lock is held while tests
-    /// run.
+    /// Runs the tests of a feature.
+    ///
+    /// It passes if every command ends with 0 and each ran at least one test; an artifact then keeps the
+    /// result. A feature that worked and no longer does is marked as regressed. A feature whose tests could
+    /// not be started, or did not end, keeps its status. No lock is held while tests run.
     ///
     /// # Errors
-    /// `NotFound` for a feature that is not there; `Usage` for one that a person must see; `Stale` if
-    /// the commit changed, or the feature, while its tests ran; what writing says. A test that fails is
-    /// no error.
+    /// `NotFound` for an unknown feature; `Usage` for a manual feature; `Stale` if the commit or the feature
+    /// changed while its tests ran; errors from writing. A failing test is not an error.
     pub fn verify(&self, id: &str) -> Result<Verified> {
         let verified = self.test(id, Purpose::Verification)?;
-        // A command that does not start, or does not end, tells nothing of the code.
+        // A command that does not start, or does not end, tells nothing about the code.
         if !verified.problem.is_some_and(Problem::says_nothing) {
             Recovery::new(self.project).tried_feature(verified.passed, id);
         }
         Ok(verified)
     }
 
-    /// Verifies several features, one after the other. Those that a person must see, were left for
-    /// later or have no tests are left out unless they are named.
+    /// Verifies several features, one after the other.
+    ///
+    /// Manual and deferred features, and those without tests, are skipped unless they are named.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -215,7 +217,7 @@ impl Features<'_> {
             .hint("verify it again")
             .next(format!("helmdeck forge features verify {id}")));
         }
-        // Tests of code that changed under them say something, but not of which code.
+        // If the code changed during the tests, the result belongs to no known code tree.
         let tree = after.tree.clone().filter(|tree| before.tree.as_ref() == Some(tree));
         let executed = runs.iter().map(|run| run.executed).sum();
         let now = project.environment().now().seconds();
@@ -291,8 +293,9 @@ impl Features<'_> {
         })
     }
 
-    /// Runs the tests of some features that pass, those verified longest ago; 2 unless `[session]
-    /// probes` says otherwise. What no longer works is noted.
+    /// Tests some passing features again: those with the oldest verification.
+    ///
+    /// 2 unless `[session] probes` says otherwise. A regression is recorded.
     ///
     /// # Errors
     /// As [`Self::verify`].
@@ -316,7 +319,7 @@ impl Features<'_> {
         };
         let probed = file.least_recent(&standings, count).into_iter().map(|feature| {
             match self.test(&feature.id, Purpose::Probe) {
-                // A test that makes no sense is for who verifies it to mend. It stops nobody who begins.
+                // An invalid test is reported by `verify`. It must not stop a session from starting.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
                 tested => tested,
             }
@@ -327,7 +330,7 @@ impl Features<'_> {
     /// Runs the tests of a feature without storing the result, for an assessment of the project.
     ///
     /// # Errors
-    /// `NotFound` for a feature that is not there; `Usage` for tests that cannot be run.
+    /// `NotFound` for an unknown feature; `Usage` for tests that cannot be run.
     pub fn works(&self, id: &str) -> Result<(Vec<TestRun>, Option<Problem>)> {
         let file = self.read()?;
         self.run(file.get(id).ok_or_else(|| unknown(id))?)
@@ -370,8 +373,8 @@ impl Features<'_> {
                 }
             };
             runs.push(run);
-            // The first says why, unless it says nothing of the feature and another does. The others
-            // still run, since whoever mends it wants to know all.
+            // The first problem is reported, unless it says nothing about the feature and a later one does.
+            // The remaining tests still run, so that one verification shows all failures.
             problem = match (problem, found) {
                 (Some(first), Some(other)) if first.says_nothing() && !other.says_nothing() => Some(other),
                 (first, other) => first.or(other),
@@ -395,7 +398,7 @@ impl Features<'_> {
     }
 }
 
-/// Says what may be wrong with how a feature is tested.
+/// Returns a hint about the test setup of a feature.
 fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),

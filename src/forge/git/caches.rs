@@ -1,5 +1,6 @@
-//! What git knows, kept at hand in two files: `commits.log` and `branches.json`. They are caches: made
-//! anew from git whenever `HEAD` differs, never trusted, never committed.
+//! Git caches: `commits.log` and `branches.json`.
+//!
+//! They are rebuilt from git whenever `HEAD` differs, never trusted, and never committed.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -18,9 +19,9 @@ use crate::layout;
 use crate::time::Time;
 use helmdeck_git::{split, trailers};
 
-/// How many commits are kept.
+/// Number of commits kept.
 const KEPT: usize = 200;
-/// The most branches that are measured one by one, where git is too old to do it at once.
+/// Maximum number of branches measured one by one, for git versions that cannot measure all at once.
 const MEASURED: usize = 100;
 
 /// A line of `commits.log`.
@@ -28,13 +29,13 @@ const MEASURED: usize = 100;
 pub struct Line {
     /// When it was committed.
     pub time: Time,
-    /// The first 12 digits of the commit.
+    /// The first 12 digits of the commit id.
     pub sha: String,
-    /// The key of the issue.
+    /// The issue key.
     pub key: Option<String>,
     /// The session.
     pub session: Option<String>,
-    /// The first 12 digits of the tree without the memory.
+    /// The first 12 digits of the code tree, which excludes the memory.
     pub code_tree: String,
     /// The subject.
     pub subject: String,
@@ -57,15 +58,16 @@ impl Line {
 }
 
 impl Commits<'_> {
-    /// Returns the last commits, newest last, at most 200: from the cache if it was made at this
-    /// `HEAD`, else from git. Writes nothing.
+    /// Returns the last commits, newest last, at most 200.
+    ///
+    /// They come from the cache if it was made at this `HEAD`, else from git. Writes nothing.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what [`Git::succeed`] says.
+    /// `E_NOT_A_REPO`; errors of [`Git::succeed`].
     pub fn recent(&self) -> Result<Vec<Line>> {
         let git = self.project.git()?;
         let Some(head) = git.head()? else { return Ok(Vec::new()) };
-        // Whatever is wrong with a cache, git knows better.
+        // On any problem with the cache, ask git instead.
         let kept = self.project.files().read(layout::COMMITS).ok().flatten().unwrap_or_default();
         let kept: Option<Vec<Line>> = String::from_utf8_lossy(&kept).lines().map(Line::parse).collect();
         match kept.filter(|lines| lines.last().is_some_and(|line| line.sha == head.short())) {
@@ -74,20 +76,20 @@ impl Commits<'_> {
         }
     }
 
-    /// Returns the branches, as git has them now. Writes nothing.
+    /// Returns the branches as git has them now. Writes nothing.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what [`Git::succeed`] says.
+    /// `E_NOT_A_REPO`; errors of [`Git::succeed`].
     pub fn branches(&self) -> Result<Branches> {
         let git = self.project.git()?;
         branches(git, self.project.config().git.base.as_deref(), self.project.environment().now().seconds())
     }
 
-    /// Makes both caches anew.
+    /// Rebuilds both caches.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what [`Git::succeed`] says; what writing a file says, so if a subject holds what
-    /// looks like a credential.
+    /// `E_NOT_A_REPO`; errors of [`Git::succeed`]; errors from writing a file, for example if a subject looks
+    /// like it contains a credential.
     pub fn refresh(&self) -> Result<()> {
         let files = self.project.files();
         let mut text = String::new();
@@ -149,7 +151,7 @@ fn branches(git: &Git, base: Option<&str>, now: Time) -> Result<Branches> {
     })
 }
 
-/// Returns the session that a commit names, of the commit as git stores it.
+/// Returns the session that a raw commit object names.
 fn session(commit: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(commit);
     let (_, message) = text.split_once("\n\n")?;
@@ -166,7 +168,7 @@ fn merged(git: &Git, base: Option<&Oid>) -> Result<HashSet<String>> {
     Ok(text.lines().filter_map(|line| line.strip_prefix("refs/heads/")).map(ToOwned::to_owned).collect())
 }
 
-/// Returns how far each branch is from its upstream, or else from the base.
+/// Returns how far each branch is ahead of and behind its upstream, or else the base.
 fn counts(git: &Git, base: Option<&Oid>, branches: &[super::Branch]) -> Result<Vec<Option<(u64, u64)>>> {
     let base_field = base.map_or_else(String::new, |base| format!("%(ahead-behind:{base})"));
     let format = format!("--format=%(upstream:track,nobracket)%00{base_field}");
@@ -193,7 +195,7 @@ fn counts(git: &Git, base: Option<&Oid>, branches: &[super::Branch]) -> Result<V
     Ok(counts)
 }
 
-/// Reads `ahead 1, behind 2`.
+/// Parses `ahead 1, behind 2`.
 fn tracked(text: &str) -> (u64, u64) {
     let count =
         |name: &str| text.split(", ").find_map(|part| part.strip_prefix(name)?.trim().parse().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Commits of a project: made by the protocol, checked against it, and kept at hand.
+//! Commits of a project, made with and checked against the project's message format.
 
 mod look;
 
@@ -22,7 +22,7 @@ use crate::project::Project;
 use crate::repair;
 use helmdeck_git::complaint;
 
-/// How long git may take for a commit, hooks and signing included.
+/// Timeout of a commit, hooks and signing included.
 const COMMIT_TIME: Duration = Duration::from_secs(900);
 
 /// The commits of a project.
@@ -39,73 +39,75 @@ impl<'a> Commits<'a> {
     }
 }
 
-/// A commit to be made.
+/// Request for a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewCommit {
-    /// The key of the issue (`SX9-123`). Only a commit of the session itself has none.
+    /// The issue key (`SX9-123`). Only a session's own commit has none.
     pub key: Option<String>,
-    /// Whether it is what the session leaves behind, so that no issue is needed.
+    /// Whether it is a session's own commit, which needs no issue.
     pub session_commit: bool,
-    /// The kind of change for the conventional style (`feat`, `fix!`); `feat` unless said otherwise,
-    /// `chore` for the session's own.
+    /// The kind of change for the conventional style (`feat`, `fix!`).
+    ///
+    /// Default: `feat`, and `chore` for a session's own commit.
     pub kind: Option<String>,
-    /// The subject, without key: at most 100 characters with it.
+    /// The subject without the key: at most 100 characters, key included.
     pub subject: String,
-    /// What was changed, an item each; at least one.
+    /// The changes, one item each; at least one.
     pub what: Vec<String>,
-    /// Why.
+    /// The rationale.
     pub why: String,
     /// What was learned.
     pub learned: Vec<String>,
-    /// What must always hold from now on.
+    /// New invariants: what must always hold from now on.
     pub invariants: Vec<String>,
-    /// The files and folders to be staged, relative to the root. Nothing else is staged; what is staged
-    /// already is committed too.
+    /// Files and folders to stage, relative to the root.
+    ///
+    /// Nothing else is staged. What is staged already is committed too.
     pub paths: Vec<String>,
-    /// Whether the memory is staged too.
+    /// Whether to stage the memory too.
     pub forge: bool,
-    /// The state that it goes on from. The last good checkpoint, or else the first parent, unless said otherwise.
+    /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
     pub parent: Option<String>,
 }
 
-/// Who commits, and from where.
+/// The author session of a commit, and its starting point.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The session (`2025-12-24-session-001`).
     pub session: String,
     /// The id of the session, a `UUIDv7`.
     pub session_id: String,
-    /// The newest checkpoint whose state is good and that `HEAD` has: its tag and its commit.
+    /// The newest `ok` checkpoint that `HEAD` contains: its tag and its commit.
     pub checkpoint: Option<(String, Oid)>,
 }
 
-/// A commit that was made.
+/// A new commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Committed {
-    /// Its name.
+    /// Its commit id.
     pub oid: Oid,
     /// The commit before it; `None` for the first.
     pub previous: Option<Oid>,
-    /// The state that it goes on from; zeros if there is none.
+    /// The parent state; zeros if there is none.
     pub parent: String,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint that it starts from.
     pub checkpoint: Option<String>,
-    /// Its tree without the memory.
+    /// Its code tree, which excludes the memory.
     pub code_tree: String,
-    /// Whether a hook changed what is committed, so that the trailer names another tree.
+    /// Whether a hook changed the commit, so that the trailer names another tree.
     pub changed_by_hook: bool,
-    /// What became of features.
+    /// The feature changes.
     pub features: Vec<Feature>,
-    /// The message as it was given to git.
+    /// The message as passed to git.
     pub message: String,
 }
 
 impl Commits<'_> {
-    /// Returns from where a session commits: the newest checkpoint whose state is good is looked up.
+    /// Returns the origin of a session's commits, with the newest `ok` checkpoint.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what reading the checkpoints says.
+    /// `E_NOT_A_REPO`; errors from reading the checkpoints.
     pub fn origin(&self, session: &str, session_id: &str) -> Result<Origin> {
         let checkpoint = Checkpoints::new(self.project).newest_valid()?;
         let checkpoint = checkpoint.and_then(|found| Some((found.tag, Oid::parse(&found.commit?)?)));
@@ -113,7 +115,7 @@ impl Commits<'_> {
     }
 }
 
-/// What is about to be committed, in an index that is not the repository's own.
+/// Staged changes, in an index that is not the repository's own.
 struct Staged {
     tree: Oid,
     code_tree: String,
@@ -122,14 +124,15 @@ struct Staged {
 }
 
 impl Commits<'_> {
-    /// Makes a commit by the protocol. Hooks run and commits are signed as the user's git does. Where
-    /// it refuses, nothing is staged.
+    /// Commits with the project's message format.
+    ///
+    /// Hooks run and commits are signed as in the user's git. If it refuses, nothing is staged.
     ///
     /// # Errors
     /// `E_PAUSED`; `E_OPERATION` during a merge, a rebase and the like; `E_COMMIT_MESSAGE` (refused) if
     /// the message breaks a rule; `E_PARENT` (refused) if the parent is no ancestor; `E_SECRET`;
     /// `E_CORRUPT` if a file of the memory is damaged; `E_NOTHING_STAGED`; `E_STALE` if files changed
-    /// meanwhile; `E_GIT` with what git or a hook said.
+    /// meanwhile; `E_GIT` with the error of git or of a hook.
     pub fn create(&self, new: &NewCommit, origin: &Origin) -> Result<Committed> {
         self.project.check_not_paused()?;
         let git = self.project.git()?;
@@ -159,7 +162,7 @@ impl Commits<'_> {
         git.succeed(&["commit", "--quiet", "--file=-", "--cleanup=whitespace"], &run)?;
         let oid = git.head()?.ok_or_else(|| Error::not_found("the commit that was just made is not there"))?;
         let made = git.code_tree(&oid)?;
-        // A cache: without it everything is only slower.
+        // Only a cache: without it, later commands are slower.
         if let Err(error) = self.refresh() {
             tracing::warn!(error = %error, "the caches of git are not refreshed");
         }
@@ -175,7 +178,7 @@ impl Commits<'_> {
         })
     }
 
-    /// Says whether the texts of a commit are such as a commit may have, before there is anything to commit.
+    /// Checks the texts of a commit before anything is staged.
     ///
     /// # Errors
     /// `E_COMMIT_MESSAGE` (refused) if the message breaks a rule; `E_SECRET`.
@@ -188,10 +191,10 @@ impl Commits<'_> {
         self.project.files().check_secrets("the message of the commit", text.as_bytes())
     }
 
-    /// Stages in a copy of the index, and checks what would be committed.
+    /// Stages in a copy of the index, and checks the result.
     fn stage_aside(&self, git: &Git, head: Option<&Oid>, new: &NewCommit) -> Result<Staged> {
         let folder = private(git)?;
-        // What turns out to be a secret is in no object of the repository then.
+        // This keeps a detected secret out of the repository's objects.
         let git = &git.aside(folder.path())?;
         let index = git.copy_index(folder.path(), "index")?;
         self.stage(git, new, Some(&index))?;
@@ -210,7 +213,7 @@ impl Commits<'_> {
         let changed = changed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let changed: Vec<String> = changed.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         repair::check_whole(self.project, git, &changed)?;
-        // A name is seen by whoever sees the commit, too. It is not said again here.
+        // File names are visible in a commit too, so scan them for secrets. The error does not repeat them.
         let names = ["diff", "--cached", "--name-only", "-z", "--diff-filter=A", "--no-renames", "--no-relative"];
         let names = git.succeed(&[&names[..], &[&against]].concat(), &run)?.stdout;
         let names: Vec<u8> = names.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect();
@@ -228,7 +231,7 @@ impl Commits<'_> {
         Ok(Staged { code_tree: git.code_tree_of(tree.as_str())?, tree, features, learned })
     }
 
-    /// Stages what is named, in the index of the repository or in another one.
+    /// Stages the named paths, in the repository's index or in another one.
     fn stage(&self, git: &Git, new: &NewCommit, index: Option<&Path>) -> Result<()> {
         let mut paths = Vec::new();
         for path in &new.paths {
@@ -256,7 +259,7 @@ impl Commits<'_> {
         Err(if absent { Error { category: Category::NotFound, ..error } } else { error })
     }
 
-    /// Returns a path of the project as git has it, below the root of the work tree.
+    /// Returns a project path relative to the root of the work tree, as git names it.
     pub(super) fn below_root(&self, git: &Git, path: &str) -> String {
         let folder = self.project.root().strip_prefix(git.root()).ok().and_then(Path::to_str);
         match folder.filter(|folder| !folder.is_empty()) {
@@ -266,7 +269,7 @@ impl Commits<'_> {
     }
 }
 
-/// Makes a folder that goes when it is no longer needed.
+/// Creates a temporary folder that is deleted on drop.
 fn private(git: &Git) -> Result<tempfile::TempDir> {
     let folder = tempfile::Builder::new().prefix("forge-commit-").tempdir_in(git.git_dir());
     folder.map_err(|error| Error::io("cannot write in", git.git_dir(), &error))
@@ -287,7 +290,7 @@ fn check_state(git: &Git) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what the rules of a whole message would not name clearly.
+/// Refuses texts for which the rules for a whole message give no clear error.
 fn check_text(new: &NewCommit) -> Result<()> {
     let refuse = |message: String| Err(Error::new(Category::Refused, "E_COMMIT_MESSAGE", message));
     match &new.key {
@@ -328,7 +331,7 @@ fn check_rules(text: &str) -> Result<()> {
     }
 }
 
-/// Returns the state that a commit goes on from, what is said of it, and the checkpoint if it is one.
+/// Returns the parent state of a commit, its remark, and the checkpoint if it is one.
 fn parent(git: &Git, head: Option<&Oid>, new: &NewCommit, origin: &Origin) -> Result<(String, String, Option<String>)> {
     let refuse = |what: &str| {
         let message = format!("{what} is no ancestor of what is checked out");
@@ -408,12 +411,12 @@ fn message(
     }
 }
 
-/// Returns a subject without the period at its end. Several of them say something.
+/// Returns a subject without its final period. Several periods stay, because they have a meaning.
 fn without_period(subject: &str) -> &str {
     subject.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(subject)
 }
 
-/// Adds what is new in the knowledge to what is said of the memory, unless that says it already.
+/// Adds the new lessons to the memory notes, unless the notes name them already.
 fn note_learned(memory: &mut Vec<Note>, learned: Vec<String>) {
     let said: Vec<String> = memory
         .iter()

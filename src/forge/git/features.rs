@@ -1,10 +1,12 @@
-//! What a commit does to the features, read from both sides of `features.json` and never from what somebody says.
+//! Feature changes of a commit.
+//!
+//! They are read from both sides of `features.json`, never from what a message claims.
 
 use serde::Deserialize;
 
 use super::message::Feature;
 
-/// As much of `features.json` as is compared.
+/// The compared part of `features.json`.
 #[derive(Deserialize, Default)]
 struct File {
     #[serde(default)]
@@ -18,9 +20,10 @@ struct FeatureEntry {
     status: String,
 }
 
-/// Returns the features whose status differs, in the order of the new file, then those that are gone. A
-/// side that is absent has none. Of one that cannot be read nothing is known: what stood in a damaged
-/// file is not removed.
+/// Returns the features with a changed status, in the order of the new file, then the removed ones.
+///
+/// An absent side has no features. With an unreadable side nothing is compared: features of a damaged
+/// file do not count as removed.
 pub(super) fn changed_features(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<Feature> {
     let read = |bytes: Option<&[u8]>| {
         let file = bytes.map_or_else(|| Ok(File::default()), serde_json::from_slice::<File>);

@@ -1,5 +1,6 @@
-//! Hooks of git that keep the protocol: installed on request, after those that are there, and taken
-//! away again without a trace.
+//! Git hooks for the message format.
+//!
+//! They are installed on request, run after existing hooks, and are removed without a trace.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +17,7 @@ use super::message::{
 use crate::error::{Category, Error, Result};
 use crate::layout::FORGE;
 
-/// What shows that a hook is ours.
+/// Marker line of our hooks.
 const MARK: &str = "# forge hook";
 
 /// A hook of git.
@@ -25,25 +26,25 @@ const MARK: &str = "# forge hook";
 pub enum Hook {
     /// Checks a message before it is committed.
     CommitMsg,
-    /// Writes what is known into a message before it is edited.
+    /// Fills in the known parts of a message before it is edited.
     PrepareCommitMsg,
 }
 
-/// What came of installing a hook.
+/// Result of installing or removing a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Installed {
     /// The hook.
     pub hook: Hook,
     /// Its file.
     pub path: PathBuf,
-    /// Where the one lies that was there before, which runs first.
+    /// The path of the earlier hook, which runs first.
     pub before: Option<PathBuf>,
     /// Whether anything changed.
     pub changed: bool,
 }
 
 impl Hook {
-    /// Both of them.
+    /// All hooks.
     pub const ALL: [Self; 2] = [Self::CommitMsg, Self::PrepareCommitMsg];
 
     /// Returns its name, as git has it.
@@ -55,8 +56,9 @@ impl Hook {
         }
     }
 
-    /// Returns the script. It does nothing without a memory, or where the program is not installed.
-    /// `memory` is the folder of the memory below the root of the work tree, in which git runs hooks.
+    /// Returns the hook script. It does nothing without a memory, or if the program is not installed.
+    ///
+    /// `memory` is the folder of the memory below the root of the work tree, where git runs hooks.
     fn script(self, program: &str, memory: &str) -> String {
         let (name, program) = (self.name(), quoted(program));
         let project = match memory.strip_suffix(FORGE).and_then(|folder| folder.strip_suffix('/')) {
@@ -73,24 +75,26 @@ impl Hook {
     }
 }
 
-/// Says whether git made a message up: it takes back a commit, or is to be melted into one by `rebase --autosquash`.
+/// Says whether git generated a message: a revert, or a commit for `rebase --autosquash`.
 fn is_of_git(text: &str) -> bool {
     let taken_back = |start: &str| text.starts_with(start) && text.contains("\nThis reverts commit ");
     ["fixup! ", "squash! ", "amend! "].iter().any(|start| text.starts_with(start))
         || ["Revert \"", "Reapply \""].into_iter().any(taken_back)
 }
 
-/// Returns a word of a shell that stands for a text.
+/// Quotes a text as one shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 impl Commits<'_> {
-    /// Installs a hook, which runs `<program> forge hook <name> …`. One that is there stays, runs
-    /// first, and may refuse.
+    /// Installs a hook, which runs `<program> forge hook <name> …`.
+    ///
+    /// An existing hook stays, runs first, and may refuse.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; `E_REFUSED` if hooks lie outside the repository, where other repositories use them too; `E_IO`.
+    /// `E_NOT_A_REPO`; `E_REFUSED` if the hooks folder is outside the repository, where other repositories
+    /// use it too; `E_IO`.
     pub fn install_hook(&self, hook: Hook, program: &str) -> Result<Installed> {
         self.project.check_not_paused()?;
         let (path, before) = self.hook_paths(hook)?;
@@ -110,14 +114,14 @@ impl Commits<'_> {
         }
         let written = write(&path, &script);
         if written.is_err() && before.exists() && !path.exists() {
-            // What was there goes back to where it was.
+            // Restore the earlier hook.
             let _ = fs::rename(&before, &path);
         }
         written?;
         Ok(Installed { hook, before: keeps(&before), path, changed: true })
     }
 
-    /// Takes a hook away, and puts the one before it back. One that is not ours stays.
+    /// Removes a hook, and restores the earlier one. A hook that is not ours stays.
     ///
     /// # Errors
     /// As [`Commits::install_hook`].
@@ -132,9 +136,9 @@ impl Commits<'_> {
         Ok(Installed { hook, path, before: None, changed: ours })
     }
 
-    /// Returns what the hook `commit-msg` says of a message: what an editor was shown does not count.
-    /// Messages that git itself makes are not ours to judge: of merges, of commits that take back
-    /// others, and of those that are to be melted into others.
+    /// Checks a message for the hook `commit-msg`. Comments for the editor are ignored.
+    ///
+    /// Messages that git generates are not checked: those of merges, reverts, and fixup or squash commits.
     #[must_use]
     pub fn check_message(&self, text: &str) -> Vec<Finding> {
         let text = strip_comments(text);
@@ -142,12 +146,13 @@ impl Commits<'_> {
         if is_of_git(&text) || merges() { Vec::new() } else { lint(&text) }
     }
 
-    /// Returns what the hook `prepare-commit-msg` makes of a message that is about to be edited: where
-    /// it comes from is written into it; `None` if it stays as it is. `source` is git's second argument
+    /// Fills in a message for the hook `prepare-commit-msg`, before it is edited.
+    ///
+    /// It adds the backtrace; `None` if the message does not change. `source` is git's second argument
     /// (`message`, `merge`, `squash`, …).
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what git says.
+    /// `E_NOT_A_REPO`; errors from git.
     pub fn prepare_message(
         &self,
         text: &str,
@@ -155,7 +160,7 @@ impl Commits<'_> {
         key: Option<&str>,
         origin: &Origin,
     ) -> Result<Option<String>> {
-        // A merge, a squash and an old commit have a message of their own.
+        // A merge, a squash and a reused or amended commit already have a message.
         if matches!(source, Some("merge" | "squash" | "commit")) {
             return Ok(None);
         }

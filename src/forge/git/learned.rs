@@ -1,4 +1,6 @@
-//! What a commit adds to what was learned, read from both sides of `knowledge.json` and never from what somebody says.
+//! Lessons that a commit adds.
+//!
+//! They are read from both sides of `knowledge.json`, never from what a message claims.
 
 use std::collections::HashSet;
 
@@ -6,13 +8,14 @@ use super::message::placeholder;
 use crate::knowledge::KnowledgeFile;
 use helmdeck_core::text;
 
-/// How many new entries a message names.
+/// Maximum number of new entries in a message.
 const NAMED: usize = 20;
-/// How long each may be, in characters.
+/// Maximum length of an entry, in characters.
 const LONGEST: usize = 500;
 
-/// Returns the first text of each entry that is new, in one line, in the order of the file. A side that
-/// is absent or cannot be read has none: whoever reads that file says that it is damaged.
+/// Returns the first text of each new entry, in one line, in the order of the file.
+///
+/// A side that is absent or cannot be read counts as empty: its own reader reports the damage.
 pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String> {
     if old == new {
         return Vec::new();
@@ -24,7 +27,7 @@ pub(super) fn new_entries(old: Option<&[u8]>, new: Option<&[u8]>) -> Vec<String>
         .entries()
         .filter(|entry| !known.contains(&entry.id()))
         .filter_map(|entry| entry.texts().first().map(|(_, text)| one_line(text)))
-        // What stands for nothing yet has no place in a message.
+        // A placeholder does not belong in a message.
         .filter(|text| !text.is_empty() && placeholder(text).is_none())
         .collect();
     let more = all.len().saturating_sub(NAMED);

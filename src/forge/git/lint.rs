@@ -7,22 +7,22 @@ use super::message::{Finding, Severity, lint, parse};
 use super::{Git, Oid};
 use crate::error::Result;
 
-/// The most commits of a range that are looked at.
+/// Maximum number of commits of a range that are checked.
 const MAX_COMMITS: usize = 10_000;
 
-/// What was found in a commit.
+/// Findings for a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Linted {
     /// The commit.
     pub oid: Oid,
     /// Its subject.
     pub subject: String,
-    /// The rules that it does not keep; none if it keeps all.
+    /// The broken rules; empty if it keeps all.
     pub findings: Vec<Finding>,
 }
 
 impl Linted {
-    /// Says whether a rule is broken, not only bent.
+    /// Says whether a finding is an error, not only a warning.
     #[must_use]
     pub fn is_bad(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
@@ -30,19 +30,19 @@ impl Linted {
 }
 
 impl Commits<'_> {
-    /// Returns the range that is checked unless one is named: what this branch has and its base has not.
+    /// Returns the default range: the commits that this branch has and its base does not.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; what git says.
+    /// `E_NOT_A_REPO`; errors from git.
     pub fn own_range(&self) -> Result<String> {
         let base = self.project.git()?.base(self.project.config().git.base.as_deref())?;
         Ok(base.map_or_else(|| "HEAD".to_owned(), |(_, oid)| format!("{oid}..HEAD")))
     }
 
-    /// Checks the commits of a range (`main..HEAD`), newest first, at most 10,000. Merges are left out.
+    /// Checks the commits of a range (`main..HEAD`), newest first, at most 10,000. Merges are skipped.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; `E_GIT` if the range names something that is not here.
+    /// `E_NOT_A_REPO`; `E_GIT` if the range names an unknown commit.
     pub fn lint(&self, range: &str) -> Result<Vec<Linted>> {
         let git = self.project.git()?;
         let commits: Vec<_> = git.log_with_messages(range, MAX_COMMITS)?;
@@ -70,7 +70,9 @@ fn warning(rule: &str, message: String) -> Finding {
     Finding { rule: rule.to_owned(), severity: Severity::Warning, line: 1, message }
 }
 
-/// A rebase moves a commit away from the state it went on from, so this bends a rule and breaks none.
+/// Checks that the parent state is an ancestor.
+///
+/// A rebase moves a commit away from its parent state, so this is only a warning.
 fn ancestor(git: &Git, oid: &Oid, message: &str) -> Result<Option<Finding>> {
     let parsed = parse(message);
     let Some(last) = parsed.messages.last() else { return Ok(None) };
@@ -89,7 +91,7 @@ fn ancestor(git: &Git, oid: &Oid, message: &str) -> Result<Option<Finding>> {
 
 fn code_tree(tree: Option<&String>, message: &str) -> Option<Finding> {
     let parsed = parse(message);
-    // Of several messages in one, none names the tree that came of all.
+    // If a commit has several messages, no trailer names its resulting tree.
     let [one] = parsed.messages.as_slice() else { return None };
     let (said, tree) = (one.trailers.code_tree.as_ref()?, tree?);
     (said != tree).then(|| warning("code-tree", format!("Forge-Code-Tree is {said}, the commit holds {tree}")))

@@ -1,4 +1,4 @@
-//! The message of a commit: what was done and why, what was learned, and where it comes from (RFC-9060,
+//! The commit message format: what was done and why, what was learned, and the parent state (RFC-9060,
 //! Commit Protocol).
 //!
 //! ```text
@@ -22,8 +22,8 @@
 //! Forge-Linear: SX9-123
 //! ```
 //!
-//! The headings are comments to git, and an editor may drop them; so the same facts stand in trailers,
-//! and a message is read without its headings too.
+//! git treats the headings as comments, and an editor may drop them. The trailers therefore repeat the
+//! same facts, and a message without headings can still be parsed.
 
 mod lint;
 mod parse;
@@ -38,10 +38,10 @@ pub(crate) use parse::is_comment;
 pub use parse::{Parsed, is_key, is_session, keys, parse, strip_comments};
 pub(crate) use write::NONE;
 
-/// The longest message that is read, in bytes; the rest is left out.
+/// Maximum number of bytes of a message that are read; the rest is ignored.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// How a subject is written. Both are read.
+/// Style of a subject. Both styles are parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -53,52 +53,52 @@ pub enum Style {
     Conventional,
 }
 
-/// What a commit belongs to.
+/// Scope of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// An issue, by its key (`SX9-123`).
     Key(String),
-    /// The session itself: what it leaves behind at its end.
+    /// The session's own commit, made at its end.
     Session,
-    /// Nothing that is said.
+    /// No scope given.
     #[default]
     None,
 }
 
-/// The message of a commit.
+/// A parsed commit message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
-    /// How the subject is written.
+    /// The style of the subject.
     pub style: Style,
-    /// What the commit belongs to.
+    /// The scope.
     pub scope: Scope,
-    /// The kind of change, with the conventional style (`feat`, `fix!`).
+    /// The kind of change, in the conventional style (`feat`, `fix!`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The subject, without scope and kind.
     pub subject: String,
-    /// What was changed, an item each.
+    /// The changes, one item each.
     #[serde(default)]
     pub what: Vec<String>,
-    /// Why.
+    /// The rationale.
     #[serde(default)]
     pub why: String,
-    /// What it does to the memory.
+    /// The changes of the memory.
     #[serde(default)]
     pub memory: Vec<Note>,
-    /// Where it comes from, as people read it.
+    /// The backtrace section, for people.
     #[serde(default)]
     pub backtrace: Backtrace,
-    /// Where it comes from, as programs read it.
+    /// The trailers, for programs.
     #[serde(default)]
     pub trailers: Trailers,
-    /// Other sections, which people added.
+    /// Other sections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<Section>,
 }
 
-/// What a commit does to the memory.
+/// A change of the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", content = "text", rename_all = "snake_case")]
 pub enum Note {
@@ -106,24 +106,24 @@ pub enum Note {
     Learned(String),
     /// A file of the memory was changed.
     Updated(String),
-    /// Something must always hold from now on.
+    /// A new invariant: it must always hold from now on.
     Invariant(String),
-    /// Nothing.
+    /// No change.
     None,
-    /// Something that the protocol does not know.
+    /// A note that the format does not define.
     Other(String),
 }
 
-/// Where a commit comes from, as people read it.
+/// Origin of a commit, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Backtrace {
-    /// The state that it goes on from: 7 to 64 hex digits.
+    /// The parent state: 7 to 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What is said of that state.
+    /// The remark on that state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
-    /// The key of the issue, or `none`.
+    /// The issue key, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linear: Option<String>,
     /// The session (`2025-12-24-session-001`).
@@ -134,25 +134,25 @@ pub struct Backtrace {
 /// The trailers of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Trailers {
-    /// `Forge-Parent`: the state that it goes on from, in full.
+    /// `Forge-Parent`: the full id of the parent state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// `Forge-Linear`: the key of the issue, or `none`.
+    /// `Forge-Linear`: the issue key, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linear: Option<String>,
     /// `Forge-Session`: the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// `Forge-Session-Id`: the id of the session that no other clone has.
+    /// `Forge-Session-Id`: the unique id of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// `Forge-Code-Tree`: the tree without the memory, which a rebase keeps.
+    /// `Forge-Code-Tree`: the tree without the memory. A rebase keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
-    /// `Forge-Checkpoint`: the tag of the checkpoint that it goes on from.
+    /// `Forge-Checkpoint`: the tag of the checkpoint that it starts from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// `Forge-Feature`: what became of features.
+    /// `Forge-Feature`: the feature changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<Feature>,
     /// Others, such as `Signed-off-by`.
@@ -160,7 +160,7 @@ pub struct Trailers {
     pub other: Vec<(String, String)>,
 }
 
-/// What became of a feature.
+/// Status change of a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Feature {
     /// Its id (`FORGE-002`).
@@ -169,7 +169,7 @@ pub struct Feature {
     pub status: String,
 }
 
-/// A section that the protocol does not know.
+/// A section that the format does not define.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Section {
     /// Its heading.
@@ -179,7 +179,7 @@ pub struct Section {
 }
 
 impl Message {
-    /// Returns the key of the issue that the commit belongs to: of its subject, its trailers or its backtrace.
+    /// Returns the issue key of the commit: from its subject, its trailers or its backtrace.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         let subject = match &self.scope {
@@ -190,14 +190,14 @@ impl Message {
         subject.or_else(|| said.into_iter().flatten().find(|key| is_key(key)))
     }
 
-    /// Returns the session in which it was made.
+    /// Returns the session that made the commit.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         let said = [self.trailers.session.as_deref(), self.backtrace.session.as_deref()];
         said.into_iter().flatten().find(|session| is_session(session))
     }
 
-    /// Says whether it follows the protocol in any part, so that it was not just written by a person.
+    /// Says whether any part follows the format, so that a person did not just write it freely.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         let session = self.backtrace.session.is_some() || self.trailers.session.is_some();

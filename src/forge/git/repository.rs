@@ -35,7 +35,7 @@ impl Deref for Git {
 }
 
 impl Git {
-    /// Finds the repository around a folder. If there is none, git is not even started.
+    /// Finds the repository around a folder. Without one, git is not started.
     ///
     /// # Errors
     /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
@@ -51,7 +51,7 @@ impl Git {
         Ok(found.map(|git| Self(git.excluding(FORGE).trailers_anywhere(TRAILERS).agent(agent.0, agent.1))))
     }
 
-    /// Sets a variable for every run, in addition to those of the process.
+    /// Sets a variable for every run of git, in addition to those of the process.
     #[must_use]
     pub fn variable(self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         Self(self.0.variable(name, value))
@@ -63,7 +63,7 @@ impl Git {
         Self(self.0.timeout(timeout))
     }
 
-    /// Limits the time of every run, whatever its own limit is: for a process that must end soon.
+    /// Limits the time of every run, even if its own limit is higher: for a process that must exit soon.
     #[must_use]
     pub(crate) fn hurried(self, longest: Duration) -> Self {
         Self(self.0.hurried(longest))
@@ -94,25 +94,27 @@ impl Git {
         self.0.root()
     }
 
-    /// Returns git's folder of this work tree.
+    /// Returns the git directory of this work tree.
     #[must_use]
     pub fn git_dir(&self) -> &Path {
         self.0.git_dir()
     }
 
-    /// Returns git's folder for all work trees.
+    /// Returns the git directory that all work trees share.
     #[must_use]
     pub fn common_dir(&self) -> &Path {
         self.0.common_dir()
     }
 
-    /// Returns the folder of the memory, below the root of the work tree. Its files are no code.
+    /// Returns the folder of the memory, below the root of the work tree. Its files do not count as code.
     #[must_use]
     pub fn memory(&self) -> &str {
         self.0.excluded()
     }
 
-    /// Returns the path of a file of the memory below the root: `.forge/x` is `sub/.forge/x` in a project below `sub`.
+    /// Returns the path of a memory file below the root of the work tree.
+    ///
+    /// `.forge/x` is `sub/.forge/x` in a project below `sub`.
     #[must_use]
     pub fn in_memory(&self, path: &str) -> String {
         let rest = path.strip_prefix(FORGE).unwrap_or(path);
@@ -126,7 +128,7 @@ impl Git {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// Returns a path below the root of the work tree relative to the project; `None` if it is outside of the project.
+    /// Makes a path below the root of the work tree relative to the project; `None` if it is outside.
     #[must_use]
     pub fn in_project<'a>(&self, path: &'a str) -> Option<&'a str> {
         let folder = self.memory().strip_suffix(FORGE).unwrap_or_default();
@@ -139,7 +141,7 @@ impl Git {
         format!("{}{path}", self.memory().strip_suffix(FORGE).unwrap_or_default())
     }
 
-    /// Returns the number of commits in a range that are work, without those that only save the memory of a session.
+    /// Returns the number of work commits in a range, without those that only save a session's memory.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::count`].
@@ -181,7 +183,7 @@ impl Git {
         })
     }
 
-    /// Returns the versions of a file of the memory that a merge left in the index; `None` if it has no conflict.
+    /// Returns the conflict stages of a memory file in the index; `None` if it has no conflict.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::run`].
@@ -189,7 +191,7 @@ impl Git {
         Ok(helmdeck_git::Git::stages(self, &self.in_memory(path))?)
     }
 
-    /// Marks the conflict of a file of the memory as resolved, as `git add` does.
+    /// Marks the conflict of a memory file as resolved, as `git add` does.
     ///
     /// # Errors
     /// `E_GIT` if the index cannot be written.
@@ -197,8 +199,9 @@ impl Git {
         Ok(helmdeck_git::Git::mark_resolved(self, &self.in_memory(path))?)
     }
 
-    /// Says whether branches can be merged here and the merge driver of the memory is missing: settings
-    /// of git are never cloned.
+    /// Says whether merges are possible here, but the merge driver of the memory is not set up.
+    ///
+    /// A clone does not inherit git settings.
     ///
     /// # Errors
     /// As [`helmdeck_git::Git::run`].
@@ -213,7 +216,7 @@ impl Git {
         Ok(wanted && self.read(&args)?.text().lines().count() > 1)
     }
 
-    /// Returns the command that fetches the tags of checkpoints, and in a shallow clone the history before them.
+    /// Returns the command that fetches the checkpoint tags and, in a shallow clone, the missing history.
     ///
     /// Without a remote it is the command that creates a new checkpoint.
     ///

@@ -1,9 +1,9 @@
-//! A commit of everything that is not committed, made without touching anything.
+//! Rescue commit: all uncommitted files in one commit, made without changing anything.
 //!
-//! It has the shape of an entry of the stash: its tree is the work tree with the untracked files, its
-//! parents are `HEAD` and a commit of the index. Where git would not give back the very bytes of a
-//! file, they are in it as well. It is made from copies of the index, so the index, `HEAD` and the
-//! status stay what they were.
+//! It has the shape of a stash entry: its tree is the work tree with the untracked files, its parents
+//! are `HEAD` and a commit of the index. If git would not restore the exact bytes of a file, the commit
+//! contains them as well. It is made from copies of the index, so the index, `HEAD` and the status do
+//! not change.
 
 use std::fs;
 use std::path::Path;
@@ -26,18 +26,19 @@ pub struct Rescue {
     pub reference: String,
     /// The commit whose tree is the work tree.
     pub commit: Oid,
-    /// The commit whose tree is the index. Sides of conflicts are in it below `.forge-unmerged/<1, 2 or 3>/`.
+    /// The commit with the tree of the index. Conflict sides are below `.forge-unmerged/<1, 2 or 3>/`.
     pub index: Oid,
-    /// What was checked out; `None` before the first commit.
+    /// The commit that was checked out; `None` before the first commit.
     pub head: Option<Oid>,
-    /// Repositories inside this one: they are on disk, and not in the commit.
+    /// Repositories inside this one: they stay on disk, and are not in the commit.
     pub left: Vec<String>,
-    /// Files that a filter or the like would not give back as they were. As they were, they are in the
-    /// commit below `.forge-raw/`.
+    /// Files that git would not restore exactly, for example because of a filter.
+    ///
+    /// Their exact bytes are in the commit below `.forge-raw/`.
     pub raw: Vec<String>,
 }
 
-/// What is to be rescued, in objects.
+/// The rescued content, as git objects.
 struct Gathered {
     /// The work tree.
     tree: Oid,
@@ -51,28 +52,29 @@ fn taken(reference: &str) -> Error {
     Error::refused(format!("{reference} is there already")).hint("take another name")
 }
 
-/// Where the sides of conflicts go in the tree of the index, which cannot hold them as such.
+/// Folder for the sides of conflicts in the tree of the index, which cannot hold them otherwise.
 const UNMERGED: &str = ".forge-unmerged";
 
-/// Settings under which content is taken as it is.
+/// Settings that store content unchanged.
 const EXACT: &[&str] =
     &["-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "-c", "core.fsync=all", "-c", "core.splitIndex=false"];
 
 impl Git {
-    /// Puts the work tree, untracked files too, and the index into a commit at
-    /// `refs/forge/rescue/<name>`, which must be free. Ignored files are not in it, nor repositories
-    /// inside this one: they stay on disk. Needs no identity; runs no hook.
+    /// Saves the work tree and the index in a commit at `refs/forge/rescue/<name>`, which must be free.
+    ///
+    /// Untracked files are included. Ignored files and repositories inside this one are not: they stay on
+    /// disk. It needs no identity, and runs no hook.
     ///
     /// # Errors
-    /// `E_REFUSED` if the name is taken; `E_USAGE` if it is no good; `E_GIT` or `E_IO` if a file cannot
-    /// be read or nothing can be written. Then nothing holds the rescue, and one must not go on.
+    /// `E_REFUSED` if the name is taken; `E_USAGE` if it is invalid; `E_GIT` or `E_IO` if a file cannot
+    /// be read or nothing can be written. In that case nothing is rescued, and the caller must stop.
     pub fn rescue(&self, name: &str, message: &str) -> Result<Rescue> {
         let reference = self.free_rescue(name)?;
         let found = self.gather()?;
         self.hold(reference, name, message, found)
     }
 
-    /// As [`Git::rescue`], unless the work tree and the index are still what an earlier rescue holds.
+    /// As [`Git::rescue`], unless the work tree and the index are unchanged since an earlier rescue.
     ///
     /// # Errors
     /// As [`Git::rescue`].
@@ -98,7 +100,7 @@ impl Git {
         Ok(reference)
     }
 
-    /// Puts everything into objects. Nothing leads to them yet.
+    /// Writes everything into objects. No reference leads to them yet.
     fn gather(&self) -> Result<Gathered> {
         let folder = tempfile::Builder::new()
             .prefix("forge-rescue-")
@@ -129,7 +131,7 @@ impl Git {
     /// Adds the work tree to a copy of the index. Returns the repositories inside this one.
     fn add_everything(&self, index: &Path) -> Result<Vec<String>> {
         let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
-        // Paths that git is told not to look at may be changed all the same.
+        // Paths marked assume-unchanged or skip-worktree may be changed all the same.
         let listed = self.succeed(&["ls-files", "-v", "-z"], &run())?;
         let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
         for record in listed.stdout.split(|byte| *byte == 0) {
@@ -172,7 +174,7 @@ impl Git {
         fs::symlink_metadata(self.root().join(std::ffi::OsStr::from_bytes(path))).is_ok()
     }
 
-    /// Returns the tree of a copy of the index, with the sides of conflicts moved to where a tree can hold them.
+    /// Writes the tree of a copy of the index, with conflict sides moved to paths that a tree can hold.
     fn staged_tree(&self, index: &Path) -> Result<Oid> {
         let run = || Run::writing().variable("GIT_INDEX_FILE", index);
         let unmerged = self.succeed(&["ls-files", "-u", "-z"], &run())?;

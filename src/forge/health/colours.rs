@@ -1,4 +1,4 @@
-//! Colours of the folders. They say what a folder is; a badge with a shape and a word says how it is doing.
+//! Folder colours. A colour says what a folder is; a badge with a shape and a word shows its health.
 
 use super::Colour;
 
@@ -11,7 +11,7 @@ pub const MEMORY_COLOURS: [(&str, &str); 5] = [
     ("git", "#607D8B"),
 ];
 
-/// The shape and the word of each state, so that no meaning hangs on colour alone.
+/// Returns the shape and the word of each state, so that no meaning depends on colour alone.
 #[must_use]
 pub const fn badge(colour: Colour) -> (&'static str, &'static str) {
     match colour {

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::repair::Damaged;
 use crate::time::Time;
 
-/// All that the five components are judged by.
+/// Inputs of the five components.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Inputs {
-    /// What was learned.
+    /// The long-term memory: what was learned.
     pub long_term: LongTerm,
-    /// What is being done.
+    /// The short-term memory: work in progress.
     pub short_term: ShortTerm,
-    /// What works.
+    /// The features.
     pub features: Features,
     /// The repository.
     pub git: Git,
@@ -21,22 +21,22 @@ pub struct Inputs {
     pub linear: Linear,
 }
 
-/// How a file was found.
+/// State of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum File {
-    /// It is there and can be read.
+    /// It exists and is readable.
     #[default]
     Valid,
     /// Not found.
     Absent,
-    /// A newer program wrote it: what is known of its form.
+    /// A newer program wrote it; with what is known of its version.
     Newer(String),
-    /// It cannot be read: where, and what was expected.
+    /// It is unreadable: the position, and what was expected.
     Damaged(String),
 }
 
-/// Where a time was taken from.
+/// Source of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -46,20 +46,20 @@ pub enum Source {
     Journal,
     /// The last commit that changed the file.
     Commit,
-    /// When the file was last written, which a checkout sets too.
+    /// The modification time of the file, which a checkout changes too.
     Mtime,
 }
 
-/// A time, and where it was taken from.
+/// A time, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Last {
     /// The time.
     pub at: Time,
-    /// Where it was taken from.
+    /// The source.
     pub source: Source,
 }
 
-/// What was learned.
+/// Inputs of the long-term memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LongTerm {
     /// `knowledge.json`.
@@ -68,35 +68,35 @@ pub struct LongTerm {
     pub features: File,
     /// When something was last learned or confirmed.
     pub last: Option<Last>,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
     /// Other files that are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
 }
 
-/// What is being done.
+/// Inputs of the short-term memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ShortTerm {
     /// `progress.txt`.
     pub progress: File,
-    /// Whether nobody has worked in this clone yet: it has neither a `progress.txt` nor a journal.
+    /// Whether this clone is still unused: it has neither a `progress.txt` nor a journal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_begun: bool,
-    /// When something was last noted.
+    /// When progress was last noted.
     pub last: Option<Last>,
-    /// Whether a session lives.
+    /// Whether a session is active.
     pub active: bool,
-    /// The name of a session that stopped without an end, and when its last command ran.
+    /// The name of an abandoned session, and when its last command ran.
     pub abandoned: Option<(String, Time)>,
     /// Why work is paused, and since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<(String, Option<Time>)>,
-    /// How many lines follow no rule.
+    /// Number of malformed lines.
     pub malformed_lines: u64,
-    /// What is wrong with the settings of the events.
+    /// Error of the event settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<String>,
     /// Other files that are damaged.
@@ -104,94 +104,94 @@ pub struct ShortTerm {
     pub damaged: Vec<Damaged>,
 }
 
-/// What works.
+/// Inputs of the features.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Features {
     /// `features.json`.
     pub file: File,
-    /// How many work, with evidence.
+    /// Number that pass, with evidence.
     pub passing: u64,
-    /// How many there are, without those that were put off.
+    /// Total number, without deferred features.
     pub total: u64,
-    /// Those that worked and do not work any more, and since when the first of them does not.
+    /// The regressed features.
     pub regressed: Vec<String>,
-    /// Since when the first of them does not work.
+    /// When the first of them regressed.
     pub regressed_since: Option<Time>,
-    /// How many say that they work, without evidence. They do not count as passing.
+    /// Number that claim to pass without evidence. They do not count as passing.
     pub unverified: u64,
-    /// Which.
+    /// Their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified_ids: Vec<String>,
-    /// All that a person verifies, and no test.
+    /// The features that a person verifies, not a test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manual: Vec<String>,
-    /// How many work, as was verified on code that has changed since; `None` if that was not looked into.
+    /// Number of passes on older code; `None` if this was not checked.
     pub stale: Option<u64>,
     /// Other files that are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
 }
 
-/// The repository.
+/// Inputs of the repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Git {
-    /// Whether the project was set up without one.
+    /// Whether the project was set up without git.
     pub disabled: bool,
-    /// Whether there is none.
+    /// Whether the repository is missing.
     pub absent: bool,
-    /// Why git cannot say how things stand.
+    /// The error, if git failed.
     pub failed: Option<String>,
-    /// How many paths have conflicts.
+    /// Number of paths with conflicts.
     pub unmerged: u64,
-    /// How many paths are not committed, outside `.forge/`; untracked ones count.
+    /// Number of uncommitted paths outside `.forge/`, untracked ones included.
     pub uncommitted: u64,
-    /// The files of the memory among them, from the root of the project.
+    /// The memory files with conflicts, relative to the root of the project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmerged_memory: Vec<String>,
     /// Whether the merge driver of the memory is not set up in this clone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub merge_driver_missing: bool,
-    /// What is half done: `merge`, `rebase`.
+    /// The operation in progress: `merge`, `rebase`.
     pub operation: Option<String>,
-    /// What the branch is measured against.
+    /// The base of the branch.
     pub base: Option<String>,
-    /// How many commits it has that the base has not.
+    /// Number of commits that the branch is ahead of the base.
     pub ahead: u64,
-    /// How many commits the base has that it has not.
+    /// Number of commits that the branch is behind the base.
     pub behind: u64,
-    /// Whether the two merge without conflict; looked into only if they have diverged.
+    /// Whether branch and base merge without conflict; checked only if they have diverged.
     pub merges_cleanly: Option<bool>,
-    /// The newest checkpoint to which one could go back.
+    /// The newest checkpoint to roll back to.
     pub checkpoint: Option<String>,
-    /// If there are checkpoints that are not in this clone: the command that fetches them.
+    /// The command that fetches checkpoints which are missing in this clone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch_checkpoints: Option<String>,
-    /// When it was made.
+    /// When that checkpoint was created.
     pub checkpoint_at: Option<Time>,
-    /// How many commits came after it.
+    /// Number of work commits after it.
     pub commits_since: u64,
     /// Other files that are damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
 }
 
-/// The issues.
+/// Inputs of the issues.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Linear {
     /// Whether issues are switched off.
     pub off: bool,
-    /// Whether there is no repository whose commits could be looked at.
+    /// Whether there is no repository with commits to check.
     pub no_git: bool,
     /// `active.json`.
     pub active: File,
-    /// How many changes were tried three times in vain, or given up.
+    /// Number of changes that failed three times, or were abandoned.
     pub outbox_failed: u64,
-    /// How many issues were changed on both sides.
+    /// Number of issues that were changed on both sides.
     pub conflicts: u64,
-    /// Since when issues cannot be fetched.
+    /// Since when fetching issues fails.
     pub pull_failed: Option<Time>,
-    /// How many commits belong to no issue.
+    /// Number of commits without an issue.
     pub orphans: u64,
-    /// The first of them, shortened.
+    /// The first of them, as short ids.
     pub orphan_commits: Vec<String>,
 }

@@ -17,7 +17,7 @@ use crate::layout;
 use crate::project::Project;
 use crate::repair::{self, Extent};
 
-/// Measures the health of the project memory. It never fails: a file that cannot be read is a reason.
+/// Measures the health of the project memory. It never fails: an unreadable file becomes a reason.
 #[must_use]
 pub fn measure(project: &Project) -> Health {
     measure_with(project, &OnceCell::new())
@@ -34,8 +34,9 @@ pub fn inputs(project: &Project) -> Inputs {
     inputs_by(project, &OnceCell::new())
 }
 
-/// Returns what says whether a commit with some message belongs to an issue that is known here, or
-/// needs none; none if issues are switched off.
+/// Returns a test that says, from a commit message, whether the commit has a known issue or needs none.
+///
+/// `None` if issues are switched off.
 pub(crate) fn belongs_to_an_issue(project: &Project) -> Option<impl Fn(&str) -> bool + use<>> {
     let known = issues::known(project, &project.files().reading())?;
     Some(move |message: &str| known.has(message))
@@ -45,7 +46,7 @@ fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs
     let files = project.files().reading();
     let known = issues::known(project, &files);
     let (knowledge, fresh) = memory::knowledge(&files);
-    // git answers while the files are read.
+    // Run git while the files are read.
     let (mut long_term, short_term, features, found) = std::thread::scope(|scope| {
         let found = scope.spawn(|| repository::ask(project, known.as_ref(), fresh.is_none()));
         let features = memory::features(project, &files, evidence);
@@ -62,7 +63,7 @@ fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs
     inputs
 }
 
-/// Tells of damage in files that the components do not read themselves, each with the component that it belongs to.
+/// Assigns damaged files to components, for files that the components do not read themselves.
 fn share_out_damage(project: &Project, inputs: &mut Inputs) {
     const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
     let damaged = repair::damage(project, |path| !TOLD.contains(&path)).unwrap_or_default();
@@ -78,7 +79,7 @@ fn share_out_damage(project: &Project, inputs: &mut Inputs) {
     }
 }
 
-/// Reads a document without a trace, and says how it was found.
+/// Reads a document without writing anything, and returns the state of its file.
 fn load<D: Document>(files: &Files) -> (File, Option<D>) {
     match files.load::<D>() {
         Ok(None) if files.is_lost(D::PATH).unwrap_or(false) => (File::Damaged(format!("{}: {LOST}", D::PATH)), None),

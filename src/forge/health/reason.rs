@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// What a reason does to the colour.
+/// Effect of a reason on the colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing: it is worth knowing.
+    /// No effect: for information.
     Info,
-    /// It makes yellow.
+    /// Makes the component yellow.
     Warning,
-    /// It makes red.
+    /// Makes the component red.
     Error,
 }
 
-/// One reason.
+/// A reason of a colour.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
-    /// Which one.
+    /// Its code.
     pub code: Code,
-    /// What it does to the colour.
+    /// Its effect on the colour.
     pub severity: Severity,
     /// What was found.
     pub detail: String,
-    /// Since when, if that is known.
+    /// Since when, if known.
     pub since: Option<Time>,
-    /// A command that is safe to run next.
+    /// A safe next command.
     pub next: String,
 }
 
@@ -38,7 +38,7 @@ impl Reason {
         Self { code, severity, detail: detail.into(), since, next: code.next().to_owned() }
     }
 
-    /// Names the command to run next, where it depends on what was found.
+    /// Sets the next command, if it depends on the finding.
     pub(super) fn run(self, next: impl Into<String>) -> Self {
         Self { next: next.into(), ..self }
     }
@@ -46,7 +46,7 @@ impl Reason {
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $code:ident, $name:literal, $next:literal;)*) => {
-        /// Which reason it is.
+        /// Code of a reason.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum Code {
@@ -57,7 +57,7 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &'static [Self] = &[$(Self::$code),*];
 
-            /// Returns the word in JSON.
+            /// Returns the code's name in JSON.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -65,7 +65,7 @@ macro_rules! codes {
                 }
             }
 
-            /// Returns a command that is safe to run next.
+            /// Returns a safe next command.
             #[must_use]
             pub const fn next(self) -> &'static str {
                 match self {
@@ -77,13 +77,13 @@ macro_rules! codes {
 }
 
 codes! {
-    /// `knowledge.json` is not there.
+    /// `knowledge.json` is missing.
     KnowledgeMissing, "knowledge_missing", "helmdeck forge doctor --fix";
-    /// `knowledge.json` cannot be read.
+    /// `knowledge.json` is unreadable.
     KnowledgeCorrupt, "knowledge_corrupt", "helmdeck forge repair .forge/memory/long-term/knowledge.json";
-    /// `features.json` cannot be read.
+    /// `features.json` is unreadable.
     FeaturesCorrupt, "features_corrupt", "helmdeck forge repair .forge/memory/long-term/features.json";
-    /// Another file of the memory is damaged, or lines of it are.
+    /// Another file of the memory is damaged, at least in some lines.
     FileCorrupt, "file_corrupt", "helmdeck forge repair";
     /// A newer program wrote a file.
     SchemaNewer, "schema_newer", "helmdeck --version";
@@ -91,71 +91,71 @@ codes! {
     Stale, "stale", "helmdeck forge knowledge search";
     /// `knowledge.json` has grown large.
     Oversize, "oversize", "helmdeck forge knowledge compact";
-    /// A time lies in the future.
+    /// A time is in the future.
     ClockSkew, "clock_skew", "helmdeck forge doctor";
-    /// `progress.txt` is not there.
+    /// `progress.txt` is missing.
     ProgressMissing, "progress_missing", "helmdeck forge session start";
-    /// No session has begun in this clone.
+    /// No session has started in this clone.
     NotBegun, "not_begun", "helmdeck forge session start";
-    /// `progress.txt` is no text.
+    /// `progress.txt` is not text.
     ProgressNotText, "progress_not_text", "helmdeck forge repair .forge/memory/short-term/progress.txt";
-    /// A session lives, and has noted nothing for more than an hour.
+    /// A session is active, and has noted nothing for more than an hour.
     StaleActive, "stale_active", "helmdeck forge session status";
-    /// Nobody works, for more than an hour.
+    /// No session is active, and nothing was noted for more than an hour.
     StaleIdle, "stale_idle", "helmdeck forge session start";
     /// A session stopped without an end.
     AbandonedSession, "abandoned_session", "helmdeck forge session start";
     /// Work is paused.
     Paused, "paused", "helmdeck forge session start";
-    /// Lines of `progress.txt` follow no rule.
+    /// `progress.txt` has malformed lines.
     MalformedLines, "malformed_lines", "helmdeck forge doctor";
-    /// The settings of the events make no sense.
+    /// The event settings are invalid.
     EventsSettings, "events_settings", "helmdeck forge doctor";
     /// No feature is planned.
     NoFeatures, "no_features", "helmdeck forge features list";
-    /// Fewer than half of the features work.
+    /// Fewer than half of the features pass.
     FewPassing, "few_passing", "helmdeck forge features next";
-    /// Half to four fifths of the features work.
+    /// Half to four fifths of the features pass.
     SomePassing, "some_passing", "helmdeck forge features next";
-    /// A feature that worked does not work any more.
+    /// A feature regressed.
     Regression, "regression", "helmdeck forge features list";
-    /// A feature says that it works, without evidence.
+    /// A feature claims to pass without evidence.
     UnverifiedPass, "unverified_pass", "helmdeck forge features list";
-    /// Nothing was verified since the code has changed.
+    /// The code has changed since the last verification.
     StalePass, "stale_pass", "helmdeck forge features verify --stale";
-    /// The project lies in no repository, as it was set up.
+    /// The project was set up without a repository.
     NoGit, "no_git", "helmdeck forge doctor";
-    /// The project lay in a repository, and there is none.
+    /// The project was in a repository, which is gone.
     RepositoryLost, "repository_lost", "helmdeck forge doctor";
-    /// git cannot say how things stand.
+    /// git failed.
     GitFailed, "git_failed", "git status";
-    /// Conflicts are not resolved.
+    /// There are unresolved conflicts.
     Unmerged, "unmerged", "git status";
-    /// The branch and its base have each gone on.
+    /// The branch and its base have diverged.
     Diverged, "diverged", "helmdeck forge recover assess";
-    /// There is nothing to measure the branch against.
+    /// The branch has no base to compare with.
     NoBase, "no_base", "helmdeck forge doctor";
-    /// Something is not committed.
+    /// There are uncommitted changes.
     Uncommitted, "uncommitted", "git status";
-    /// There is no checkpoint to which one could go back.
+    /// There is no checkpoint to roll back to.
     NoCheckpoint, "no_checkpoint", "helmdeck forge checkpoint create";
     /// The last checkpoint is more than ten commits back.
     CheckpointLag, "checkpoint_lag", "helmdeck forge checkpoint create";
-    /// A merge, rebase or the like is half done.
+    /// A merge, rebase or the like is in progress.
     Operation, "operation", "git status";
     /// The merge driver of the memory is not set up in this clone.
     MergeDriverMissing, "merge_driver_missing", "helmdeck forge init --merge-driver";
     /// Issues are switched off.
     LinearOff, "linear_off", "helmdeck forge doctor";
-    /// `active.json` cannot be read.
+    /// `active.json` is unreadable.
     ActiveCorrupt, "active_corrupt", "helmdeck forge repair .forge/linear/active.json";
-    /// Changes of issues could not be delivered.
+    /// Issue changes could not be delivered.
     OutboxFailed, "outbox_failed", "helmdeck forge doctor";
     /// An issue was changed on both sides.
     Conflict, "conflict", "helmdeck forge doctor";
     /// Issues could not be fetched.
     PullFailed, "pull_failed", "helmdeck forge doctor";
-    /// A commit belongs to no issue.
+    /// A commit has no issue.
     OrphanCommits, "orphan_commits", "helmdeck forge lint-commits";
 }
 

@@ -14,11 +14,11 @@ use crate::project::Project;
 use crate::subjects::Subject;
 use crate::time::Time;
 
-/// So long must colours stand before others are told of them.
+/// How long colours must be stable before a change is announced.
 const DEBOUNCE: SignedDuration = SignedDuration::from_secs(30);
-/// So often is an entry written though nothing has changed.
+/// Interval after which an entry is written even if nothing has changed.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// So long is an entry kept.
+/// How long an entry is kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Maximum number of entries that are kept.
 const MOST: usize = 20_000;
@@ -28,11 +28,11 @@ const MOST: usize = 20_000;
 pub struct Colours {
     /// The worst of the others that is not grey.
     pub overall: Colour,
-    /// What was learned.
+    /// The long-term memory: what was learned.
     pub long_term: Colour,
-    /// What is being done.
+    /// The short-term memory: work in progress.
     pub short_term: Colour,
-    /// What works.
+    /// The features.
     pub features: Colour,
     /// The repository.
     pub git: Colour,
@@ -40,7 +40,7 @@ pub struct Colours {
     pub linear: Colour,
 }
 
-/// An entry of the ring.
+/// A recorded measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthSample {
     /// When it was measured.
@@ -48,35 +48,37 @@ pub struct HealthSample {
     /// The colours.
     #[serde(flatten)]
     pub colours: Colours,
-    /// Whether these are the colours that others know of.
+    /// Whether these colours equal the announced ones. The first measurement counts as announced.
     #[serde(default)]
     pub told: bool,
 }
 
-/// A change of colours that others are told of.
+/// A change of colours that is announced as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The colours that they knew of.
+    /// The colours announced before.
     pub from: Colours,
     /// The colours now.
     pub to: Colours,
-    /// Since when.
+    /// When they became so.
     pub since: Time,
 }
 
-/// What becomes of the ring.
+/// Changes of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Step {
-    /// What is added.
+    /// The added entry.
     entry: Option<HealthSample>,
-    /// What others are told.
+    /// The change to announce.
     change: Option<Change>,
-    /// How many of the oldest entries are dropped.
+    /// Number of oldest entries to drop.
     drop: usize,
 }
 
-/// Decides what becomes of the ring. Colours that have not stood for 30 s are kept and not told of, so
-/// that what flickers is not told of at all; the first that were ever measured are no change.
+/// Decides what to add to the ring, announce and drop.
+///
+/// Colours that have been stable for less than 30 s are kept but not announced, so flickering is never
+/// announced. The first measurement is not a change.
 fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
     let passed = |since: Time| now.0.duration_since(since.0);
     let last = ring.last();
@@ -95,13 +97,13 @@ fn step(ring: &[HealthSample], colours: Colours, now: Time) -> Step {
         told: change.is_some() || told.is_none_or(|told| told == colours),
     });
     let old = ring.iter().take_while(|entry| passed(entry.at) > KEPT).count();
-    // What others know of must not be forgotten.
+    // Keep the last announced entry.
     let kept = ring.iter().rposition(|entry| entry.told).filter(|_| !entry.is_some_and(|entry| entry.told));
     let drop = old.max((ring.len() + 1).saturating_sub(MOST)).min(kept.unwrap_or(ring.len()));
     Step { entry, change, drop: if entry.is_some() { drop } else { 0 } }
 }
 
-/// Returns the colours of the past, oldest first. Lines that cannot be read are left out.
+/// Returns the recorded colours, oldest first. Unreadable lines are skipped.
 ///
 /// # Errors
 /// `Failed` if the file cannot be read.
@@ -110,8 +112,10 @@ pub fn history(project: &Project) -> Result<Vec<HealthSample>> {
     Ok(parse(&bytes))
 }
 
-/// Keeps colours for the past, tells others if they have changed and stayed so for 30 s, and returns
-/// what was told. Nothing is written if there is nothing to keep. Measuring never does this by itself.
+/// Records colours in the history, and announces a change that has been stable for 30 s.
+///
+/// Returns the announced change. Nothing is written if there is nothing new. Measuring alone never
+/// records.
 ///
 /// # Errors
 /// `Locked`; `Failed` if the file cannot be read or written.
@@ -170,7 +174,7 @@ mod tests {
     const G: Colour = Colour::Green;
     const R: Colour = Colour::Red;
 
-    /// Plays measurements, and returns the seconds at which an entry was written, and at which a change was told.
+    /// Replays measurements; returns the seconds at which entries were written and changes announced.
     fn play(measured: &[(i64, Colour)]) -> (Vec<i64>, Vec<(i64, Colour, i64)>) {
         let (mut ring, mut written, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (second, colour) in measured {

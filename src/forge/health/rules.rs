@@ -1,4 +1,4 @@
-//! The rules of the colours: pure functions of the inputs, as in the RFC unless configured otherwise.
+//! Colour rules: pure functions of the inputs, as in the RFC unless configured otherwise.
 
 use super::inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm};
 use super::reason::{Code, Reason, Severity};
@@ -7,20 +7,20 @@ use crate::config::{HealthConfig, Softer};
 use crate::repair::{Damaged, Extent};
 use crate::time::Time;
 
-/// So old may what was learned be, in seconds.
+/// Maximum age of the last learning, in seconds.
 const LONG_TERM: i64 = 7 * 24 * 60 * 60;
-/// So old may the last note be, in seconds.
+/// Maximum age of the last progress note, in seconds.
 const SHORT_TERM: i64 = 60 * 60;
-/// Clocks may differ by so much, in seconds.
+/// Maximum difference between clocks, in seconds.
 const SKEW: i64 = 5 * 60;
-/// `knowledge.json` is large with more entries.
+/// Number of entries above which `knowledge.json` is large.
 pub(super) const ENTRIES: u64 = 500;
-/// `knowledge.json` is large with more bytes.
+/// Number of bytes above which `knowledge.json` is large.
 pub(super) const BYTES: u64 = 256 * 1024;
-/// Commits after a checkpoint that are still healthy.
+/// Maximum healthy number of commits after a checkpoint.
 const COMMITS: u64 = 10;
 
-/// Judges all five components at a time.
+/// Judges all five components.
 #[must_use]
 pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
     let long_term = component(long_term(&inputs.long_term, now), inputs.long_term, now, false);
@@ -37,9 +37,11 @@ pub fn judge(inputs: Inputs, config: &HealthConfig, now: Time) -> Health {
     Health { overall, measured_at: now, long_term, short_term, features, git, linear }
 }
 
-/// The worst reason makes the colour. Without a bad one it is green, or grey if there is nothing to be judged.
+/// Builds a component. The worst reason sets its colour.
+///
+/// Without a bad reason it is green, or grey if there is nothing to judge.
 fn component<I>(mut reasons: Vec<Reason>, inputs: I, now: Time, grey: bool) -> Component<I> {
-    // The worst stands first; those of one severity stay in the order of the rules.
+    // Sort the worst first; reasons of equal severity stay in the order of the rules.
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
     let colour = match reasons.first().map(|reason| reason.severity) {
         Some(Severity::Error) => Colour::Red,
@@ -62,8 +64,7 @@ fn error(code: Code, detail: impl Into<String>) -> Reason {
     Reason::new(Severity::Error, code, detail, None)
 }
 
-/// Returns how many seconds, with their fraction cut off upwards, have passed: an age of 3,600.5 s is
-/// more than an hour.
+/// Returns the seconds that have passed, rounded up: an age of 3,600.5 s is more than an hour.
 fn age(at: Time, now: Time) -> i64 {
     let passed = now.0.duration_since(at.0);
     passed.as_secs().saturating_add(i64::from(passed.subsec_nanos() > 0))
@@ -78,7 +79,7 @@ fn skew(last: Option<Last>, now: Time) -> Option<Reason> {
     Some(info(Code::ClockSkew, format!("{} lies in the future", last.at)))
 }
 
-/// Tells of damaged files that no other reason names.
+/// Reports damaged files that no other reason names.
 fn damaged(files: &[Damaged]) -> impl Iterator<Item = Reason> {
     files.iter().map(|file| {
         let severity = match file.extent {
@@ -172,7 +173,7 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
         }
     }
     reasons.extend(damaged(&given.damaged));
-    // Without what shows that they work, nobody can say how many do.
+    // Without the evidence, the number of working features is unknown.
     if given.damaged.iter().any(|file| file.extent == Extent::Whole) {
         return reasons;
     }
@@ -205,7 +206,7 @@ fn features(given: &Features, config: &HealthConfig) -> Vec<Reason> {
     reasons
 }
 
-/// Names the command that verifies features: those that tests can verify, at most ten at a time.
+/// Sets the command that verifies features: only those with tests, at most ten at a time.
 fn verify(reason: Reason, ids: &[String], manual: &[String]) -> Reason {
     let ids: Vec<&str> = ids.iter().filter(|id| !manual.contains(id)).take(10).map(String::as_str).collect();
     if ids.is_empty() { reason } else { reason.run(format!("helmdeck forge features verify {}", ids.join(" "))) }

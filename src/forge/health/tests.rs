@@ -1,4 +1,4 @@
-//! Every cell of the table of colours, one below, at and above each of its limits, with a clock that stands.
+//! Every cell of the table of colours, below, at and above each limit, with a frozen clock.
 
 use super::*;
 use crate::config::{HealthConfig, Softer};
@@ -9,13 +9,13 @@ fn now() -> Time {
     Time::parse("2025-12-24T12:00:00Z").unwrap()
 }
 
-/// Returns the time that many seconds ago.
+/// Returns the time this many seconds ago.
 fn ago(seconds: i64) -> Last {
     let at = now().0 - jiff::SignedDuration::from_secs(seconds);
     Last { at: Time(at), source: Source::HealthSample }
 }
 
-/// Returns a project that is well.
+/// Returns the inputs of a healthy project.
 fn well() -> Inputs {
     Inputs {
         long_term: LongTerm { last: Some(ago(0)), ..LongTerm::default() },
@@ -37,7 +37,7 @@ fn told(reasons: &[Reason]) -> Vec<(&'static str, Severity)> {
 
 type Cell<'a> = (&'a str, fn(&mut Inputs), Colour, &'a [(&'static str, Severity)]);
 
-/// Judges each cell; the other components must stay as they are.
+/// Judges each cell, and asserts that the other components do not change.
 #[track_caller]
 fn check(component: &str, config: &HealthConfig, cells: &[Cell<'_>]) {
     for (name, change, colour, reasons) in cells {

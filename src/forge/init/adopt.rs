@@ -1,7 +1,7 @@
 //! `forge init --adopt`: imports what other tools left in the repository. Their files are only read.
 //!
 //! A feature that another tool calls done is failing here until it is verified. Notes become proposals:
-//! nothing of them is learned unless somebody says so.
+//! they are learned only when a person accepts them.
 
 use helmdeck_core::text;
 use serde::{Deserialize, Serialize};
@@ -13,32 +13,32 @@ use crate::layout::{SCRATCH, SESSIONS};
 use crate::progress;
 use crate::project::Project;
 
-/// The longest name of a feature, in characters; what is longer stands in full in its description.
+/// Maximum length of a feature name, in characters; the description keeps the full text.
 const MAX_NAME: usize = 200;
-/// The shortest and the longest note that is proposed, in characters.
+/// Minimum and maximum length of a proposed note, in characters.
 const NOTE: std::ops::RangeInclusive<usize> = 10..=500;
-/// How many notes of one file are proposed.
+/// Maximum number of proposed notes of one file.
 const MAX_NOTES: usize = 200;
-/// What the ids of features that were taken over begin with.
+/// Prefix of the ids of adopted features.
 const PREFIX: &str = "ADOPTED";
 
-/// What was taken over.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Adopted {
-    /// The ids of features that are new.
+    /// The ids of new features.
     pub features: Vec<String>,
-    /// Where the progress of former sessions lies now.
+    /// The files with the progress of former sessions.
     pub progress: Vec<String>,
     /// Notes that may be worth learning.
     pub proposals: Vec<Proposal>,
-    /// What was not taken over, and why.
+    /// What was skipped, and why.
     pub skipped: Vec<String>,
 }
 
 /// A note that may be worth learning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proposal {
-    /// The file it stands in.
+    /// The file that contains it.
     pub from: String,
     /// The line, from 1.
     pub line: usize,
@@ -71,7 +71,7 @@ struct Bead {
     issue_type: String,
 }
 
-/// A feature that is to be taken over.
+/// A feature to adopt.
 struct New {
     name: String,
     description: String,
@@ -91,7 +91,7 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
             description: listed.description,
             category: listed.category,
             steps: listed.steps,
-            // Others may say that it works: here it must be seen.
+            // Another tool may claim that it works; here it must be verified.
             status: if listed.passes { Status::Failing } else { Status::NotImplemented },
             from: "feature_list.json".into(),
         }));
@@ -129,7 +129,7 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
     Ok(adopted)
 }
 
-/// Reads a file of another tool, if it is there. One that cannot be read is skipped, and said.
+/// Reads a file of another tool, if it exists. An unreadable file is skipped and reported.
 fn take(
     project: &Project,
     path: &str,
@@ -159,7 +159,7 @@ fn take(
 
 fn of_bead(bead: Bead) -> Option<New> {
     let status = match bead.status.as_str() {
-        // What is done and was no feature needs no test.
+        // A completed item that was no feature needs no test.
         "closed" if !matches!(bead.issue_type.as_str(), "feature" | "epic") => return None,
         "closed" => Status::Failing,
         "in_progress" => Status::InProgress,
@@ -178,7 +178,7 @@ fn of_bead(bead: Bead) -> Option<New> {
     })
 }
 
-/// Says whether a feature is there, or was and is not wanted.
+/// Says whether a feature exists, or was removed as unwanted.
 fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
     let here = |feature: &Feature| {
         feature.name == name && matches!(feature.other.0.get(ADOPTED_FROM), Some(Json::String(other)) if other == from)
@@ -237,7 +237,7 @@ fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()
     Ok(())
 }
 
-/// Puts what another tool wrote about former sessions where ended sessions lie.
+/// Imports the progress of former sessions into the archive of ended sessions.
 fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     const FROM: &str = "claude-progress.txt";
     let mut text = None;
@@ -249,7 +249,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     let Some(about) = project.files().entry(FROM)? else { return Ok(()) };
     let zone = &project.environment().zone;
     let opening = progress::text::opening(about.modified, zone, None);
-    // No session that is counted has this number.
+    // No real session has this number.
     let path = format!("{SESSIONS}/{}-session-000/progress.txt", zone.to_datetime(about.modified.0).date());
     let body = format!("# adopted from {FROM}\n{}\n", text.trim_end());
     for folder in project.files().list(SESSIONS)? {
@@ -267,7 +267,7 @@ fn take_progress(project: &Project, adopted: &mut Adopted) -> Result<()> {
     Ok(())
 }
 
-/// Finds the list items of a Markdown text that stand in no block of code.
+/// Finds the list items of a Markdown text, except those in code blocks.
 fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -> Vec<Proposal> {
     let mut found = Vec::new();
     let mut code = false;
@@ -296,7 +296,7 @@ fn notes(project: &Project, from: &str, text: &str, skipped: &mut Vec<String>) -
     found
 }
 
-/// Says whether a text looks as if a credential stood in it, and nobody has said that it is none.
+/// Says whether a text looks like it contains a credential that is not marked as harmless.
 fn is_secret(project: &Project, from: &str, text: &str) -> bool {
     project.files().refuse_secrets(from, text.as_bytes()).is_err()
 }

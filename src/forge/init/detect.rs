@@ -5,27 +5,28 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Maximum number of bytes of a file that are looked at.
+/// Maximum number of bytes read from a file.
 const MOST: u64 = 1 << 20;
-/// The lines of the settings that stand for the defaults.
+/// The settings lines that show the defaults.
 const RUNNER: &str = "# runner = ";
 const COMMANDS: &str = "# commands = ";
 
-/// How tests are run, as the settings of a new project say.
+/// Test setup of a project, for its new settings file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tests {
-    /// The file that told it; `null` if none did, and what stands here is the default.
+    /// The file that this was detected from; `null` for a default.
     pub because: Option<&'static str>,
     /// `verify.runner`.
     pub runner: &'static str,
     /// `verify.commands`.
     pub commands: Vec<&'static str>,
-    /// What to do if that is wrong.
+    /// What to do if the setup is wrong.
     pub hint: &'static str,
 }
 
-/// Finds out how tests are run. Of several files the first counts: Cargo.toml, go.mod, those of Python,
-/// package.json, Makefile.
+/// Detects how tests are run.
+///
+/// The first file counts: Cargo.toml, go.mod, those of Python, package.json, Makefile.
 pub(super) fn tests(root: &Path) -> Tests {
     const PYTHON: [&str; 5] = ["pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini"];
     let hint = "if that is wrong, set verify.runner and verify.commands in .forge/config.toml";
@@ -57,7 +58,7 @@ pub(super) fn tests(root: &Path) -> Tests {
 }
 
 impl Tests {
-    /// Writes it into the settings of a new project, where the defaults stand.
+    /// Writes the setup into the settings of a new project, in place of the defaults.
     pub(super) fn fill(&self, settings: &str) -> String {
         let Some(because) = self.because else { return settings.to_owned() };
         let commands: Vec<String> = self.commands.iter().map(|command| format!("\"{command}\"")).collect();
@@ -89,7 +90,7 @@ fn text(root: &Path, name: &str) -> String {
 
 fn has_test_script(package: &str) -> bool {
     let package = serde_json::from_str::<serde_json::Value>(package).unwrap_or_default();
-    // What npm init writes there is no test.
+    // The default script of `npm init` is not a test.
     package["scripts"]["test"].as_str().is_some_and(|script| !script.contains("no test specified"))
 }
 

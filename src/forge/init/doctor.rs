@@ -15,59 +15,60 @@ use crate::local;
 use crate::project::Project;
 use crate::repair::{self, Extent};
 
-/// What is wrong with one entry.
+/// A problem of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Problem {
     /// Not found.
     Missing,
-    /// It is not there yet, which is well: it belongs to one clone, or git keeps no empty folders. It
-    /// is created when it is needed.
+    /// It does not exist yet, which is fine: it belongs to one clone, or git keeps no empty folders.
+    ///
+    /// It is created when it is needed.
     NotYet,
-    /// Nobody knows what it is for.
+    /// Its purpose is unknown.
     Unexpected,
-    /// It cannot be run, or may be written by everybody.
+    /// It is not executable, or anyone may write to it.
     WrongMode,
     /// It is damaged.
     Damaged,
     /// A newer program wrote it.
     SchemaNewer,
-    /// A setting nobody knows.
+    /// An unknown setting.
     UnknownSetting,
-    /// A setting that makes no sense.
+    /// A setting with an invalid value.
     WrongSetting,
-    /// Git tracks what belongs to one clone alone.
+    /// Git tracks a file that belongs to one clone only.
     LocalTracked,
-    /// The merge driver is not set up in this clone. The memory is well without it; a merge of it may not be.
+    /// The merge driver is not set up in this clone. The memory is fine without it; merges may not be.
     MergeDriverMissing,
 }
 
-/// One thing the doctor found.
+/// A finding of the doctor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// The path, below the root.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// More about it.
+    /// Details.
     pub detail: String,
-    /// Whether it was mended.
+    /// Whether it was fixed.
     pub fixed: bool,
     /// A command that helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// What the doctor found.
+/// Result of `forge doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
-    /// Whether nothing is wrong, or is no more. What is not there yet is not wrong.
+    /// Whether no problem is left. A file that is not created yet is not a problem.
     pub healthy: bool,
-    /// What was found, in the order of the paths.
+    /// The findings, in the order of their paths.
     pub found: Vec<Diagnosis>,
 }
 
-/// Looks at every folder and document. With `fix` it creates what is missing, and nothing else.
+/// Checks every folder and document. With `fix` it creates missing ones, and nothing else.
 ///
 /// # Errors
 /// `Failed` if something cannot be read or created; with `fix` also `Locked`.
@@ -112,7 +113,7 @@ pub fn doctor(project: &Project, fix: bool) -> Result<Doctor> {
     };
     let healthy = found.iter().all(well);
     if let Some(local) = found.iter().position(|diagnosis| diagnosis.path == LOCAL && !diagnosis.fixed) {
-        // A clone in which nobody worked yet lacks all of it: once is enough to say so.
+        // An unused clone lacks all of these files: report it once.
         found[local].detail = "nobody has worked in this clone yet; what belongs to one clone is created then".into();
         found[local].next = Some("helmdeck forge session start".into());
         found.retain(|diagnosis| diagnosis.problem != Problem::NotYet || diagnosis.path == LOCAL);
@@ -125,9 +126,9 @@ fn find_missing(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
     let files =
         tree::files(project.environment(), project.config().git.enabled).into_iter().map(|seed| (seed.path, false));
     for (path, folder) in folders.chain(files) {
-        // What was there and is gone is named with what is damaged.
+        // A lost file is reported with the damaged ones.
         if project.files().entry(&path)?.is_none() && !project.files().is_lost(&path)? {
-            // Git keeps no empty folders, and ignores some files: a clone without them is no worse.
+            // Git keeps no empty folders, and ignores some files: a clone without them is fine.
             let (problem, detail) = match (folder, tree::is_local(&path) || path == LOCAL) {
                 (true, _) => (Problem::NotYet, "the folder is created when it is needed"),
                 (false, true) => (Problem::NotYet, "it belongs to one clone, and this one has none yet"),
@@ -179,7 +180,7 @@ fn find_damaged(project: &Project, found: &mut Vec<Diagnosis>) -> Result<()> {
         let problem = if one.extent == Extent::Newer { Problem::SchemaNewer } else { Problem::Damaged };
         found.push(Diagnosis { path: one.path, problem, detail: one.detail, fixed: false, next: one.next });
     }
-    // What cannot be read was named.
+    // An unreadable settings file was reported already.
     let Ok(settings) = project.files().reading().read(CONFIG) else { return Ok(()) };
     let settings = settings.unwrap_or_default();
     let unknown = Config::unknown(&String::from_utf8_lossy(&settings)).into_iter().map(|name| Diagnosis {

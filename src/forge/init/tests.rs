@@ -34,7 +34,7 @@ fn init(folder: &Path, options: &Init) -> (Project, Initialised) {
     init::init(folder, ProjectEnvironment::default(), options).unwrap()
 }
 
-/// Everything below a folder: contents, and when each was changed.
+/// Returns everything below a folder: contents and modification times.
 fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     let mut all = BTreeMap::new();
     let mut todo = vec![folder.to_owned()];
@@ -42,7 +42,7 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTim
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let about = path.symlink_metadata().unwrap();
-            // Locks are no memory.
+            // Lock files do not belong to the memory.
             if path.ends_with(".forge/.local") {
                 continue;
             }
@@ -140,7 +140,7 @@ fn where_the_memory_lies_depends_on_the_repository() {
         assert_eq!((error.code, error.category), ("E_BARE_REPO", Category::Refused));
     }
 
-    // A work tree may lie inside of a bare repository.
+    // A work tree may be inside a bare repository.
     let holder = repository();
     git(holder.path(), &["commit", "-q", "--allow-empty", "-m", "begin"]);
     git(bare.path(), &["fetch", "-q", holder.path().to_str().unwrap(), "HEAD:refs/heads/main"]);
@@ -291,7 +291,7 @@ fn what_was_taken_over_and_removed_is_not_taken_over_again() {
     assert_eq!(ids(adopt().1), ["ADOPTED-004"], "no number is given again");
     Features::new(&project).list(false).unwrap();
 
-    // Another work tree of the repository does not give a number that was given here.
+    // Another work tree of the repository does not reuse a number that was assigned here.
     git(folder.path(), &["add", "-A"]);
     git(folder.path(), &["commit", "-qm", "memory"]);
     list(&["One", "Two", "Three", "Four", "Five"]);

@@ -10,7 +10,7 @@ use crate::layout::{
 use crate::progress;
 use crate::skills;
 
-/// Everything that may be run is, and nothing else.
+/// Mode of executable files; all others are not executable.
 const RUN: u32 = 0o755;
 const MEMORY: &str = ".forge/memory";
 const LONG_TERM: &str = ".forge/memory/long-term";
@@ -33,7 +33,7 @@ pub(super) fn folders() -> Vec<String> {
         .collect()
 }
 
-/// Returns the files, those first that say which are committed.
+/// Returns the files. Those that control what git commits come first.
 pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
     let seed = |path: &str, bytes: &[u8]| Seed { path: path.to_owned(), bytes: bytes.to_vec(), mode: None };
     let config = if git {
@@ -62,13 +62,13 @@ pub(super) fn files(environment: &ProjectEnvironment, git: bool) -> Vec<Seed> {
     all
 }
 
-/// Says whether a path is ignored by git, so that another clone comes without it.
+/// Says whether git ignores a path, so that a new clone does not have it.
 pub(super) fn is_local(path: &str) -> bool {
     let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     path == COMMITS || path == BRANCHES || below(LOCAL) || (below(SHORT_TERM) && !below(SESSIONS))
 }
 
-/// Says whether something may lie in a folder whose contents are known. Of other folders nothing is said.
+/// Says whether a folder with known contents may hold this path. Any path fits in other folders.
 pub(super) fn is_expected(path: &str) -> bool {
     let Some((folder, name)) = path.rsplit_once('/') else { return true };
     let known: &[&str] = match folder {
@@ -86,5 +86,5 @@ pub(super) fn is_expected(path: &str) -> bool {
     known.contains(&name) || (folder == ARTIFACTS && part_of("index.jsonl", name).is_some())
 }
 
-/// Returns the folders whose contents are known.
+/// Folders with known contents.
 pub(super) const KNOWN: [&str; 7] = [FORGE, MEMORY, LONG_TERM, SHORT_TERM, ARTIFACTS, ".forge/linear", ".forge/git"];

@@ -1,4 +1,4 @@
-//! The briefing of a new session, in a bounded text.
+//! Briefing of a new session, with a size limit.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,55 +7,55 @@ use super::fence::{CLOSE, OPEN, RULES, quote};
 
 /// Default budget, in tokens.
 pub const BUDGET: usize = 2_000;
-/// Fewer than these leave no room for the head of a brief.
+/// Minimum budget, in tokens: the head of a briefing needs that much.
 pub const LEAST: usize = 600;
-/// The longest quoted text of the head and of a list's item, in characters.
+/// Maximum length of a quoted text in the head or in a list item, in characters.
 const HEAD_TEXT: usize = 160;
 const ITEM_TEXT: usize = 240;
 /// Maximum number of files of a focus that are named.
 const FILES: usize = 5;
 
-/// What a brief says, before it is cut to its budget.
+/// Content of a briefing, before it is cut to its budget.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Brief {
-    /// The session; `null` if none lives.
+    /// The session; `null` if none is active.
     pub session: Option<String>,
     /// The session that was abandoned before it.
     pub abandoned: Option<String>,
-    /// The branch; `null` if the head is detached or there is no git.
+    /// The branch; `null` if HEAD is detached or there is no git.
     pub branch: Option<String>,
-    /// The checkpoint to which one may go back.
+    /// The checkpoint to roll back to.
     pub checkpoint: Option<Lag>,
     /// Why work is paused.
     pub paused: Option<String>,
-    /// How the memory is doing: a colour, and the reasons for it.
+    /// The health: a colour, and its reasons.
     pub health: Option<String>,
-    /// What is being done.
+    /// The current focus.
     pub focus: Option<FocusLine>,
-    /// Why nothing is being done, if nothing is.
+    /// Why there is no focus, if there is none.
     pub idle: Option<String>,
-    /// What the last session said comes next.
+    /// The next step, as the last session noted it.
     pub next: Option<String>,
     /// Features that do not work.
     pub failing: Section<FeatureLine>,
     /// The last commits.
     pub commits: Section<CommitLine>,
-    /// What must always hold.
+    /// The invariants: what must always hold.
     pub invariants: Section<String>,
-    /// What was learned that bears on the focus; without one, what was learned last.
+    /// Learnings that match the focus; without a focus, the latest ones.
     pub learnings: Section<LearningLine>,
     /// Skills that match the focus.
     pub skills: Section<SkillLine>,
-    /// What is wrong.
+    /// Warnings.
     pub warnings: Section<String>,
 }
 
-/// The items that are shown, and how many there are.
+/// The shown items, and the total number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Section<T> {
-    /// The first of them.
+    /// The first items.
     pub items: Vec<T>,
-    /// How many there are.
+    /// Total number.
     pub total: usize,
 }
 
@@ -64,11 +64,11 @@ pub struct Section<T> {
 pub struct Lag {
     /// Its tag.
     pub tag: String,
-    /// Commits since then.
+    /// Number of commits since then.
     pub commits: usize,
 }
 
-/// What is being done.
+/// The current focus.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct FocusLine {
     /// The task.
@@ -81,7 +81,7 @@ pub struct FocusLine {
     pub feature_id: Option<String>,
     /// Its files.
     pub files: Vec<String>,
-    /// What is in the way.
+    /// Its blockers.
     pub blockers: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ pub struct FeatureLine {
 /// A commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CommitLine {
-    /// Its first 12 digits.
+    /// The first 12 digits of its id.
     pub commit: String,
     /// Its first line.
     pub subject: String,
@@ -121,31 +121,31 @@ pub struct LearningLine {
 pub struct SkillLine {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
 }
 
-/// A brief within its budget.
+/// A rendered briefing within its budget.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Primed {
     /// The text for a model.
     pub text: String,
-    /// Its tokens: an estimate, a token for every four bytes.
+    /// Estimated number of tokens: one for every four bytes.
     pub tokens: usize,
-    /// What was left out to stay within the budget.
+    /// The items that were cut to stay within the budget.
     pub left_out: Vec<LeftOut>,
-    /// What the text was made of.
+    /// The content that the text was rendered from.
     pub brief: Brief,
 }
 
-/// What was left out of a section.
+/// The items cut from a section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// The section.
     pub section: &'static str,
-    /// How many items are shown.
+    /// Number of shown items.
     pub shown: usize,
-    /// How many there are.
+    /// Total number.
     pub total: usize,
 }
 
@@ -156,7 +156,7 @@ impl<T> Default for Section<T> {
 }
 
 impl<T> Section<T> {
-    /// Takes the first `most` of all.
+    /// Keeps the first `most` items, and the total number.
     pub fn first(most: usize, all: impl IntoIterator<Item = T>) -> Self {
         let mut all = all.into_iter();
         let items: Vec<T> = all.by_ref().take(most).collect();
@@ -171,9 +171,10 @@ pub const fn estimate(text: &str) -> usize {
 }
 
 impl Brief {
-    /// Writes the brief within a budget of tokens (at least [`LEAST`]). What does not fit is cut from
-    /// the end, item by item, and counted. Everything that others wrote stands in quotes between two
-    /// tags.
+    /// Renders the briefing within a budget of tokens (at least [`LEAST`]).
+    ///
+    /// What does not fit is cut from the end, item by item, and counted. All text of other authors is
+    /// quoted between two tags.
     #[must_use]
     pub fn render(self, budget: usize) -> Primed {
         let budget = budget.max(LEAST);
@@ -262,7 +263,7 @@ struct List {
     name: &'static str,
     lines: Vec<String>,
     total: usize,
-    /// How many there were before anything was cut.
+    /// Number of items before anything was cut.
     offered: usize,
 }
 
@@ -382,7 +383,7 @@ mod tests {
             let primed = full("some words that take room in every line").render(budget);
             assert!(primed.tokens <= budget, "{} of {budget}", primed.tokens);
             assert!(!primed.left_out.is_empty());
-            // Whatever a section lost, all that comes after it is gone.
+            // Once a section lost items, all sections after it are gone.
             let first = primed.left_out.first().unwrap().section;
             let after = primed.text.split_once(&format!("{first} (")).map_or("", |(_, after)| after);
             assert!(!after.lines().skip(1).any(|line| line.ends_with("):")), "{}", primed.text);
@@ -405,7 +406,7 @@ mod tests {
             let inside = all.strip_prefix(RULES).unwrap().strip_prefix(OPEN).unwrap();
             let inside = inside.strip_suffix("</project_memory>\n").unwrap();
             prop_assert!(!inside.contains('<') && !inside.contains('>'));
-            // Line ends are ours alone: each line begins with one of our words.
+            // No quoted text starts a line: each line begins with a fixed word.
             prop_assert!(inside.trim().lines().all(|line| line.starts_with("- ") || line.contains(": ") || line.ends_with("):")));
         }
 

@@ -29,11 +29,12 @@ const SKILLS: usize = 5;
 /// Maximum number of warnings that are named.
 const WARNINGS: usize = 20;
 
-/// Returns the briefing for a new session, within a budget of estimated tokens; none = as configured,
-/// 2,000. Only reads, and works while work is paused.
+/// Returns the briefing for a new session, within a budget of estimated tokens.
+///
+/// Without a budget, the configured one applies: 2,000. It only reads, and works while work is paused.
 ///
 /// # Errors
-/// What cannot be read is a warning of the brief, and no error.
+/// An unreadable part is a warning of the briefing, not an error.
 pub fn prime(project: &Project, budget: Option<usize>) -> Result<Primed> {
     let (session, mut warnings) = match Sessions::new(project).shown() {
         Ok(session) => (session, Vec::new()),
@@ -82,12 +83,12 @@ struct Context<'a> {
     project: &'a Project,
     session: Option<&'a Session>,
     warnings: Vec<String>,
-    /// The artifacts that are there, read once.
+    /// The existing artifacts, read once.
     evidence: OnceCell<Result<Evidence>>,
 }
 
 impl Context<'_> {
-    /// Returns what could be read; what could not is a warning.
+    /// Returns what was read, or the default and a warning.
     fn or_warn<T: Default>(&mut self, what: &str, read: Result<T>) -> T {
         read.unwrap_or_else(|error| {
             let warning = format!("{what}: {error}");
@@ -123,7 +124,7 @@ impl Context<'_> {
         Some(shown.focus)
     }
 
-    /// Returns what comes next: as this session says, or else the one before it.
+    /// Returns the next step: from this session, or else from the one before it.
     fn next(&mut self) -> Option<String> {
         let read = self.read_next();
         self.or_warn("the progress cannot be read", read)
@@ -165,7 +166,7 @@ impl Context<'_> {
         Some(Lag { tag: checkpoint.tag, commits: usize::try_from(since).unwrap_or(usize::MAX) })
     }
 
-    /// Returns the worst colour, and of each component that is not green its colour and its first reason.
+    /// Returns the worst colour, and the colour and first reason of each component that is not green.
     fn health(&mut self) -> Option<String> {
         let health = health::measure_with(self.project, &self.evidence);
         let mut text = health.overall.as_str().to_owned();
@@ -203,7 +204,7 @@ impl Context<'_> {
         Section::first(FAILING, failing)
     }
 
-    /// Returns what must always hold, and what was learned that bears on the focus.
+    /// Returns the invariants, and the learnings that match the focus.
     fn knowledge(&mut self, focus: Option<&Focus>) -> (Section<String>, Section<LearningLine>) {
         let read = Knowledge::new(self.project).read();
         let Ok(file) = read else {
@@ -213,7 +214,7 @@ impl Context<'_> {
         let invariants =
             Section::first(INVARIANTS, file.current_invariants().map(|one| Invariant::text(one).to_owned()));
         let query = focus.map(words).unwrap_or_default();
-        // Without a focus, nothing fits better than what was learned last.
+        // Without a focus, the latest learnings fit best.
         let kinds = vec![Kind::Successful, Kind::Failed, Kind::Decision];
         let found = file.search(&Search { query, limit: Some(LEARNINGS), kinds, superseded: false });
         let lines = found.entries.iter().map(|hit| {
@@ -228,7 +229,7 @@ impl Context<'_> {
         (invariants, Section { items: lines.collect(), total: found.total })
     }
 
-    /// Returns the skills that fire for the focus.
+    /// Returns the skills that match the focus.
     fn skills(&mut self, focus: Option<&Focus>) -> Section<SkillLine> {
         let Some(focus) = focus.filter(|focus| focus.task.is_some()) else { return Section::default() };
         let query = Query {
@@ -254,14 +255,16 @@ impl Context<'_> {
     }
 }
 
-/// Orders the folders of sessions by their day and their number: the text of a name does not. Notes of
-/// a day that belong to no session come before its sessions, which say what comes next.
+/// Returns the sort key of a session folder: its day and its number.
+///
+/// The names do not sort that way as text. A day's notes without a session come before its sessions,
+/// which name the next step.
 fn order(folder: &str) -> (&str, u32) {
     let number = session_of(folder).parse::<SessionId>().map_or(0, |id| id.number);
     (folder.get(..10).unwrap_or_default(), number)
 }
 
-/// Returns the words by which a focus finds what bears on it.
+/// Returns the search words of a focus.
 fn words(focus: &Focus) -> String {
     let mut words: Vec<&str> =
         focus.task.iter().chain(&focus.feature_id).chain(&focus.linear_issue).map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Applies an assessment: roll back or pause. A rollback that was cut short is resumed.
+//! Applies an assessment: roll back or pause. An interrupted rollback is resumed.
 
 use std::path::PathBuf;
 
@@ -16,48 +16,51 @@ use crate::error::{Category, Error, Result};
 use crate::json::Members;
 use crate::redact::redact;
 
-/// The longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const WHY: usize = 4_000;
 
-/// How to go back.
+/// Request to roll back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Apply {
-    /// How. Default: `mode` under `[recovery]`.
+    /// The rollback mode. Default: `mode` under `[recovery]`.
     pub mode: Option<Mode>,
-    /// To which checkpoint. Default: the newest to which one may. One that is named is gone back to
-    /// whatever the table says, unless git is in the middle of something, the memory is damaged,
-    /// another session works on the files, or the clock is wrong.
+    /// The target checkpoint. Default: the newest one that is safe to roll back to.
+    ///
+    /// A named checkpoint is used whatever the decision table says, unless a git operation is in progress,
+    /// the memory is damaged, another session works on the files, or the clock is wrong.
     pub checkpoint: Option<String>,
-    /// Why, in 1 to 4,000 characters. It is learned as the reason of the failed pattern. Default: what was measured.
+    /// The reason, in 1 to 4,000 characters; default: the measurements.
+    ///
+    /// It is learned as the reason of the failed pattern.
     pub why: Option<String>,
-    /// Where a new work tree goes, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
+    /// Folder for a new work tree, if one is needed. Default: `.forge/.local/worktrees/<checkpoint>-<n>`.
     pub worktree: Option<PathBuf>,
 }
 
-/// What was done.
+/// The result of a recovery.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Applied {
-    /// What was found; absent if a rollback that was cut short was finished.
+    /// The assessment; absent if an interrupted rollback was finished.
     pub report: Option<Report>,
-    /// The rollback; absent if there was no need.
+    /// The rollback; absent if none was needed.
     pub rollback: Option<Rollback>,
-    /// Whether a rollback that was cut short was taken up again.
+    /// Whether an interrupted rollback was resumed.
     pub resumed: bool,
     /// What to do next.
     pub next: String,
 }
 
 impl Recovery<'_> {
-    /// Assesses, and does what is proposed. Going back keeps everything: a commit at
-    /// `refs/forge/rescue/` holds the work tree and the index as they were, no branch is moved back,
-    /// and neither an untracked nor an ignored file is deleted.
+    /// Assesses, and does what the assessment proposes.
+    ///
+    /// A rollback keeps everything: a commit at `refs/forge/rescue/` holds the work tree and the index as
+    /// they were, no branch is moved back, and neither an untracked nor an ignored file is deleted.
     ///
     /// # Errors
-    /// `Unknown` (`E_UNKNOWN`) if nobody can say in what state things are: then work is paused.
-    /// `Refused` if a named checkpoint is none to go back to, or in `restore` mode a file that is not
-    /// tracked is in the way. What git and the files say; the rollback is then taken up again by the
-    /// next call.
+    /// `Unknown` (`E_UNKNOWN`) if the state of the project cannot be determined: then work is paused.
+    /// `Refused` if the named checkpoint cannot be rolled back to, or if an untracked file is in the way in
+    /// `restore` mode. Errors from git and the files; the next call then resumes the rollback.
     pub fn apply(&self, asked: &Apply) -> Result<Applied> {
         self.project.check_not_paused()?;
         if let Some(current) = self.journal()?.current {
@@ -122,7 +125,7 @@ impl Recovery<'_> {
             .next(next))
     }
 
-    /// Returns why one goes back, in words that every later step can write.
+    /// Returns the reason of the rollback, in a form that every later step can write.
     fn why(&self, report: &Report, asked: &Apply) -> Result<String> {
         let Some(text) = &asked.why else {
             let text: String = redact(&why(report)).chars().take(WHY).collect();
@@ -172,7 +175,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Returns the text that is given if it can be learned.
+/// Returns the given text if it can be learned.
 fn given(text: &str) -> Result<String> {
     let text = text.trim();
     let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
@@ -184,7 +187,7 @@ fn given(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Says why one goes back, from what was measured.
+/// Derives the reason of the rollback from the measurements.
 fn why(report: &Report) -> String {
     let Some(measures) = &report.measures else { return "asked for".to_owned() };
     let mut parts = Vec::new();

@@ -23,22 +23,22 @@ use crate::repair::{self, Extent};
 use crate::runner;
 use crate::time::Time;
 
-/// How old the lock of the index must be to count as left behind, in seconds.
+/// Minimum age of an index lock that counts as left behind, in seconds.
 const LOCK_SECONDS: i64 = 600;
-/// How far the clock may stand before the checkpoint, in seconds.
+/// Maximum time that the clock may be behind the checkpoint, in seconds.
 const SKEW_SECONDS: i64 = 300;
-/// How much of the output of the verify command the report keeps, in bytes.
+/// Number of bytes of the verify command's output that the report keeps.
 const OUTPUT: usize = 4_000;
-/// Maximum number of bytes of a changed file that tell one state of the code from another.
+/// Maximum number of bytes of a changed file that are compared between code states.
 const COMPARED: u64 = 16 << 20;
 /// Maximum number of files of another session that are named.
 const NAMED: usize = 5;
 
-/// What to assess.
+/// Options of an assessment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Assess {
-    /// Whether the first verify command is run. Default: yes. If not, what is known from before counts.
+    /// Whether to run the first verify command. Default: yes. If not, earlier results count.
     pub verify: bool,
 }
 
@@ -49,13 +49,14 @@ impl Default for Assess {
 }
 
 impl Recovery<'_> {
-    /// Measures how far the work tree is from the newest checkpoint to which one may roll back, and
-    /// proposes what to do. It changes nothing; the verify command may. Only how that went is noted in
-    /// this clone, for the count of tries, unless work is paused.
+    /// Measures the distance to the newest usable checkpoint, and proposes what to do.
+    ///
+    /// It changes nothing, but the verify command may. Only the result of that command is noted in this
+    /// clone, for the count of attempts, unless work is paused.
     ///
     /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) without git; what git says. That something is unknown is no error:
-    /// the report says so.
+    /// `NotFound` (`E_NOT_A_REPO`) without git; errors from git. An unknown state is not an error: the
+    /// report names it.
     pub fn assess(&self, asked: Assess) -> Result<Report> {
         let git = self.project.git()?;
         let now = self.project.environment().now();
@@ -131,7 +132,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Returns from where on things count as large or too many.
+    /// Returns the thresholds of large and too many changes.
     pub(super) fn limits(&self) -> Limits {
         let config = &self.project.config().recovery;
         let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -186,13 +187,13 @@ impl Recovery<'_> {
             };
             unknown.push(Unknown::MemoryCorrupt { path: path.to_owned(), detail });
         }
-        // Without the index of the artifacts, nothing shows that any feature works.
+        // Without the artifact index, no feature has evidence.
         let index = repair::damaged_index(self.project).filter(|index| index.extent == Extent::Whole);
         unknown.extend(index.map(|index| Unknown::MemoryCorrupt { path: index.path, detail: index.detail }));
         Ok(())
     }
 
-    /// Finds out whether features count as broken only because lines of the index of the artifacts are damaged.
+    /// Checks whether features seem broken only because the artifact index has damaged lines.
     fn of_evidence(&self, unverified: &[String], regressions: &[String], unknown: &mut Vec<Unknown>) {
         if !regressions.iter().any(|id| unverified.contains(id)) {
             return;
@@ -212,7 +213,7 @@ impl Recovery<'_> {
         let Some(commit) = checkpoint.oid() else { return Ok(None) };
         let changes = match git.changes(&commit) {
             Ok(changes) => changes,
-            // Without an index nothing can be compared; that is said already.
+            // Without an index nothing can be compared. The report names that reason already.
             Err(_) if unknown.iter().any(|reason| matches!(reason, Unknown::IndexUnreadable { .. })) => {
                 return Ok(None);
             }
@@ -232,17 +233,17 @@ impl Recovery<'_> {
         }
         let listed = checkpoint.manifest.as_ref().map(|manifest| manifest.features_passing.clone()).unwrap_or_default();
         let features = memory::features(self.project)?;
-        // One that was taken away with a reason does not fail; one that is said to be blocked does.
+        // A feature that was removed with a reason does not fail; one that claims to be blocked does.
         let stands =
             |id: &String| [&features.passing, &features.deferred, &features.retired].iter().any(|all| all.contains(id));
         let regressions: Vec<String> = listed.iter().filter(|id| !stands(id)).cloned().collect();
         self.of_evidence(&features.unverified, &regressions, unknown);
         let state = self.state_of(&commit, &changes);
-        // What is unknown already needs no verification, which may take long.
+        // If the state is unknown already, skip the verification, which may be slow.
         let mut attempts = journal.attempts.failed;
         let verify = if asked.verify && unknown.is_empty() {
             let verify = self.verify(unknown);
-            // What could not be run, or failed on verified code, says nothing of a try.
+            // A command that could not run, or that failed on verified code, is not an attempt.
             if let Some(command) = verify.command.as_deref().filter(|_| verify.ran && unknown.is_empty())
                 && (verify.passed || !changes.is_empty())
             {
@@ -293,10 +294,10 @@ impl Recovery<'_> {
         }
     }
 
-    /// Returns the protected paths that were touched, also those below `.forge/`.
+    /// Returns the protected paths that were changed, including those below `.forge/`.
     fn protected(&self, git: &Git, commit: &Oid, changes: &[Change]) -> Result<Vec<String>> {
         let globs = globs(&self.project.config().recovery.protected)?;
-        // The globs are those of the repository, but for the memory, which may lie below its root.
+        // The globs are relative to the repository, except for the memory, which may be below its root.
         let protected =
             |path: &String| globs.is_match(path) || git.in_project(path).is_some_and(|path| globs.is_match(path));
         let mut touched: Vec<String> = changes.iter().map(|change| change.path.clone()).filter(protected).collect();
@@ -305,7 +306,7 @@ impl Recovery<'_> {
         for args in [&diff[..], &others[..]] {
             let output = git.succeed(args, &Run::default())?;
             let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-            // The diff has two counts before the path. A list of names would also name what was only touched.
+            // The diff has two counts before the path. A list of names would include files with a changed time only.
             let paths = paths.filter_map(|path| path.splitn(3, |byte| *byte == b'\t').last());
             let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
             touched.extend(paths.filter(protected));
@@ -315,7 +316,7 @@ impl Recovery<'_> {
         Ok(touched)
     }
 
-    /// Returns what tells this state of the code from others.
+    /// Returns an id of this code state.
     pub(super) fn state_of(&self, commit: &Oid, changes: &[Change]) -> String {
         let mut hash = Sha256::new();
         hash.update(commit.as_str());
@@ -336,7 +337,7 @@ impl Recovery<'_> {
         helmdeck_core::hex(&hash.finalize())
     }
 
-    /// Reads what recovery remembers.
+    /// Reads the recovery journal.
     pub(super) fn journal(&self) -> Result<Journal> {
         let loaded = self.project.files().reading().load_at::<Journal>(FILE)?;
         Ok(loaded.map(|loaded| loaded.value).unwrap_or_default())
@@ -354,8 +355,7 @@ fn case_of(measures: &Measures) -> Case {
     }
 }
 
-/// Finds what is wrong with the checkpoints: there is none to go back to, or one newer than that is
-/// damaged or was moved.
+/// Finds problems of the checkpoints: none is usable, or a newer one is damaged or was moved.
 fn of_checkpoints(
     git: &Git,
     all: &[Checkpoint],
@@ -364,7 +364,7 @@ fn of_checkpoints(
 ) -> Result<()> {
     let since = usable.and_then(|usable| usable.timestamp);
     for checkpoint in all {
-        // A damaged one may be newer than anything, unless it is known when it was made.
+        // A damaged checkpoint may be newer than any other, unless its time is known.
         let newer = since.is_none_or(|since| checkpoint.timestamp.is_none_or(|time| time > since));
         let tag = || checkpoint.tag.clone();
         match checkpoint.state {
@@ -384,7 +384,7 @@ fn of_checkpoints(
         all.iter().filter(|one| one.manifest.as_ref().is_some_and(|manifest| manifest.proven())).collect();
     let aside = proven.iter().find(|one| one.state == State::NotAncestor);
     let absent = proven.iter().find(|one| matches!(one.state, State::TagMissing | State::CommitMissing));
-    // In a shallow clone HEAD descends from nothing that lies below where its history is cut off.
+    // In a shallow clone HEAD has no ancestors beyond the cut.
     unknown.push(match (aside, absent) {
         (Some(aside), _) if !git.is_shallow() => Unknown::NotDescendant { checkpoint: aside.tag.clone() },
         (Some(there), _) | (None, Some(there)) => {
@@ -395,7 +395,7 @@ fn of_checkpoints(
     Ok(())
 }
 
-/// Says whether HEAD is a later commit than the one on which somebody answered.
+/// Says whether HEAD is a later commit than the acknowledged one.
 fn is_later(git: &Git, answer: &Acknowledged) -> Result<bool> {
     let (Some(then), Some(now)) = (answer.head.as_deref().and_then(Oid::parse), git.head()?) else { return Ok(false) };
     Ok(git.is_ancestor(&then, &now)?)

@@ -5,22 +5,23 @@ use super::{FILE, Journal, Recovery};
 use crate::checkpoints::Checkpoints;
 use crate::error::Result;
 
-/// The code that was assessed.
+/// The assessed code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Code<'a> {
-    /// What tells it from other states.
+    /// Id of its state.
     pub(super) state: &'a str,
     /// Whether all of it is committed.
     pub(super) committed: bool,
 }
 
 impl Recovery<'_> {
-    /// Notes how a try to mend something went. One that succeeded sets the count back; the same code
-    /// that fails again does not count twice. Without a checkpoint there is nothing to go back to, and
-    /// nothing is counted.
+    /// Records the result of a repair attempt.
+    ///
+    /// A success resets the count. A repeated failure of the same code does not count twice. Without a
+    /// checkpoint to roll back to, nothing is counted.
     ///
     /// # Errors
-    /// `Paused`; what git and the files say.
+    /// `Paused`; errors from git and the files.
     pub fn tried(&self, passed: bool, what: &str) -> Result<Attempts> {
         self.project.check_not_paused()?;
         let now = self.project.environment().now().seconds();
@@ -33,8 +34,10 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes how the tests of one feature went, if it worked at the checkpoint. Success sets the count
-    /// back only if nothing else failed before. That it cannot be noted spoils no test.
+    /// Records a test result of a feature that worked at the checkpoint.
+    ///
+    /// A success resets the count only if no other check failed before. A failure to record it does not
+    /// fail the test.
     pub(crate) fn tried_feature(&self, passed: bool, id: &str) {
         let noted = || -> Result<()> {
             if passed {
@@ -51,8 +54,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes a command that failed for a new checkpoint. Code that is the one of the last checkpoint is
-    /// no try to mend anything.
+    /// Records a command that failed for a new checkpoint.
+    ///
+    /// Code that equals the last checkpoint is not an attempt.
     pub(crate) fn tried_command(&self, command: &str) {
         let noted = || -> Result<()> {
             let now = self.project.environment().now().seconds();
@@ -64,15 +68,16 @@ impl Recovery<'_> {
         spoils_nothing(command, noted());
     }
 
-    /// Notes that all is well: everything that a checkpoint asks for has succeeded.
+    /// Resets the count: every check of a checkpoint has succeeded.
     pub(crate) fn all_is_well(&self) {
         let now = self.project.environment().now().seconds();
         spoils_nothing("checkpoint", self.count(|attempts| attempts.green(now)).map(drop));
     }
 
-    /// Notes how the verify command went on a state of the code, and returns what is counted now. While
-    /// work is paused nothing is noted, and it counts all the same. Uncommitted code is no attempt yet,
-    /// so assessing while editing counts nothing.
+    /// Records the result of the verify command on a code state, and returns the current count.
+    ///
+    /// While work is paused nothing is recorded, but the result still counts. Uncommitted code is not an
+    /// attempt, so assessing while editing counts nothing.
     pub(super) fn assessed(&self, passed: bool, command: &str, code: Code<'_>, journal: &Journal) -> Attempts {
         let now = self.project.environment().now().seconds();
         let tell = |attempts: &mut Attempts| match passed {
@@ -97,7 +102,7 @@ impl Recovery<'_> {
         self.count(|attempts| attempts.passed(what, now)).map(drop)
     }
 
-    /// Changes the count, if that changes anything.
+    /// Changes the count, and writes it only if it differs.
     fn count(&self, tell: impl Fn(&mut Attempts)) -> Result<Attempts> {
         let before = self.journal()?.attempts;
         let mut after = before.clone();
@@ -111,7 +116,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Returns what tells this state of the code from others, and whether it differs from the one of the checkpoint.
+    /// Returns an id of this code state, and whether the code differs from the checkpoint.
     fn state(&self) -> Result<Option<(String, bool)>> {
         let git = self.project.git()?;
         let Some(commit) = Checkpoints::new(self.project).newest_usable()?.and_then(|checkpoint| checkpoint.oid())

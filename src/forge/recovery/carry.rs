@@ -1,11 +1,13 @@
-//! What a rollback does to the memory: what was learned stays, features go back to what they were, and
-//! why one went back is learned too. Pure functions over JSON, which keep all members they do not know.
+//! What a rollback keeps of the memory.
+//!
+//! What was learned stays, features return to their earlier status, and the reason of the rollback is
+//! learned. These are pure functions over JSON; they keep all unknown members.
 
 use crate::json::{Json, Members};
 use crate::knowledge::{Failed, KnowledgeFile, Trace};
 use crate::time::Time;
 
-/// What is carried over to the checkpoint's code: files and folders.
+/// Files and folders that are carried over to the checkpoint's code.
 pub(super) const CARRIED: [&str; 6] = [
     crate::layout::KNOWLEDGE,
     crate::layout::ACTIVE,
@@ -15,7 +17,7 @@ pub(super) const CARRIED: [&str; 6] = [
     crate::layout::CHECKPOINTS,
 ];
 
-/// What went wrong, for those who come later.
+/// The lesson of a rollback, for later sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lesson {
     pub context: String,
@@ -23,9 +25,10 @@ pub(super) struct Lesson {
     pub resolution: String,
 }
 
-/// Returns the features as they were at the checkpoint. What has changed since carries when it was
-/// lost; features that came later keep their definition, since ids are never used twice, and count as
-/// not implemented.
+/// Returns the features as they were at the checkpoint.
+///
+/// A feature that changed since carries the time of the loss. A later feature keeps its definition,
+/// because ids are never reused, and counts as not implemented.
 pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
     let mut result = then.clone();
     let Some(all) = features_mut(&mut result) else { return now.clone() };
@@ -64,7 +67,7 @@ pub(super) fn reset(now: &Json, then: &Json, at: Time) -> Json {
     result
 }
 
-/// Keeps which ids were ever removed, since none is given again, and every change of the contract.
+/// Keeps all retired ids, because none may be reused, and every contract change.
 fn known_since(result: &mut Json, now: &Json) {
     let there: Vec<String> = features(result).iter().filter_map(|one| text(one, "id").map(str::to_owned)).collect();
     for name in ["retired", "not_adopted", "amendments"] {
@@ -74,7 +77,7 @@ fn known_since(result: &mut Json, now: &Json) {
                 all.push(entry.clone());
             }
         }
-        // What was removed since is there again.
+        // A feature that was removed since the checkpoint exists again.
         all.retain(|entry| !matches!(entry, Json::String(id) if name == "retired" && there.contains(id)));
         if let Json::Object(members) = result {
             if all.is_empty() {
@@ -96,7 +99,7 @@ fn array<'a>(file: &'a Json, name: &str) -> &'a [Json] {
     }
 }
 
-/// Adds a lesson to what was learned. One that is there already is not added again.
+/// Adds a lesson to the knowledge, unless it is known.
 pub(super) fn learn(knowledge: &mut KnowledgeFile, lesson: &Lesson, at: Time) {
     let failed = &mut knowledge.patterns.failed;
     if failed.iter().any(|entry| entry.context == lesson.context && entry.issue == lesson.issue) {
@@ -112,7 +115,7 @@ pub(super) fn learn(knowledge: &mut KnowledgeFile, lesson: &Lesson, at: Time) {
     });
 }
 
-/// Returns a member that is a text.
+/// Returns a member that is a string.
 pub(crate) fn text<'a>(value: &'a Json, name: &str) -> Option<&'a str> {
     match value {
         Json::Object(members) => match members.0.get(name) {

@@ -11,12 +11,12 @@ use crate::git::{Git, Run, Worktree};
 use crate::project::Project;
 use crate::sessions::Sessions;
 
-/// What became of the work trees of rollbacks.
+/// The result of cleaning up rollback work trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
-    /// Those that were removed, or would be. Their branches stay.
+    /// Work trees that were removed, or would be. Their branches stay.
     pub removed: Vec<String>,
-    /// Those that stay.
+    /// Work trees that stay.
     pub kept: Vec<Needed>,
     /// Whether they were removed.
     pub applied: bool,
@@ -32,11 +32,12 @@ pub struct Needed {
 }
 
 impl Recovery<'_> {
-    /// Finds the work trees of rollbacks that nobody needs any more, and with `yes` removes them. git
-    /// refuses to remove one with changes.
+    /// Finds the rollback work trees that are no longer needed, and with `yes` removes them.
+    ///
+    /// git refuses to remove one with changes.
     ///
     /// # Errors
-    /// `Paused`; what git and the files say.
+    /// `Paused`; errors from git and the files.
     pub fn clean(&self, yes: bool) -> Result<Cleaned> {
         if yes {
             self.project.check_not_paused()?;
@@ -65,7 +66,7 @@ impl Recovery<'_> {
         Ok(cleaned)
     }
 
-    /// Says why a work tree is needed still.
+    /// Returns why a work tree is still needed.
     fn needed(&self, git: &Git, tree: &Worktree) -> Result<Option<String>> {
         if tree.gone || tree.unfinished {
             return Ok(Some("git knows it and it is not whole; see `git worktree list`".to_owned()));

@@ -1,5 +1,7 @@
-//! What recovery remembers in this clone: the rollback that is under way, so that a killed one is taken
-//! up again; how many tries to mend failed; and what was done before.
+//! Recovery journal of this clone.
+//!
+//! It holds the current rollback, so that a killed one is resumed; the count of failed attempts; and the
+//! earlier rollbacks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,26 +11,26 @@ use crate::files::Document;
 use crate::json::Members;
 use crate::time::Time;
 
-/// How many past records are kept.
+/// Maximum number of past rollbacks kept.
 const KEPT: usize = 50;
-/// How many states of the code that failed, and how many checks, are remembered.
+/// Maximum number of failed code states, and of failed checks, kept.
 const STATES: usize = 100;
 
-/// What recovery remembers: `.forge/.local/recovery.json`.
+/// Recovery journal: `.forge/.local/recovery.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Journal {
-    /// The version of this form.
+    /// The schema version.
     pub schema_version: String,
-    /// The rollback that is under way.
+    /// The rollback in progress.
     #[serde(default)]
     pub current: Option<Rollback>,
-    /// The failed tries since all was well.
+    /// The failed attempts since the last success.
     #[serde(default)]
     pub attempts: Attempts,
-    /// What somebody answered last.
+    /// The last acknowledgement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledged>,
-    /// The rollbacks of before, oldest first; the newest 50.
+    /// Past rollbacks, oldest first; the newest 50.
     #[serde(default)]
     pub past: Vec<Rollback>,
     /// Members this version does not know.
@@ -50,7 +52,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Moves the rollback under way to those of before.
+    /// Moves the rollback in progress to the past ones.
     pub fn finish(&mut self) {
         if let Some(done) = self.current.take() {
             self.past.push(done);
@@ -60,24 +62,26 @@ impl Journal {
     }
 }
 
-/// Failed tries to mend something, since all was well.
+/// Failed attempts since the last success.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Attempts {
-    /// How many failed. A try is a state of the code: however many checks fail on it, however often, it counts once.
+    /// Number of failed attempts.
+    ///
+    /// An attempt is a state of the code: it counts once, however many checks fail on it, however often.
     pub failed: u32,
-    /// The code that failed last.
+    /// The code state that failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The states of the code that failed before it, oldest first; the newest 100.
+    /// The code states that failed before it, oldest first; the newest 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// What failed, and did not succeed since.
+    /// Checks that failed and have not succeeded since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<Failing>,
-    /// What failed last.
+    /// The check that failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// Since when all was well or, if never, when the first try failed.
+    /// Time of the last success or, if there was none, of the first failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Members this version does not know.
@@ -85,12 +89,12 @@ pub struct Attempts {
     pub other: Members,
 }
 
-/// A check that failed: a command, the tests of a feature, or what somebody told of.
+/// A failed check: a command, the tests of a feature, or a reported failure.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Failing {
-    /// What.
+    /// The check.
     pub what: String,
-    /// The code on which it failed last.
+    /// The code state on which it failed last.
     pub state: String,
     /// Members this version does not know.
     #[serde(flatten)]
@@ -98,7 +102,7 @@ pub struct Failing {
 }
 
 impl Attempts {
-    /// Notes a check that failed on some state of the code.
+    /// Records a failed check on a code state.
     pub fn failed(&mut self, state: &str, what: &str, at: Time) {
         self.noted(state, what, at);
         if self.state.as_deref() == Some(state) || self.before.iter().any(|before| before == state) {
@@ -110,7 +114,7 @@ impl Attempts {
         self.before.drain(..excess);
     }
 
-    /// Notes a check that failed on code that nobody called a try: it is known to fail there, and counts for nothing.
+    /// Notes a failed check on code that is not an attempt, so it is known but not counted.
     pub fn noted(&mut self, state: &str, what: &str, at: Time) {
         self.what = Some(what.to_owned());
         self.since.get_or_insert(at);
@@ -121,7 +125,7 @@ impl Attempts {
         self.failing.drain(..excess);
     }
 
-    /// Notes a check that succeeded. Once all that failed has, all is well.
+    /// Records a successful check. Once no failed check is left, the count is reset.
     pub fn passed(&mut self, what: &str, at: Time) {
         let before = self.failing.len();
         self.failing.retain(|failing| failing.what != what);
@@ -130,28 +134,28 @@ impl Attempts {
         }
     }
 
-    /// Says whether a check is known to fail on some state of the code.
+    /// Says whether a check is known to fail on a code state.
     #[must_use]
     pub fn knows(&self, state: &str, what: &str) -> bool {
         self.failing.iter().any(|failing| failing.what == what && failing.state == state)
     }
 
-    /// Notes that all is well.
+    /// Records that every check succeeded.
     pub fn green(&mut self, at: Time) {
         *self = Self { since: Some(at), ..Self::default() };
     }
 }
 
-/// What somebody answered to a pause.
+/// An acknowledged pause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledged {
     /// When.
     pub at: Time,
-    /// What they said.
+    /// The reason they gave.
     pub reason: String,
-    /// Where HEAD was.
+    /// The commit of HEAD.
     pub head: Option<String>,
-    /// What was unknown.
+    /// The unknowns.
     pub unknown: Vec<Unknown>,
     /// Members this version does not know.
     #[serde(flatten)]
@@ -159,7 +163,7 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Says whether somebody has answered to this reason.
+    /// Says whether this reason was acknowledged.
     #[must_use]
     pub fn covers(&self, reason: &Unknown) -> bool {
         self.unknown.iter().any(|known| known.code() == reason.code())
@@ -174,34 +178,36 @@ impl Document for Journal {
     }
 }
 
-/// How to go back.
+/// Rollback mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// On a new branch at the checkpoint, in a new work tree if this one has changes.
+    /// A new branch at the checkpoint, in a new work tree if this one has changes.
     #[default]
     Branch,
-    /// With a further commit on this branch that brings the tracked files back.
+    /// A new commit on this branch that restores the tracked files.
     Restore,
 }
 
-/// How far a rollback has come. Each step is noted after it was done, so a step that was cut short is done again.
+/// Progress of a rollback.
+///
+/// Each step is noted after it is done, so an interrupted step is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// It is known what to do.
+    /// The rollback is planned.
     Planned,
     /// A ref holds every byte of the work tree and of the index.
     Rescued,
-    /// The commit with the checkpoint's code and what was learned since is made.
+    /// The commit exists: the checkpoint's code, plus what was learned.
     Built,
-    /// The branch stands at that commit.
+    /// The branch points to that commit.
     Branched,
-    /// The work tree shows it.
+    /// The work tree has that commit checked out.
     CheckedOut,
-    /// The failed pattern is known here too.
+    /// The failed pattern is recorded in this work tree too.
     Learned,
-    /// It stands in the progress, and was told.
+    /// The rollback is in the progress, and its event was emitted.
     Recorded,
 }
 
@@ -216,40 +222,40 @@ impl Step {
 pub struct Rollback {
     /// Its id, a `UUIDv7`.
     pub id: String,
-    /// When it began.
+    /// When it started.
     pub started_at: Time,
-    /// How.
+    /// The rollback mode.
     pub mode: Mode,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// The row of the table that asked for it.
+    /// The row of the decision table that proposed it.
     pub row: u8,
     /// The tag of the checkpoint.
     pub checkpoint: String,
     /// Its commit.
     pub commit: String,
-    /// Where HEAD was.
+    /// The commit of HEAD before the rollback.
     pub head: String,
-    /// The branch that HEAD was on.
+    /// The branch before the rollback.
     pub branch: Option<String>,
-    /// The session in which it was done.
+    /// The session that started it.
     #[serde(default)]
     pub session: Option<String>,
     /// The features that had regressed.
     #[serde(default)]
     pub regressions: Vec<String>,
-    /// How far it has come.
+    /// The last completed step.
     pub step: Step,
-    /// The ref that holds what was there before.
+    /// The rescue ref, which holds the state before the rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rescue: Option<String>,
-    /// Further references with what was saved while it was under way, before it was written over.
+    /// Further rescue refs: files saved during the rollback, before it overwrote them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_rescues: Vec<String>,
-    /// The branch on which to go on.
+    /// The branch to continue on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The commit with which to go on.
+    /// The commit to continue from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<String>,
     /// The new work tree; absent if this one was switched.

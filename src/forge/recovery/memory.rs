@@ -18,31 +18,31 @@ use helmdeck_core::text::collapse_whitespace;
 
 pub(crate) use super::carry::text;
 
-/// The longest entry in the progress, in characters.
+/// Maximum length of a progress entry, in characters.
 const ENTRY: usize = 500;
 
-/// Which features there are.
+/// Features by status.
 #[derive(Debug, Default)]
 pub(crate) struct Features {
-    /// Those that pass, with evidence.
+    /// Features that pass, with evidence.
     pub passing: Vec<String>,
-    /// Those that are put off: nobody expects them to pass.
+    /// Deferred features: they are not expected to pass.
     pub deferred: Vec<String>,
-    /// Those that are said to pass, and what would show it is not there.
+    /// Features that claim to pass without evidence.
     pub unverified: Vec<String>,
-    /// Those that were removed for good: nobody expects them at all.
+    /// Features that were removed for good, and are not expected to pass.
     pub retired: Vec<String>,
-    /// How many there are.
+    /// Number of features.
     pub total: u32,
 }
 
-/// Reads a file as JSON; none if it is absent or damaged, which others say louder.
+/// Reads a file as JSON; `None` if it is absent or damaged, which other checks report.
 pub(super) fn read(project: &Project, path: &str) -> Result<Option<Json>> {
     let bytes = project.files().read(path)?;
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// Returns which features there are; none if their file is damaged, which others say louder.
+/// Returns the features by status; none if their file is damaged, which other checks report.
 pub(crate) fn features(project: &Project) -> Result<Features> {
     let Ok(file) = project.files().reading().load::<FeaturesFile>() else {
         return Ok(Features::default());
@@ -61,7 +61,7 @@ pub(crate) fn features(project: &Project) -> Result<Features> {
     })
 }
 
-/// Returns the commands of the invariants that have one and must hold.
+/// Returns the check commands of the required invariants.
 pub(crate) fn invariant_checks(project: &Project) -> Result<Vec<String>> {
     let file = Knowledge::new(project).read()?;
     let hard = file.current_invariants().filter(|invariant| invariant.is_error());
@@ -73,12 +73,12 @@ pub(crate) fn focused_issue(project: &Project) -> Option<String> {
     Sessions::new(project).focus_now().ok()?.show().ok().flatten()?.focus.linear_issue
 }
 
-/// Returns the session that runs here.
+/// Returns the current session.
 pub(crate) fn session(project: &Project) -> Option<String> {
     Sessions::new(project).current().ok().flatten().map(|session| session.id)
 }
 
-/// Returns the files on which other sessions that live work, by session.
+/// Returns the files that other active sessions work on, by session.
 pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
     let current = session(project);
     let Ok(living) = Sessions::new(project).living() else { return Vec::new() };
@@ -94,7 +94,9 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Keeps the output of a check as an artifact, and returns its reference. That it cannot be kept spoils no check.
+/// Stores the output of a check as an artifact, and returns its reference.
+///
+/// A failure to store it does not fail the check.
 pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
     let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
     let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
@@ -107,7 +109,7 @@ pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option
     }
 }
 
-/// Tells of a checkpoint.
+/// Emits the event of a checkpoint.
 pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
     progress(project, |progress| progress.checkpoint(&made.tag).map(drop));
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -121,7 +123,7 @@ pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
     events::emit(project, Subject::Checkpoint, told);
 }
 
-/// Tells of a recovery.
+/// Emits the event of a recovery.
 pub(super) fn tell_recovery(project: &Project, data: &serde_json::Value) {
     events::emit(project, Subject::Recovery, data);
 }
@@ -132,7 +134,7 @@ pub(super) fn note(project: &Project, text: &str) {
     progress(project, |progress| progress.log(&line).map(drop));
 }
 
-/// Writes into the progress of the session. What was done is done, whether it stands there or not.
+/// Writes to the progress of the session. A failure here does not undo the work.
 fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>) -> Result<()>) {
     let session = Sessions::new(project).current().ok().flatten().filter(|session| !session.primary);
     let progress = match session {
@@ -144,7 +146,7 @@ fn progress(project: &Project, write: impl FnOnce(crate::progress::Progress<'_>)
     }
 }
 
-/// Adds a failed pattern to what was learned. One that is known is not added again.
+/// Adds a failed pattern to the knowledge, unless it is known.
 pub(super) fn learn(project: &Project, lesson: &Lesson, at: Time) -> Result<()> {
     project.files().edit::<KnowledgeFile, _>(None, |knowledge| {
         carry::learn(knowledge, lesson, at);
@@ -152,7 +154,7 @@ pub(super) fn learn(project: &Project, lesson: &Lesson, at: Time) -> Result<()> 
     })
 }
 
-/// Writes the features anew.
+/// Replaces the features file.
 pub(super) fn replace_features(project: &Project, bytes: &[u8]) -> Result<()> {
     let features: FeaturesFile = serde_json::from_slice(bytes)
         .map_err(|error| Error::usage(format!("the features of the checkpoint: {error}")))?;

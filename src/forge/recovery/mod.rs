@@ -27,7 +27,7 @@ pub use pause::{Ack, By};
 
 use crate::project::Project;
 
-/// Where recovery remembers what it does.
+/// The recovery journal.
 pub const FILE: &str = ".forge/.local/recovery.json";
 
 /// The recovery of a project.
@@ -44,11 +44,12 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Where the branches of rollbacks are: the second where a branch is in the way of the first, the third
-/// where one is of both.
+/// Prefixes of rollback branches.
+///
+/// The second is used if a branch blocks the first, the third if branches block both.
 const ROLLBACKS: [&str; 3] = ["forge/rollback", "forge-rollback", "forge-rollbacks"];
 
-/// Says whether a branch is one that a rollback made.
+/// Says whether a branch was made by a rollback.
 pub(crate) fn is_rollback(branch: &str) -> bool {
     ROLLBACKS.iter().any(|folder| branch.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
 }

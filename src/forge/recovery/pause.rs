@@ -1,5 +1,6 @@
-//! Pausing work, and ending a pause: a person does it at a terminal, or with a one-time token that was
-//! shown to them. An agent has neither.
+//! Pause work, and end a pause.
+//!
+//! A person ends it at a terminal, or with a one-time token that was shown to them. An agent has neither.
 
 use serde_json::Value;
 
@@ -13,30 +14,31 @@ use crate::json::Members;
 use crate::layout::PAUSED;
 use crate::secrets::scan;
 
-/// Who ends a pause.
+/// How a person proves that they may end a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// A person at a terminal. The caller has checked that.
     Terminal,
-    /// The person who was shown the token.
+    /// A person who was shown the token.
     Token(String),
 }
 
-/// An answer to a pause.
+/// The acknowledgement that ends a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
-    /// Why work may go on: 1 to 1,000 characters.
+    /// Why work may continue: 1 to 1,000 characters.
     pub reason: String,
-    /// Who says so.
+    /// How the person acknowledges.
     pub by: By,
 }
 
 impl Recovery<'_> {
-    /// Pauses: from now on whatever changes something is refused with exit code 4, until somebody
-    /// acknowledges. A pause that is there stays as it is.
+    /// Pauses the project: every change fails with exit code 4 until a person acknowledges.
+    ///
+    /// An existing pause stays as it is.
     ///
     /// # Errors
-    /// What the files say.
+    /// Errors from the files.
     pub fn pause(&self, reason: &str, report: Option<&Report>) -> Result<Paused> {
         let now = self.project.environment().now().seconds();
         let files = self.project.files();
@@ -55,7 +57,7 @@ impl Recovery<'_> {
             *file = paused.clone();
             Ok(())
         })?;
-        // Others are told without the lock: that may take a while.
+        // Emit the event without the lock: that may take a while.
         drop(guard);
         memory::tell_recovery(
             self.project,
@@ -64,15 +66,15 @@ impl Recovery<'_> {
         Ok(paused)
     }
 
-    /// Returns why work is paused, if it is.
+    /// Returns the pause, if work is paused.
     ///
     /// # Errors
-    /// `Corrupt` if the file of the pause is damaged; it pauses all the same.
+    /// `Corrupt` if the pause file is damaged; work is paused all the same.
     pub fn paused(&self) -> Result<Option<Paused>> {
         Ok(self.project.files().reading().load::<Paused>()?.map(|loaded| loaded.value))
     }
 
-    /// Returns the pause if all that it waits for is a checkpoint that one can go back to.
+    /// Returns the pause if its only reason is a missing checkpoint to roll back to.
     pub(crate) fn paused_for_want_of_a_checkpoint(&self) -> Result<Option<Paused>> {
         let paused = self.project.files().reading().load::<Paused>().ok().flatten().map(|loaded| loaded.value);
         Ok(paused.filter(|paused| {
@@ -81,12 +83,13 @@ impl Recovery<'_> {
         }))
     }
 
-    /// Assesses again if an assessment caused the pause, and ends the pause if none of its reasons is
-    /// left. Returns what it was about. `verify` allows to run the verify command, without which nobody
-    /// can say that its failure is gone.
+    /// Assesses again after a pause that an assessment caused, and ends the pause if no reason is left.
+    ///
+    /// Returns the ended pause. `verify` allows the verify command to run; without it, a failed verify
+    /// command cannot be cleared.
     ///
     /// # Errors
-    /// What git and the files say.
+    /// Errors from git and the files.
     pub(crate) fn reassess(&self, verify: bool) -> Result<Option<Paused>> {
         let Ok(Some(paused)) = self.paused() else { return Ok(None) };
         let Some(before) = &paused.report else { return Ok(None) };
@@ -95,7 +98,7 @@ impl Recovery<'_> {
             return Ok(None);
         }
         let mut report = self.assess(Assess { verify: of_verification })?;
-        // The session that asks explains a detached HEAD.
+        // The session of the caller explains a detached HEAD.
         report.unknown.retain(|reason| reason.reason != Unknown::Detached);
         if report.must_pause() {
             return Ok(None);
@@ -104,7 +107,7 @@ impl Recovery<'_> {
         Ok(Some(paused))
     }
 
-    /// Ends a pause whose reason is gone, unless another one took its place.
+    /// Ends a pause whose reason is gone, unless another pause replaced it.
     pub(crate) fn lift(&self, paused: &Paused) -> Result<()> {
         let files = self.project.files();
         let guard = files.lock()?;
@@ -121,14 +124,15 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Makes a token that ends the pause once, within a quarter of an hour, and forgets the one before.
-    /// For who can show it to a person and to nobody else.
+    /// Makes a token that ends the pause once, within 15 minutes. It replaces the token before.
+    ///
+    /// The caller must be able to show it to a person and to no one else.
     ///
     /// # Errors
     /// `NotFound` if work is not paused.
     pub fn token(&self) -> Result<String> {
         let environment = self.project.environment();
-        // A UUIDv7 has 74 bits of chance; two have more than a token needs.
+        // A UUIDv7 has 74 random bits; two have more than a token needs.
         let secret = hash(&format!("{}{}", environment.uuid(), environment.uuid()))[..32].to_owned();
         let files = self.project.files();
         let _guard = files.lock()?;
@@ -142,12 +146,14 @@ impl Recovery<'_> {
         Ok(secret)
     }
 
-    /// Ends a pause. What was unknown is remembered as answered, so that it does not pause again on this commit
-    /// or a later one; an unfinished merge or the like that was acknowledged counts on this commit alone.
+    /// Ends a pause.
+    ///
+    /// The unknowns are remembered as acknowledged, so they do not pause again on this commit or a later one.
+    /// An acknowledged unfinished merge or the like counts on this commit alone.
     ///
     /// # Errors
     /// `NotFound` if work is not paused; `Usage` without a reason; `Refused` (`E_TOKEN`) for a wrong,
-    /// used or old token.
+    /// used or expired token.
     pub fn ack(&self, ack: &Ack) -> Result<Acknowledged> {
         let reason = ack.reason.trim();
         if reason.is_empty() || reason.chars().count() > 1_000 {
@@ -159,7 +165,7 @@ impl Recovery<'_> {
         let paused = match files.load::<Paused>() {
             Ok(Some(loaded)) => Some(loaded.value),
             Ok(None) => return Err(not_paused()),
-            // A damaged file pauses as well, and only a person at a terminal can end that.
+            // A damaged pause file pauses too, and only a person at a terminal can end that.
             Err(error) if error.category == Category::Corrupt && ack.by == By::Terminal => None,
             Err(error) => return Err(error),
         };
@@ -192,9 +198,9 @@ impl Recovery<'_> {
     }
 }
 
-/// Returns a text, unless something in it looks like a credential: a pause must never fail for what stands in it.
+/// Redacts a text that looks like it contains a credential. A pause must not fail on its text.
 fn plain(text: &str) -> String {
-    // As it will stand in the file, where what stood on two lines stands on one.
+    // Scan the text in its JSON form too, where line breaks are escaped and two lines become one.
     let written = serde_json::to_string(text).unwrap_or_default();
     let findings = scan(&written).into_iter().chain(scan(text));
     match findings.map(|finding| finding.rule).next() {
@@ -203,7 +209,7 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// Returns a report without what looks like a credential; none if it still does.
+/// Redacts what looks like a credential in a report; `None` if a scan still finds one.
 fn redact(report: &Report) -> Option<Report> {
     fn each(value: &mut Value) {
         match value {

@@ -1,5 +1,7 @@
-//! Going back with a further commit on the same branch: tracked files become what they were at the
-//! checkpoint. What was there before is rescued; a file that git does not track is never written over.
+//! Rollback by a new commit on the same branch.
+//!
+//! Tracked files return to their state at the checkpoint. The earlier state is rescued, and an untracked
+//! file is never overwritten.
 
 use super::rollback::{QUIET, in_the_way, slow};
 use super::{Recovery, Rollback, memory};
@@ -7,10 +9,10 @@ use crate::error::{Category, Error, Result};
 use crate::git::{Git, Oid, Run, Updated};
 use crate::layout;
 
-/// What a restore writes: paths, each with a NUL at its end.
+/// Paths that a restore writes, each terminated by NUL.
 pub(super) struct Paths {
     code: Vec<u8>,
-    /// Those of the memory, which are taken back in the index only.
+    /// Paths of the memory, which are restored in the index only.
     memories: Vec<u8>,
 }
 
@@ -20,7 +22,7 @@ fn moved() -> Error {
 }
 
 impl Recovery<'_> {
-    /// Refuses if a file that is not tracked stands where the checkpoint has one.
+    /// Refuses if an untracked file is in the place of a checkpoint's file.
     pub(super) fn check_in_the_way(&self, git: &Git, commit: &Oid) -> Result<()> {
         let found: Vec<String> =
             in_the_way(git, commit)?.into_iter().filter(|path| !git.is_memory(path.as_bytes())).collect();
@@ -34,7 +36,7 @@ impl Recovery<'_> {
             .next("helmdeck forge recover apply --mode branch"))
     }
 
-    /// Moves the branch forward to the commit that was made.
+    /// Moves the branch forward to the new commit.
     pub(super) fn advance(&self, git: &Git, rollback: &mut Rollback, made: &Oid) -> Result<()> {
         rollback.target = rollback.branch.clone();
         let reference = rollback.branch.as_ref().map_or_else(|| "HEAD".to_owned(), |name| format!("refs/heads/{name}"));
@@ -51,7 +53,7 @@ impl Recovery<'_> {
         Err(moved())
     }
 
-    /// Returns the paths to bring back. Where one went elsewhere since the branch was moved, nothing is written over.
+    /// Returns the paths to restore. Fails if HEAD or the branch moved since, so nothing is overwritten.
     pub(super) fn paths_of(&self, git: &Git, rollback: &Rollback, made: &Oid) -> Result<Paths> {
         if git.head()?.as_ref() != Some(made) || git.branch()? != rollback.branch {
             return Err(moved());
@@ -70,7 +72,7 @@ impl Recovery<'_> {
         Ok(Paths { code, memories })
     }
 
-    /// Brings the tracked files to what the commit holds. All that is written over must have been rescued just before.
+    /// Restores the tracked files to the commit. All overwritten bytes must have been rescued before.
     pub(super) fn restore(&self, git: &Git, made: &Oid, paths: Paths) -> Result<()> {
         let Paths { code, memories } = paths;
         let source = format!("--source={made}");
@@ -83,7 +85,7 @@ impl Recovery<'_> {
                 [&QUIET[..], &["--literal-pathspecs", "restore", "--quiet", &source], places, &from_stdin[..]].concat();
             git.succeed(&args, &slow().stdin(paths))?;
         }
-        // The memory is written as all of it is: under its lock, whole or not at all.
+        // The memory is always written under its lock, and atomically.
         if let Some(bytes) = git.file_at(made, &git.in_memory(layout::FEATURES))? {
             memory::replace_features(self.project, &bytes)?;
         }

@@ -1,5 +1,6 @@
-//! Going back, step by step. Each step is noted after it was done and does no harm if it is done again,
-//! so a rollback that was killed anywhere is taken up where it was.
+//! Rollback, step by step.
+//!
+//! Each step is recorded after it is done and is idempotent, so a killed rollback resumes where it was.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,22 +18,23 @@ use crate::layout::HANDED_OVER;
 use crate::project::Project;
 use crate::sessions::Sessions;
 
-/// How many names that are taken are tried before it is given up.
+/// Maximum number of names to try before giving up.
 const TRIES: u32 = 1_000;
-/// Where new work trees go.
+/// Default folder for new work trees.
 pub(super) const WORKTREES: &str = ".forge/.local/worktrees";
-/// Settings under which git checks out without running anything of the user's.
+/// Settings that keep a git checkout from running the user's hooks and programs.
 pub(super) const QUIET: [&str; 6] =
     ["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false"];
 
 impl Recovery<'_> {
-    /// Does the steps that are left. A lock that keeps nobody but other rollbacks waiting is held from
-    /// one step to the next: to check out may take long. References are made only where there is none,
-    /// and moved only from what is expected, so they need no lock.
+    /// Does the remaining steps.
+    ///
+    /// A lock that only other rollbacks wait for is held across all steps, because a checkout may take long.
+    /// References are created only if absent, and moved only from the expected value, so they need no lock.
     pub(super) fn go_on(&self, id: &str, asked: &Apply) -> Result<Rollback> {
         let git = self.project.git()?;
         let guard = self.project.files().rollback_lock()?;
-        // Somebody else may have done some of them while this one waited for the lock.
+        // Another process may have done some steps while this one waited for the lock.
         let mut rollback = match self.journal()?.current {
             Some(current) if current.id == id => current,
             _ => {
@@ -69,9 +71,10 @@ impl Recovery<'_> {
         Ok(rollback)
     }
 
-    /// Forgets a rollback that can never go on, so that another one may begin. There is nothing to take
-    /// back: what was made are the rescue and perhaps a branch, which stay. A restore that git refuses
-    /// half way is not forgotten: the next run does the rest.
+    /// Abandons a rollback that can never finish, so that another one may start.
+    ///
+    /// Nothing needs to be undone: only the rescue and perhaps a branch exist, and they stay. A restore that
+    /// git refuses half way is not abandoned: the next run finishes it.
     fn give_up(&self, rollback: &Rollback, error: Error) -> Error {
         let begun = rollback.step >= Step::Branched && rollback.mode == Mode::Restore;
         let never = match error.code {
@@ -92,10 +95,10 @@ impl Recovery<'_> {
             .next("helmdeck forge recover assess")
     }
 
-    /// Gives up a rollback that was cut short. What it made stays, the rescue too.
+    /// Abandons an interrupted rollback. What it made stays, including the rescue.
     ///
     /// # Errors
-    /// `Paused`; `NotFound` if none was cut short; `Locked` if it goes on right now; what the files say.
+    /// `Paused`; `NotFound` if there is none; `Locked` if it is running; errors from the files.
     pub fn give_up_rollback(&self) -> Result<Rollback> {
         self.project.check_not_paused()?;
         let guard = self.project.files().rollback_lock()?;
@@ -109,7 +112,7 @@ impl Recovery<'_> {
         Ok(given_up)
     }
 
-    /// Moves the rollback under way to those of before, with why it was given up.
+    /// Moves the rollback in progress to the past ones, with the reason it was abandoned.
     fn forget(&self, why: &str) -> Result<Rollback> {
         self.project.files().edit_at::<Journal, _>(FILE, None, |journal| {
             let Some(current) = &mut journal.current else {
@@ -129,14 +132,14 @@ impl Recovery<'_> {
         })
     }
 
-    /// Puts every byte of the work tree and of the index under a reference. If that cannot be done, nothing else is.
+    /// Saves every byte of the work tree and of the index under a reference; without it nothing else runs.
     fn rescue(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         let (name, message) = self.free_rescue(git, rollback)?;
         rollback.rescue = Some(git.rescue(&name, &message)?.reference);
         Ok(())
     }
 
-    /// Rescues what was saved since, if anything was: what comes next writes over it.
+    /// Rescues changes since the last rescue, if any, because the next step overwrites them.
     fn rescue_again(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         let last = rollback.later_rescues.last().or(rollback.rescue.as_ref()).ok_or_else(lost)?.clone();
         let (name, message) = self.free_rescue(git, rollback)?;
@@ -147,7 +150,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Returns the name of a rescue that is free, and what its commit says.
+    /// Returns a free rescue name, and the message of its commit.
     fn free_rescue(&self, git: &Git, rollback: &Rollback) -> Result<(String, String)> {
         let folder = rollback.session.clone().unwrap_or_else(|| "manual".to_owned());
         let prefix = format!("refs/forge/rescue/{folder}/");
@@ -163,7 +166,7 @@ impl Recovery<'_> {
         Ok((format!("{folder}/{number}"), message))
     }
 
-    /// Makes the branch. It begins at a commit whose parent is the checkpoint, so no branch is moved back.
+    /// Creates the branch at a commit whose parent is the checkpoint, so no branch is moved back.
     fn branch(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         let made = made(rollback)?;
         if rollback.mode == Mode::Restore {
@@ -175,8 +178,8 @@ impl Recovery<'_> {
         for number in 1..TRIES {
             let branch = format!("{folder}/{checkpoint}-{number}");
             let reference = format!("refs/heads/{branch}");
-            // A rollback that was killed right here has made the branch already. One of which git has
-            // made half a work tree is in use.
+            // A rollback that was killed right here has created the branch already. If git has created half
+            // a work tree, its branch is in use.
             let ours = git.reference(&reference)?.is_some_and(|there| there == made)
                 && broken.iter().all(|tree| tree.branch.as_ref() != Some(&branch));
             if ours || git.update_ref(&reference, Some(&made), None, "forge: roll back")? == Updated::Done {
@@ -187,7 +190,7 @@ impl Recovery<'_> {
         Err(too_many(folder))
     }
 
-    /// Shows the branch: here if nothing here is changed or in the way, else in a new work tree.
+    /// Checks out the branch: here if no file is changed or in the way, else in a new work tree.
     fn check_out(&self, git: &Git, rollback: &mut Rollback, asked: &Apply) -> Result<()> {
         let made = made(rollback)?;
         if rollback.mode == Mode::Restore {
@@ -201,7 +204,7 @@ impl Recovery<'_> {
         }
         match git.worktrees()?.into_iter().find(|tree| tree.branch.as_ref() == Some(&branch) && !tree.gone) {
             Some(tree) if tree.unfinished => {
-                // git was killed while it made the work tree. What is there stays, and another one is made.
+                // git was killed while it created the work tree. The partial one stays, and another one is created.
                 self.branch(git, rollback)?;
                 self.note(rollback)?;
                 branch = rollback.target.clone().ok_or_else(lost)?;
@@ -227,7 +230,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Says whether the branch can be shown here: nothing is changed, untracked, hidden from git or in the way.
+    /// Says whether the branch can be switched here: no file is changed, untracked, hidden or in the way.
     fn may_switch(&self, git: &Git, made: &Oid) -> Result<bool> {
         let clean = git.status()?.is_clean() && git.operation()?.is_none();
         Ok(clean && !hidden(git)? && in_the_way(git, made)?.is_empty())
@@ -248,10 +251,10 @@ impl Recovery<'_> {
         Err(too_many(WORKTREES))
     }
 
-    /// Makes the failed pattern known here too. The commit that was made knows it already.
+    /// Records the failed pattern in this work tree. The new commit contains it already.
     fn learn(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         if let Some(folder) = &rollback.worktree {
-            // One goes on without it: the next start chooses.
+            // A failure here is not fatal: the next start chooses a focus.
             if let Err(error) = self.hand_over(git, folder) {
                 tracing::warn!(%error, "the focus was not handed over to the new work tree");
             }
@@ -260,7 +263,7 @@ impl Recovery<'_> {
             return Ok(());
         }
         match memory::learn(self.project, &lesson(rollback), rollback.started_at) {
-            // It would be refused each time, and one has gone back all the same.
+            // The write would fail every time, and the rollback is done all the same.
             Err(error)
                 if matches!(error.category, Category::Secret | Category::Refused) || error.code == "E_INVALID" =>
             {
@@ -272,7 +275,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Hands the focus over to the new work tree, whose next session takes it up.
+    /// Hands the focus over to the new work tree, where the next session resumes it.
     fn hand_over(&self, git: &Git, folder: &str) -> Result<()> {
         let Some(focus) = Sessions::new(self.project).focus_now()?.show()?.map(|shown| shown.focus) else {
             return Ok(());
@@ -309,7 +312,7 @@ fn following(step: Step) -> Option<Step> {
     Step::ALL.get(at + 1).copied()
 }
 
-/// Returns what is to be learned from having to go back.
+/// Returns the lesson of a rollback.
 pub(super) fn lesson(rollback: &Rollback) -> Lesson {
     let cut = |text: String, most: usize| text.chars().take(most).collect::<String>();
     let branch = rollback.branch.as_deref().unwrap_or("a detached HEAD");
@@ -328,8 +331,7 @@ pub(super) fn lesson(rollback: &Rollback) -> Lesson {
     }
 }
 
-/// Returns below which name branches of rollbacks can be made: a branch `forge` leaves no room for one
-/// `forge/rollback/...`.
+/// Returns a usable prefix for rollback branches: a branch `forge` blocks `forge/rollback/...`.
 fn branches(git: &Git) -> Result<&'static str> {
     for (folder, above) in [
         (ROLLBACKS[0], &["refs/heads/forge", "refs/heads/forge/rollback"][..]),
@@ -346,7 +348,9 @@ fn branches(git: &Git) -> Result<&'static str> {
     Ok(ROLLBACKS[2])
 }
 
-/// Returns the paths that git does not track and that a commit would write over, or that stand where it needs a folder.
+/// Returns the untracked paths that block a checkout of a commit.
+///
+/// The commit would overwrite them, or needs a folder in their place.
 pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     let paths = |bytes: Vec<u8>| -> Vec<Vec<u8>> {
         bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
@@ -368,7 +372,9 @@ pub(super) fn in_the_way(git: &Git, commit: &Oid) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Says whether git was told not to look at some path, or the repository holds others: then nothing here is switched.
+/// Says whether the index hides paths from git, or the repository has submodules.
+///
+/// In either case no branch is switched here.
 fn hidden(git: &Git) -> Result<bool> {
     let listed = git.succeed(&["ls-files", "-v", "-z"], &Run::default())?;
     let mut tags = listed.stdout.split(|byte| *byte == 0).filter_map(<[u8]>::first);
@@ -382,7 +388,7 @@ fn hidden(git: &Git) -> Result<bool> {
     Ok(module || changed)
 }
 
-/// Returns the commit that was made.
+/// Returns the commit that the rollback made.
 fn made(rollback: &Rollback) -> Result<Oid> {
     rollback.made.as_deref().and_then(Oid::parse).ok_or_else(lost)
 }
@@ -405,7 +411,7 @@ fn too_many(what: &str) -> Error {
     Error::new(Category::Failed, "E_NAMES", format!("{TRIES} names below {what} are taken"))
 }
 
-/// Where a test kills the process.
+/// Fault injection: where a test kills the process.
 mod fault {
     #[cfg(not(test))]
     use super::Step;

@@ -1,4 +1,4 @@
-//! Recovery in real repositories.
+//! Recovery tests in real repositories.
 
 mod assessed;
 mod auto;

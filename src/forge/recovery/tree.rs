@@ -1,5 +1,6 @@
-//! The commit with which one goes on: the code of the checkpoint, and what was learned since. It is put
-//! together in an index of its own, so neither the work tree nor the index is touched.
+//! The rollback commit: the code of the checkpoint, plus what was learned since.
+//!
+//! It is built in a separate index, so neither the work tree nor the index changes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +19,7 @@ use crate::layout;
 use helmdeck_core::text;
 
 impl Recovery<'_> {
-    /// Makes the commit. Nothing leads to it yet.
+    /// Creates the commit. No reference leads to it yet.
     pub(super) fn build(&self, git: &Git, rollback: &mut Rollback) -> Result<()> {
         let parse = |hex: &str| {
             Oid::parse(hex).ok_or_else(|| Error::new(Category::Corrupt, "E_CORRUPT", format!("{hex:?} is no commit")))
@@ -32,7 +33,7 @@ impl Recovery<'_> {
         let run = || slow().variable("GIT_INDEX_FILE", &index);
         git.succeed(&["read-tree", commit.as_str()], &run())?;
         if rollback.mode == Mode::Restore {
-            // One goes forward here, so the memory stays the one of now.
+            // A restore commits forward, so the memory keeps its current state.
             let old = git.succeed(&["ls-files", "-z", "--", git.memory()], &run())?;
             git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(old.stdout))?;
             if git.succeed(&["ls-tree", "-d", head.as_str(), git.memory()], &Run::default())?.text().contains("tree") {
@@ -40,7 +41,7 @@ impl Recovery<'_> {
                 git.succeed(&["read-tree", &format!("--prefix={}/", git.memory()), &forge], &run())?;
             }
         }
-        // What is not ignored of it, committed or not; a file that was deleted stays as the checkpoint has it.
+        // Take the files that are not ignored, committed or not. A deleted file stays as in the checkpoint.
         let mut args =
             ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"].map(str::to_owned).to_vec();
         args.extend(CARRIED.map(|path| git.in_memory(path)));
@@ -48,7 +49,7 @@ impl Recovery<'_> {
         let listed = git.succeed(&args, &Run::default())?;
         let mut paths = Vec::new();
         for path in listed.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
-            // A name need not be text.
+            // A file name need not be UTF-8.
             let place = git.root().join(OsStr::from_bytes(path));
             if std::fs::symlink_metadata(place).is_ok_and(|about| !about.is_dir()) {
                 paths.extend_from_slice(&[path, b"\0"].concat());
@@ -83,7 +84,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Refuses to write what a newer program wrote: what this one does not know of it would be lost.
+/// Refuses to rewrite a file of a newer program, because unknown data would be lost.
 fn check_version(path: &str, newer: bool) -> Result<()> {
     if newer {
         let message = format!("a newer program wrote {path}, so it is not carried over");
@@ -92,12 +93,12 @@ fn check_version(path: &str, newer: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text as one line, so that none of it passes for a heading or a trailer of a message.
+/// Returns a text as one line, so that it cannot act as a heading or trailer of a message.
 pub(super) fn one_line(text: &str) -> String {
     text::collapse_whitespace(text).trim_start_matches('#').trim_start().to_owned()
 }
 
-/// Returns a file of features that has none, and otherwise what another has.
+/// Returns an empty features file with the other members of an existing one.
 fn nothing(like: &Json) -> Json {
     let mut file = like.clone();
     if let Json::Object(members) = &mut file {
@@ -106,7 +107,7 @@ fn nothing(like: &Json) -> Json {
     file
 }
 
-/// Puts a file into an index, unless nobody could read it there.
+/// Puts a document into an index, if it is valid.
 fn put<D: Document>(git: &Git, run: &impl Fn() -> Run, value: &D) -> Result<()> {
     let path = D::PATH;
     value.check().map_err(|why| unfit(path, &why))?;
@@ -120,7 +121,7 @@ fn unfit(path: &str, why: &str) -> Error {
     Error::new(Category::Failed, "E_INVALID", format!("{path} cannot be written: {why}"))
 }
 
-/// The message of the commit, in the form of all commits of a session.
+/// Returns the commit message, in the form of all session commits.
 fn message(rollback: &Rollback) -> String {
     let (checkpoint, why) = (&rollback.checkpoint, one_line(&rollback.why));
     let session = rollback.session.as_deref().unwrap_or("none");

@@ -1,5 +1,7 @@
-//! Every kind of file, damaged: it is named wherever one looks, what is offered mends it, and nobody is
-//! stuck, writes over it or commits it.
+//! Damage tests for every kind of file.
+//!
+//! Every command names the damage, an offered candidate repairs it, and no command gets stuck, overwrites
+//! it or commits it.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +23,7 @@ use crate::prime;
 use crate::repair;
 use crate::sessions::{End, Sessions, Start};
 
-/// A project in which one session has ended and another lives.
+/// Fixture: a project with one ended and one active session.
 fn ground() -> &'static (Snapshot, String) {
     static FIRST: LazyLock<(Snapshot, String)> = LazyLock::new(made);
     &FIRST
@@ -51,13 +53,15 @@ fn open(folder: &Path) -> Project {
     Project::open_anyway(folder, ProjectEnvironment::default()).unwrap().unwrap()
 }
 
-/// What the last commit has of a file.
+/// Returns the content of a file in the last commit.
 fn committed(folder: &Path, path: &str) -> Vec<u8> {
     let show = ["show", &format!("HEAD:{path}")].map(str::to_owned);
     Command::new("git").args(show).current_dir(folder).output().unwrap().stdout
 }
 
-/// Does something that damage may stop. Then it says what to do, and does it once that is done.
+/// Runs an operation that damage may block.
+///
+/// If it is blocked, its error must name the repair. After that repair, the operation runs.
 fn or_repaired<T>(claim: &str, path: &str, folder: &Path, act: impl Fn(&Project) -> Result<T>) -> T {
     let opened = Project::open(folder, ProjectEnvironment::default()).map(Option::unwrap);
     match opened.and_then(|project| act(&project)) {
@@ -101,7 +105,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         std::fs::write(&at, bytes).unwrap();
         let project = open(folder);
 
-        // It is named.
+        // The damage is named.
         let doctor = init::doctor(&project, false).unwrap();
         let next = Some(format!("helmdeck forge repair {path}"));
         assert!(doctor.found.iter().any(|one| one.path == *path && one.next == next), "{claim}: {doctor:?}");
@@ -114,7 +118,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         prime::prime(&project, None).unwrap();
         assert_eq!(std::fs::read(&at).unwrap(), *bytes, "{claim}: looking changes nothing");
 
-        // Nothing of it is committed.
+        // The damaged file is not committed.
         let before = committed(folder, path);
         let new = NewCommit {
             session_commit: true,
@@ -133,7 +137,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         assert!(for_it, "{claim}: {refused:?}");
         assert_eq!(committed(folder, path), before, "{claim}: it is not committed");
 
-        // Work ends and begins.
+        // A session can end, and the next one can start.
         or_repaired(&format!("{claim}, end"), path, folder, |project| Sessions::new(project).end(&End::default()));
         let now = std::fs::read(&at).unwrap();
         if now == *bytes {
@@ -145,7 +149,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
             Sessions::new(project).start(&Start::default())
         });
 
-        // What is offered mends it.
+        // An offered candidate repairs it.
         let project = open(folder);
         if repair::damaged(&project).unwrap().iter().any(|one| one == path) {
             let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
@@ -174,7 +178,7 @@ fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
     assert_eq!(String::from_utf8_lossy(&committed(repository.path(), ARTIFACT_INDEX)), whole);
     let started = Sessions::new(&project).start(&Start::default()).unwrap();
     assert!(started.warnings.iter().any(|warning| warning.contains(ARTIFACT_INDEX)), "{:?}", started.warnings);
-    // What a crash cut off does no harm.
+    // A line cut off by a crash is harmless.
     std::fs::write(&at, format!("{whole}{{\"triv\":\"triv:")).unwrap();
     assert_eq!(
         health::measure(&project).features.reasons.first().map(|reason| reason.severity),
@@ -211,12 +215,12 @@ fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
             "{path}"
         );
         assert_eq!(Sessions::new(&project).start(&Start::default()).unwrap_err().next, next, "{path}");
-        // It ends, and what git has stays there.
+        // The session ends, and the version in git does not change.
         let ended = Sessions::new(&project).end(&End::default()).unwrap();
         assert!(ended.warnings.iter().any(|warning| warning.contains(path)), "{path}: {:?}", ended.warnings);
         assert_eq!(committed(repository.path(), path), before, "{path}");
         if path == FEATURES {
-            // This clone has no good copy of it.
+            // This clone has no valid copy of it.
             let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
             assert_eq!(repaired.applied, Some(Source::Git), "{path}");
         } else {

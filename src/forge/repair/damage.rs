@@ -11,36 +11,36 @@ use crate::git::Git;
 use crate::layout::{ARTIFACT_INDEX, BRANCHES, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS};
 use crate::project::Project;
 
-/// How much of a file is damaged.
+/// Extent of the damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// Nothing is: a newer program wrote it.
+    /// None: a newer program wrote the file.
     Newer,
-    /// All of it: nothing of it can be read.
+    /// The whole file is unreadable.
     Whole,
-    /// Some lines; the others are read.
+    /// Some lines; the others are readable.
     Lines,
-    /// The end of a line that a crash cut off, or a cache that is made anew: it does no harm.
+    /// Harmless: a line end cut off by a crash, or a cache that is rebuilt.
     Harmless,
 }
 
-/// A file that is damaged.
+/// A damaged file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Damaged {
     /// The file, below the root.
     pub path: String,
-    /// How much of it is damaged.
+    /// The extent of the damage.
     pub extent: Extent,
-    /// Where, and what was expected.
+    /// The position, and what was expected.
     pub detail: String,
-    /// A command that shows what could take its place.
+    /// A command that shows the possible replacements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl Damaged {
-    /// Makes the error of somebody who cannot go on because of it.
+    /// Makes the error of a command that cannot continue because of the damage.
     pub(crate) fn error(&self) -> Error {
         let error = Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {}", self.path, self.detail));
         let error = error.hint("nothing was written over it, and nothing will be until it is repaired");
@@ -51,7 +51,7 @@ impl Damaged {
     }
 }
 
-/// Returns the path of every file of the memory that is damaged. One that a newer program wrote is not.
+/// Returns the paths of all damaged memory files. A file of a newer program does not count.
 ///
 /// # Errors
 /// `Failed` if a folder cannot be read.
@@ -59,7 +59,7 @@ pub fn damaged(project: &Project) -> Result<Vec<String>> {
     Ok(damaged_files(project)?.into_iter().map(|one| one.path).collect())
 }
 
-/// Returns every file of the memory that is damaged, and how.
+/// Returns all damaged memory files, with their damage.
 ///
 /// # Errors
 /// As [`damaged`].
@@ -67,19 +67,19 @@ pub fn damaged_files(project: &Project) -> Result<Vec<Damaged>> {
     Ok(damage(project, |_| true)?.into_iter().filter(|one| one.extent != Extent::Newer).collect())
 }
 
-/// Looks at those files of the memory that are wanted. Nothing is written, not even a copy of what is damaged.
+/// Checks the wanted files of the memory. Writes nothing, not even a copy of the damaged bytes.
 pub(crate) fn damage(project: &Project, wanted: impl Fn(&str) -> bool) -> Result<Vec<Damaged>> {
     let files = project.files().reading();
     let paths = own_files(project)?;
     Ok(paths.into_iter().filter(|path| wanted(path)).filter_map(|path| look(&files, path)).collect())
 }
 
-/// Looks at one file of the memory.
+/// Checks one file of the memory.
 pub(crate) fn damage_of(project: &Project, path: &str) -> Option<Damaged> {
     look(&project.files().reading(), path.to_owned())
 }
 
-/// Returns how the index of the artifacts is damaged, if it is: of its parts the worst.
+/// Returns the worst damage among the parts of the artifact index, if any.
 pub(crate) fn damaged_index(project: &Project) -> Option<Damaged> {
     let mut damaged = damage(project, is_index).unwrap_or_default();
     let whole = damaged.iter().position(|one| one.extent == Extent::Whole);
@@ -87,7 +87,7 @@ pub(crate) fn damaged_index(project: &Project) -> Option<Damaged> {
     Some(damaged.swap_remove(at))
 }
 
-/// Refuses to commit a damaged file, which every clone would get. Paths are those of the repository.
+/// Refuses to commit a damaged file, which would reach every clone. Paths are those of the repository.
 ///
 /// # Errors
 /// `Corrupt` with the first such file.
@@ -103,7 +103,7 @@ pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Res
     }
 }
 
-/// Returns the path of every file that can be damaged; not all of them are there.
+/// Returns the paths of all files that can be damaged. Not all of them exist.
 fn own_files(project: &Project) -> Result<Vec<String>> {
     let mut paths: Vec<String> =
         [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
@@ -137,7 +137,7 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
             return lost.then(|| Damaged { path, extent: Extent::Whole, detail: LOST.to_owned(), next });
         }
         Err(error) => {
-            // What is no file, or may not be read, is for nobody else to mend.
+            // `forge repair` cannot fix a path that is not a file, or that is not readable.
             let next = next.filter(|_| error.category == Category::Corrupt);
             return Some(Damaged { path, extent: Extent::Whole, detail: error.message, next });
         }

@@ -2,13 +2,14 @@
 
 use crate::secrets;
 
-/// How many lines are shown of what goes, and of what comes.
+/// Maximum number of removed lines, and of added lines, that are shown.
 const MAX_LINES: usize = 100;
-/// How long a line is shown, in characters.
+/// Maximum length of a shown line, in characters.
 const MAX_LINE: usize = 200;
 
-/// Shows what changes from one text to another: between the first and the last line that differ, what
-/// goes and what comes.
+/// Shows the difference between two texts: removed and added lines.
+///
+/// It covers the range from the first to the last line that differs.
 pub(super) fn lines(old: &[u8], new: &[u8]) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
@@ -17,7 +18,7 @@ pub(super) fn lines(old: &[u8], new: &[u8]) -> String {
     let mut text = format!("@@ line {} @@\n", before + 1);
     for (mark, lines) in [('-', &old[before..old.len() - after]), ('+', &new[before..new.len() - after])] {
         for line in lines.iter().take(MAX_LINES) {
-            // A damaged file may hold anything.
+            // A damaged file may contain a secret.
             let shown: String = if secrets::scan(line).is_empty() {
                 line.chars().take(MAX_LINE).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
             } else {

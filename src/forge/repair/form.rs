@@ -1,4 +1,4 @@
-//! Kind of a file by its path, and whether the file is whole.
+//! Form of a file by its path, and the check whether the file is valid.
 
 use crate::artifacts::Index;
 use crate::config::Config;
@@ -7,14 +7,14 @@ use crate::files::{Damage, Kind, Unreadable, part_of, text};
 use crate::json::Json;
 use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
 
-/// What kind of file it is.
+/// Form of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
-    /// JSON with a type.
+    /// A typed JSON document.
     Document(&'static Kind),
     /// A JSON value on each line.
     Lines,
-    /// The index of the artifacts: lines with a type.
+    /// The artifact index: typed lines.
     Index,
     /// The progress of a session.
     Text,
@@ -22,27 +22,28 @@ pub(super) enum Form {
     Config,
 }
 
-/// What is wrong with a file.
+/// Damage of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A newer program wrote it: its version.
+    /// A newer program wrote it; with its version.
     Newer(String),
-    /// Nothing of it can be read.
+    /// The whole file is unreadable.
     Whole(Damage),
-    /// The number of its lines that cannot be parsed; the others are read. `torn`: a crash cut them
-    /// off, and nothing else is wrong.
+    /// The number of lines that cannot be parsed; the others are readable.
+    ///
+    /// `torn`: a crash cut them off, and nothing else is wrong.
     Lines {
         /// The first of them.
         first: Damage,
-        /// How many they are.
+        /// Number of damaged lines.
         count: usize,
-        /// Whether all of them are beginnings of good ones.
+        /// Whether each of them is the beginning of a valid line.
         torn: bool,
     },
 }
 
 impl Wrong {
-    /// Returns where the damage is, and what it is.
+    /// Returns the position and the kind of the damage.
     pub(super) fn detail(&self) -> String {
         let place = |at: &Damage| format!("line {}, column {}: {}", at.line, at.column, at.what);
         match self {
@@ -63,13 +64,13 @@ impl From<Unreadable> for Wrong {
     }
 }
 
-/// Says whether a file is the index of the artifacts, or an older part of it.
+/// Says whether a file is the artifact index, or an older part of it.
 pub(super) fn is_index(path: &str) -> bool {
     let name = path.strip_prefix(ARTIFACTS).and_then(|rest| rest.strip_prefix('/'));
     path == ARTIFACT_INDEX || name.is_some_and(|name| part_of("index.jsonl", name).is_some())
 }
 
-/// Returns the form of the file at a path, if it is one of ours.
+/// Returns the form of the file at a path, if the file belongs to the memory.
 pub(super) fn form(path: &str) -> Option<Form> {
     match path {
         CONFIG => return Some(Form::Config),
@@ -87,7 +88,7 @@ pub(super) fn form(path: &str) -> Option<Form> {
     (path.starts_with(".forge/") && path.ends_with(".jsonl")).then_some(Form::Lines)
 }
 
-/// Says what is wrong with the bytes of a file.
+/// Checks the bytes of a file.
 pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
     match form {
         Form::Document(kind) => kind.check(bytes).map_err(Wrong::from),
@@ -99,7 +100,7 @@ pub(super) fn check(form: Form, bytes: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-/// An empty text is one, and so is one with the marks of a merge: readers skip lines that they cannot parse.
+/// Checks a text. An empty one is valid, and so is one with merge markers: readers skip bad lines.
 fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
     match (std::str::from_utf8(bytes), bytes.contains(&0)) {
         (Ok(_), false) => Ok(()),
@@ -107,7 +108,7 @@ fn check_text(bytes: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-/// What a line of a file of values is: `None` if it says nothing, or else whether it can be read.
+/// Says whether a line is valid JSON; `None` for an empty line.
 fn is_value(line: &[u8]) -> Option<bool> {
     let good = || std::str::from_utf8(line).is_ok_and(|line| serde_json::from_str::<Json>(line).is_ok());
     (!line.trim_ascii().is_empty()).then(good)
@@ -135,12 +136,12 @@ fn check_index(bytes: &[u8]) -> Result<(), Wrong> {
     let Some(bad) = index.bad.iter().find(|bad| !bad.torn).or(index.bad.first()) else { return Ok(()) };
     let torn = index.bad.iter().all(|bad| bad.torn);
     let first = Damage { line: bad.line, column: 1, what: bad.what.clone() };
-    // A first line that was torn is no damage of a whole file.
+    // A torn first line is no damage of the whole file.
     let whole = index.entries.is_empty() && !torn;
     Err(if whole { Wrong::Whole(first) } else { Wrong::Lines { first, count: index.bad.len(), torn } })
 }
 
-/// Returns the good lines of a file, and how many are damaged.
+/// Returns the valid lines of a file, and the number of damaged ones.
 pub(super) fn salvage(form: Form, bytes: &[u8]) -> (Vec<u8>, usize) {
     let bad: Vec<usize> = match form {
         Form::Index => Index::parse(bytes).bad.iter().map(|bad| bad.line).collect(),

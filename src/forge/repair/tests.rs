@@ -45,7 +45,7 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     std::fs::write(&path, "{ damaged in git too").unwrap();
     git(&folder, &["commit", "-qam", "bad"]);
     std::fs::write(&path, &first).unwrap();
-    // An edit keeps what it wrote as the last that was good.
+    // An edit keeps the version it wrote as the last good one.
     let good = first.replace("\"features\"", "\"mine\": 1,\n  \"features\"");
     project.files().write(&last_good(FEATURES), good.as_bytes()).unwrap();
     let damaged = "{ \"schema_version\": \"1.0\", ";
@@ -87,7 +87,7 @@ fn an_index_whose_lines_are_lost_knows_its_files_again() {
     let (folder, project) = project();
     let path = folder.path().join(ARTIFACT_INDEX);
     let stored = Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
-    // A line of JSON that is no artifact is as bad as any other, and stops whoever adds one.
+    // A JSON line that is no artifact counts as damage too, and blocks adding artifacts.
     std::fs::write(&path, "{\"a\":1}\n").unwrap();
     let error = Artifacts::new(&project).put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
     assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {ARTIFACT_INDEX}")));

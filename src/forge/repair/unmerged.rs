@@ -1,6 +1,7 @@
-//! Files with a conflict in git: the versions of both sides are in its index, and are united entry by
-//! entry, as the merge driver does it. While git has a conflict, no version that holds only one side is
-//! offered.
+//! Files with a git conflict.
+//!
+//! The index of git has the versions of both sides, which are merged entry by entry, like in the merge
+//! driver. While git has a conflict, no version with only one side is offered.
 
 use super::form::{Form, check};
 use super::{Candidate, Source, diff, of_tag};
@@ -9,7 +10,7 @@ use crate::git::Stages;
 use crate::merge::merge;
 use crate::project::Project;
 
-/// Returns the versions of a file that git could not merge; none if it has no conflict there.
+/// Returns the versions of a file that git could not merge; `None` if it has no conflict.
 pub(super) fn unmerged(project: &Project, path: &str) -> Result<Option<Stages>> {
     match project.git() {
         Ok(git) => git.stages(path),
@@ -17,7 +18,7 @@ pub(super) fn unmerged(project: &Project, path: &str) -> Result<Option<Stages>> 
     }
 }
 
-/// Returns what could stand in place of a file with a conflict.
+/// Returns the possible replacements of a file with a conflict.
 pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], stages: &Stages) -> Vec<Candidate> {
     let mut all = Vec::new();
     let mut offer = |source, detail: String, new: Vec<u8>, conflicts| {
@@ -47,7 +48,7 @@ pub(super) fn united(project: &Project, path: &str, form: Form, bytes: &[u8], st
     all
 }
 
-/// Returns the lines of ours, and after them those that only theirs has.
+/// Returns our lines, followed by those that only the other side has.
 fn lines(ours: &[u8], theirs: &[u8]) -> Vec<u8> {
     let split = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
         bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()

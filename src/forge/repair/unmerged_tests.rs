@@ -1,4 +1,4 @@
-//! Merges that git did without our driver: in clones that lack it, and on servers.
+//! Merges that git made without our driver: in clones that lack it, and on servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ fn open(root: &Path) -> Project {
     Project::open_anyway(root, ProjectEnvironment::default()).unwrap().unwrap()
 }
 
-/// A clone, in which two branches were worked on and the merge of them is under way.
+/// Fixture: a clone with an unfinished merge of two branches.
 fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, PathBuf) {
     let repository = Repository::new();
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
@@ -65,7 +65,7 @@ fn unmerged(clone: &Path) -> String {
 #[test]
 fn merge_without_driver_keeps_both_sides() {
     let (_repository, _folder, clone) = merging(|project, side| {
-        // Both beside the same entry, so that it is a conflict.
+        // Both changes are next to the same entry, so they conflict.
         project
             .files()
             .edit::<crate::knowledge::KnowledgeFile, _>(None, |file| {
@@ -95,7 +95,7 @@ fn merge_without_driver_keeps_both_sides() {
     assert_eq!(contexts, ["before", "ours", "theirs"]);
     assert_eq!(unmerged(&clone), FEATURES);
 
-    // Two features got one id: both stay, and a person looks, since reports name the old id.
+    // Two features got the same id: both stay, and a person decides, because reports name the old id.
     let done = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
     assert!(done.hint.unwrap().contains("git add"));

@@ -5,10 +5,10 @@ use crate::error::{Category, Error, Result};
 use crate::git::Git;
 use crate::project::Project;
 
-/// The code of the error that says that a session of somebody else lives.
+/// Error code: the active session belongs to another agent.
 pub(super) const LIVE: &str = "E_SESSION_LIVE";
 
-/// The sessions of a work tree.
+/// Work sessions of a work tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Sessions<'a> {
     pub(super) project: &'a Project,
@@ -29,8 +29,10 @@ impl<'a> Sessions<'a> {
         Ok(self.project.files().load::<ActiveSessions>()?.map_or_else(ActiveSessions::empty, |loaded| loaded.value))
     }
 
-    /// As [`Self::living`], as the next start will see them: those whose process was killed or whose
-    /// lease has run out are abandoned.
+    /// Returns the sessions as the next start will see them.
+    ///
+    /// Like [`Self::living`], but a session whose process was killed or whose lease has run out counts as
+    /// abandoned.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -46,9 +48,10 @@ impl<'a> Sessions<'a> {
         Ok(living)
     }
 
-    /// Returns the session of who works: the one that
-    /// [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else the only one
-    /// of this agent's name. `None` if there is none, or if it cannot be told which.
+    /// Returns the caller's session. `None` if there is none, or if it is ambiguous.
+    ///
+    /// It is the one that [`ProjectEnvironment::session`](crate::ProjectEnvironment::session) names, or else
+    /// the only one with this agent's name.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -62,7 +65,7 @@ impl<'a> Sessions<'a> {
         Ok(session.cloned())
     }
 
-    /// Returns the session that who only looks is shown: their own, or else the primary one.
+    /// Returns the session for a read-only command: the caller's own, or else the primary one.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -73,12 +76,14 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the session in which something is changed. `None` says that none lives, and that it may
-    /// be done without. Who names no session never works in another agent's.
+    /// Returns the session that a change belongs to.
+    ///
+    /// `None` if no session is active, and none is required. A caller that names no session never works in
+    /// another agent's.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Locked` (`E_SESSION_LIVE`) if
-    /// only another agent's lives, or several of this name; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Locked` (`E_SESSION_LIVE`) if
+    /// only another agent's session is active, or several of this name; `Corrupt`.
     pub fn acting(&self) -> Result<Option<Session>> {
         let environment = self.project.environment();
         let living = self.living()?;
@@ -88,10 +93,10 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the session to which something belongs that can also belong to none. `None` if this agent has none.
+    /// Returns the session for something that does not require one. `None` if this agent has none.
     ///
     /// # Errors
-    /// `NotFound` (`E_SESSION_OVER`) for a named one that does not live; `Corrupt`.
+    /// `NotFound` (`E_SESSION_OVER`) if the named session is not active; `Corrupt`.
     pub fn mine(&self) -> Result<Option<Session>> {
         match self.acting() {
             Err(error) if error.code == LIVE => Ok(None),
@@ -99,8 +104,9 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Refuses who names a session that is over: it takes nothing any more. A pause is said first, by
-    /// what is asked for.
+    /// Refuses a caller that names an ended session, because nothing can be added to it.
+    ///
+    /// A pause takes precedence: the requested operation reports it.
     ///
     /// # Errors
     /// `NotFound` (`E_SESSION_OVER`).
@@ -111,12 +117,12 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns git, if there is one.
+    /// Returns git, if the project is in a repository.
     pub(super) fn git(&self) -> Option<&'a Git> {
         self.project.git().ok()
     }
 
-    /// Notes that a step is done.
+    /// Records that a step is done.
     pub(super) fn note(&self, id: &str, step: &str, note: Option<String>) -> Result<Session> {
         let now = self.project.environment().now();
         self.change(id, |session| session.done(step, now.seconds(), note))
@@ -124,7 +130,7 @@ impl<'a> Sessions<'a> {
 
     /// Changes the record of a session, and returns it.
     pub(super) fn change(&self, id: &str, change: impl FnOnce(&mut Session)) -> Result<Session> {
-        // What a step does may be done, and not be noted.
+        // A crash here leaves a step that is done but not recorded.
         #[cfg(test)]
         super::crash_tests::point();
         self.project.files().edit::<ActiveSessions, Session>(None, |living| {
@@ -140,8 +146,9 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Returns the session of who names none: the only one of the agent's name. `None` if nobody's primary
-/// session is in the way.
+/// Returns the session of a caller that names none: the only one with the agent's name.
+///
+/// `None` if there is none, and no other agent has the primary session.
 ///
 /// # Errors
 /// `Locked` if the primary session is another agent's, and if several sessions have the agent's name.
@@ -162,7 +169,7 @@ pub(super) fn own<'a>(living: &'a ActiveSessions, agent: &str) -> Result<Option<
     }
 }
 
-/// Returns the session that somebody says they are in.
+/// Returns the session that the caller names.
 pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&'a Session> {
     let gone = |message: String| {
         Error::new(Category::NotFound, "E_SESSION_OVER", message)
@@ -179,7 +186,7 @@ pub(super) fn named_one<'a>(living: &'a ActiveSessions, named: &str) -> Result<&
     }
 }
 
-/// Says whose session is in the way.
+/// Makes the error that names the session in the way.
 pub(super) fn live(session: &Session) -> Error {
     let Session { id, agent, seen_at, .. } = session;
     let process = session.holder.as_ref().map(|holder| format!(", process {}", holder.pid)).unwrap_or_default();

@@ -10,29 +10,29 @@ use crate::error::Result;
 use crate::features::{Features, Item};
 use crate::git::Oid;
 
-/// Commits since the last checkpoint at which one is advised.
+/// Number of commits since the last checkpoint from which a new one is advised.
 const COMMITS: usize = 5;
-/// So long since the last checkpoint is enough.
+/// Age of the last checkpoint from which a new one is advised.
 const AGE: Duration = Duration::from_secs(60 * 60);
 
 /// What happened since the last checkpoint, or since the session began if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Since {
-    /// Features that were shown to work, and did not before.
+    /// Features newly verified.
     pub features: usize,
-    /// Commits.
+    /// Number of commits.
     pub commits: usize,
-    /// Time.
+    /// Elapsed time.
     pub age: Duration,
     /// Whether the code differs from the checkpoint's.
     pub changed: bool,
 }
 
-/// Why a checkpoint is advised.
+/// The reason to advise a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
-    /// A feature was shown to work.
+    /// A feature was verified.
     FeaturePassing,
     /// Five commits or more.
     Commits,
@@ -41,7 +41,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns why, for people.
+    /// Returns the reason as text for people.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Advice {
 /// Says whether a checkpoint is advised, and the first reason.
 #[must_use]
 pub fn advise(since: &Since) -> Option<Advice> {
-    // An hour without a change leaves nothing that the last checkpoint does not hold.
+    // Without a change in an hour, the last checkpoint already holds everything.
     match since {
         Since { features: 1.., .. } => Some(Advice::FeaturePassing),
         Since { commits: COMMITS.., .. } => Some(Advice::Commits),
@@ -68,13 +68,13 @@ impl Sessions<'_> {
     /// Says whether a checkpoint is advised now, and why. Without git there are none.
     ///
     /// # Errors
-    /// What git and the files say.
+    /// Errors from git and the files.
     pub fn advice(&self) -> Result<Option<Advice>> {
         let Ok(git) = self.project.git() else { return Ok(None) };
         let Some(head) = git.head()? else { return Ok(None) };
         let session = self.shown()?;
         let last = Checkpoints::new(self.project).newest_valid()?;
-        // Without a checkpoint the session's own beginning counts.
+        // Without a checkpoint, count from the start of the session.
         let (commit, at) = match (&last, &session) {
             (Some(last), _) => (last.oid(), last.timestamp),
             (None, Some(session)) => (session.head.as_deref().and_then(Oid::parse), Some(session.started_at)),
@@ -86,7 +86,7 @@ impl Sessions<'_> {
         let tree = commit.as_ref().map(|commit| git.code_tree(commit)).transpose()?;
         let seconds = self.project.environment().now().0.as_second().saturating_sub(at.0.as_second());
         let listed = Features::new(self.project).list(false)?;
-        // What worked then, or was only tested again when the session began, has not turned.
+        // Do not count features that worked then, or that the session start only tested again.
         let known = last.as_ref().and_then(|last| last.manifest.as_ref()).map(|known| known.features_passing.clone());
         let probed = session.as_ref().and_then(|session| session.step(super::start::step::PROBE)?.note.clone());
         let known = known.unwrap_or_else(|| probed.iter().flat_map(|ids| ids.split(", ")).map(str::to_owned).collect());

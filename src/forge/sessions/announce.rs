@@ -7,7 +7,7 @@ use crate::features::Features;
 use crate::health;
 use crate::project::Project;
 
-/// Tells others that a session began.
+/// Emits the event that a session began.
 pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     if is_told(project, Subject::SessionStart, &session.id) {
         return;
@@ -22,7 +22,7 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
     events::emit(project, Subject::SessionStart, told);
 }
 
-/// Keeps how the memory is doing for the past, and returns the worst colour. Only looking at it keeps nothing.
+/// Records the health in the history, and returns the worst colour. Only measuring records nothing.
 fn health(project: &Project) -> String {
     let health = health::measure(project);
     if let Err(error) = health::record(project, &health) {
@@ -31,7 +31,7 @@ fn health(project: &Project) -> String {
     health.overall.as_str().to_owned()
 }
 
-/// Tells others that a session ended.
+/// Emits the event that a session ended.
 pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: bool) {
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
@@ -47,7 +47,7 @@ pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: 
     health(project);
 }
 
-/// Tells others that a session was given up.
+/// Emits the event that a session was abandoned.
 pub(super) fn abandoned(project: &Project, session: &Session) {
     if is_told(project, Subject::SessionAbandoned, &session.id) {
         return;
@@ -61,7 +61,7 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
     events::emit_of(project, &session.id, Subject::SessionAbandoned, ended);
 }
 
-/// Says whether others were told: a step that was cut short after it tells nobody twice.
+/// Says whether the event was emitted already, so that a repeated step does not emit it twice.
 fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
     let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
     Events::new(project).replay(&about).is_ok_and(|told| !told.events.is_empty())

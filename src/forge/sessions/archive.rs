@@ -1,4 +1,6 @@
-//! The archive of ended sessions: record, focus and progress of each in its own folder, committed at its end.
+//! Archive of ended sessions. Each has a folder with its record, focus and progress.
+//!
+//! The folder is committed when the session ends.
 
 use super::record::{ActiveSessions, Session, State};
 use super::{Sessions, announce};
@@ -8,7 +10,7 @@ use crate::json::print;
 use crate::layout::{ENDED, FOCUS, SESSION_LOCKS, session_folder};
 use crate::progress::Progress;
 
-/// Number of ended sessions whose whole record is kept.
+/// Number of ended sessions whose full record is kept.
 const KEPT: usize = 20;
 
 impl Sessions<'_> {
@@ -17,7 +19,7 @@ impl Sessions<'_> {
         let given_up: Vec<Session> =
             self.living()?.sessions.into_iter().filter(|session| session.state == State::Abandoned).collect();
         for session in &given_up {
-            // One that was abandoned before its first file has nothing to archive.
+            // A session that was abandoned before its first file has nothing to archive.
             if session.step("progress").is_some() {
                 self.archive(session)?;
                 self.keep_over(session)?;
@@ -28,7 +30,7 @@ impl Sessions<'_> {
         Ok(given_up.into_iter().map(|session| session.id).collect())
     }
 
-    /// Copies what there is of a session into its folder. Done again, it changes nothing.
+    /// Copies the files of a session into its folder. It is idempotent.
     pub(super) fn archive(&self, session: &Session) -> Result<()> {
         let files = self.project.files();
         let _local = files.lock()?;
@@ -65,7 +67,9 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Stores the whole record of an ended session, with the steps after its commit, which the archive can't hold.
+    /// Stores the full record of an ended session.
+    ///
+    /// It includes the steps after the session's commit, which the archive cannot contain.
     pub(super) fn keep_over(&self, session: &Session) -> Result<()> {
         self.project.files().edit_at::<ActiveSessions, ()>(ENDED, None, |ended| {
             ended.sessions.retain(|old| old.uuid != session.uuid);

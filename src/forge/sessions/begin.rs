@@ -1,4 +1,4 @@
-//! The first step of a start: find or create its session, under the common lock, so that ids are unique.
+//! First step of a start: find or create the session. It holds the common lock, so ids are unique.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -14,31 +14,32 @@ use crate::files::Document as _;
 use crate::git::{Git, Run};
 use crate::time::Time;
 
-/// Maximum number of trailers of sessions that are looked at.
+/// Maximum number of commits that are searched for session trailers.
 const TRAILERS: &str = "--max-count=1000";
-/// The longest name of a session, in bytes.
+/// Maximum length of a session name, in bytes.
 const MAX_NAME: u64 = 100;
 
-/// Who starts, and how.
+/// The caller of a start, and its options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'a> {
     /// The agent.
     pub(super) agent: &'a str,
-    /// The session it says it is in.
+    /// The session that the caller names.
     pub(super) named: Option<&'a str>,
-    /// Whether it works beside a session that lives.
+    /// Whether it joins the work tree beside an active session.
     pub(super) join: bool,
-    /// Whether a session that only its lease keeps alive is given up for it.
+    /// Whether it takes over a session that only its lease keeps active.
     pub(super) take_over: bool,
     /// The time.
     pub(super) now: Time,
-    /// How long a session lives without a command.
+    /// How long a session stays active without a command.
     pub(super) lease: Duration,
 }
 
-/// Gives up the sessions that nobody works in any more, and returns the id of the one that the start
-/// belongs to: it is among those that live. `free` says whether nobody keeps the lock of a session;
-/// `fresh` makes a new one.
+/// Reaps abandoned sessions, and returns the id of the session that the start belongs to.
+///
+/// That session is among the active ones. `free` says whether the lock of a session is free; `fresh`
+/// makes a new session.
 pub(super) fn take_place(
     living: &mut ActiveSessions,
     who: &Who<'_>,
@@ -83,29 +84,29 @@ pub(super) fn take_place(
 }
 
 impl Who<'_> {
-    /// Says whether a session is given up for who starts.
+    /// Says whether the caller takes over a session.
     pub(super) fn takes(&self, session: &Session, free: bool) -> bool {
         self.take_over && session.primary && free && self.named != Some(session.id.as_str())
     }
 }
 
-/// What git knows of a new session.
+/// Facts from git for a new session.
 #[derive(Debug, Default)]
 struct Prepared {
     branch: Option<String>,
     head: Option<String>,
-    /// The names that were given.
+    /// The names in use.
     known: Vec<String>,
 }
 
 impl Sessions<'_> {
-    /// Finds the session that the start is in, or makes one, and gives up those in which nobody works any more.
+    /// Finds or creates the session of the start, and reaps abandoned sessions.
     pub(super) fn begin(&self, start: &Start) -> Result<Session> {
         let environment = self.project.environment();
         let now = environment.now();
         let today = environment.zone.to_datetime(now.0).date();
         let _common = self.project.common_lock()?;
-        // git is asked before anybody waits for the work tree.
+        // Query git before waiting for the lock of the work tree.
         let prepared = self.ground_of(today)?;
         let _local = self.project.files().lock()?;
         let who = Who { now, ..self.who(start) };
@@ -115,7 +116,7 @@ impl Sessions<'_> {
         })
     }
 
-    /// Returns who starts, and how.
+    /// Returns the caller of a start, and its options.
     pub(super) fn who(&self, start: &Start) -> Who<'_> {
         let environment = self.project.environment();
         Who {
@@ -128,7 +129,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Finds out what git knows. The caller holds the common lock.
+    /// Collects the facts from git. The caller holds the common lock.
     fn ground_of(&self, today: Date) -> Result<Prepared> {
         let Some(git) = self.git() else { return Ok(Prepared::default()) };
         let mut known = trailers(git, today)?;
@@ -159,18 +160,18 @@ impl Sessions<'_> {
     }
 }
 
-/// Returns the sessions that commits of the last days name.
+/// Returns the sessions that recent commits name.
 fn trailers(git: &Git, today: Date) -> Result<Vec<String>> {
-    // A day more on each side than any zone needs; names of other days do not count.
+    // One day more on each side than any time zone needs. Names of other days do not count.
     let since = today.saturating_sub(jiff::Span::new().days(2));
     let since = format!("--since={since}T00:00:00Z");
     let format = "--format=%(trailers:key=Forge-Session,valueonly)";
     let output = git.run(&["log", "--all", TRAILERS, &since, format], &Run::default())?;
-    // A repository without commits has none.
+    // A repository without commits has no trailers.
     Ok(output.text().lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect())
 }
 
-/// Where the name stands that was given last in any work tree of the repository.
+/// Returns the path of the file with the last session name in any work tree of the repository.
 fn last_path(git: &Git) -> PathBuf {
     git.common_dir().join("forge").join("session")
 }
@@ -181,9 +182,10 @@ fn last_given(git: &Git) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Keeps the name for the other work trees: until it is committed they cannot see it. The caller holds
-/// the common lock. Half a name, left by a crash, is none; the record of its session was not written
-/// then either.
+/// Stores the name for the other work trees, which cannot see it before it is committed.
+///
+/// The caller holds the common lock. A partial name after a crash is ignored: the record of its session
+/// was not written either.
 fn give(git: &Git, id: &str) -> Result<()> {
     let path = last_path(git);
     let folder = path.parent().unwrap_or(&path);

@@ -1,4 +1,4 @@
-//! Checks of a start: is the long-term memory readable, do features still work, what state is the code in.
+//! Checks of a start: readable long-term memory, working features, and the state of the code.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,24 @@ use crate::project::Project;
 use crate::recovery::{Action, Applied, Apply, Assess, Recovery, Unknown};
 use crate::repair::{self, Extent};
 
-/// What an assessment of the state of the code means for a start.
+/// Result of assessing the code at a start.
 pub(super) struct Assessed {
-    /// How bad it is, in a word.
+    /// The class of the assessment, in one word.
     pub(super) class: String,
-    /// What is proposed, if that is not to go on.
+    /// The proposal, unless it is to continue.
     pub(super) warning: Option<String>,
-    /// Why the work is paused now.
+    /// The reason of a new pause.
     pub(super) paused: Option<String>,
 }
 
-/// Refuses to go on without what was learned if it was there.
+/// Refuses to start if `knowledge.json` is damaged or lost.
 pub(super) fn check_knowledge(project: &Project) -> Result<()> {
     repair::damage_of(project, KNOWLEDGE).map_or(Ok(()), |damaged| Err(damaged.error()))
 }
 
-/// Reads the features and what shows that they work, to find out whether they can be read. Returns a
-/// warning if only some lines cannot.
+/// Reads the features and their evidence, to check that they are readable.
+///
+/// Returns a warning if only some lines are damaged.
 pub(super) fn read_features(project: &Project) -> Result<Option<String>> {
     if project.files().load::<FeaturesFile>()?.is_none()
         && let Some(lost) = repair::damage_of(project, FEATURES)
@@ -51,7 +52,7 @@ pub(super) fn merge_driver(project: &Project) -> Option<String> {
     })
 }
 
-/// Tests some features again that worked: those whose last test is longest ago.
+/// Tests some passing features again: those with the oldest test results.
 pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
     let probed = Features::new(project).probe(Some(project.config().session.probes))?;
     Ok(probed
@@ -65,9 +66,9 @@ pub(super) fn probe(project: &Project) -> Result<Vec<Probed>> {
         .collect())
 }
 
-/// Compares the state of the code with the last checkpoint, and pauses the work if nobody can say what
-/// state it is in. No test is run: what is known from before counts. Without git there is nothing to
-/// say.
+/// Compares the code with the last checkpoint, and pauses the work if its state is unknown.
+///
+/// No test runs: earlier results count. Without git there is no result.
 pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     if project.git().is_err() {
         return Ok(None);
@@ -91,8 +92,9 @@ pub(super) fn assess(project: &Project) -> Result<Option<Assessed>> {
     Ok(Some(Assessed { class, warning: None, paused: Some(paused.reason) }))
 }
 
-/// Goes back as `[recovery] auto` asks for, unless the verify command, which is run now, says
-/// otherwise. That it fails stops no start.
+/// Rolls back as `[recovery] auto` allows, unless a new assessment proposes otherwise.
+///
+/// That assessment runs the verify command. A failed rollback does not stop the start.
 fn go_back(project: &Project, class: String) -> Result<Assessed> {
     let (warning, paused) = match Recovery::new(project).apply(&Apply::default()) {
         Ok(Applied { rollback: Some(done), next, .. }) => {
@@ -107,7 +109,7 @@ fn go_back(project: &Project, class: String) -> Result<Assessed> {
     Ok(Assessed { class, warning: Some(warning), paused })
 }
 
-/// The features, and how each of them stands.
+/// The features and their standing.
 pub(super) struct JudgedFeatures {
     file: FeaturesFile,
     standings: Vec<Standing>,
@@ -119,7 +121,7 @@ impl JudgedFeatures {
         Ok(Self { file, standings })
     }
 
-    /// Returns the first one that worked once and does not, and the one that comes next; nothing that others work on.
+    /// Returns the first regressed feature and the next one to work on. Other sessions' claims are skipped.
     pub(super) fn open(&self, agent: &str, claimed: &BTreeSet<String>) -> (Option<Named>, Option<Named>) {
         let named = |feature: &Feature| Named { id: feature.id.clone(), name: feature.name.clone() };
         let mut all = self.file.features.iter().zip(&self.standings);

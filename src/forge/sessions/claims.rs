@@ -1,7 +1,7 @@
-//! Work claims in all work trees of a repository: a claimed feature or issue is not given to another session.
+//! Work claims across all work trees of a repository: no two sessions get the same feature or issue.
 //!
-//! A claim lasts as long as its session lives, and as long as that has it in its focus. Whether it
-//! lives stands in the record of its work tree: nothing has to be given back by who dies.
+//! A claim is valid while its session is active and has it in its focus. The record in the session's
+//! work tree tells whether it is active, so a session that dies has nothing to release.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::focus::{Focus, Set, SetFocus};
 use crate::layout::{LIVING, LOCAL, SESSION_LOCKS};
 use crate::shared;
 
-/// The name of the file, in the folder that all work trees share, or else in the one of this clone.
+/// Name of the claims file, in the folder shared by all work trees, or else in this clone's.
 const NAME: &str = "claims.json";
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,29 +26,30 @@ struct Claims {
 /// A feature or an issue that a session works on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Claim {
-    /// The id of the feature, or the key of the issue.
+    /// The feature id, or the issue key.
     what: String,
     /// The session.
     session: String,
-    /// Who that really is.
+    /// The unique id of the session.
     uuid: String,
     /// The root of its work tree.
     worktree: PathBuf,
 }
 
 impl Sessions<'_> {
-    /// Returns the features and issues on which other sessions work, in any work tree. Claims that
-    /// cannot be read hold nobody up.
+    /// Returns the features and issues that other sessions work on, in any work tree.
+    ///
+    /// Unreadable claims are ignored, so they block no session.
     pub(crate) fn claimed(&self) -> BTreeSet<String> {
         let mine = self.current().ok().flatten().map(|session| session.uuid);
         let others = self.read_claims().claims.into_iter().filter(|claim| Some(&claim.uuid) != mine.as_ref());
         others.filter(|claim| self.lives_elsewhere(claim)).map(|claim| claim.what).collect()
     }
 
-    /// Changes the focus of who works, and takes what it names.
+    /// Changes the focus of the caller's session, and claims what the focus names.
     ///
     /// # Errors
-    /// As [`Self::acting`]; what changing the focus says.
+    /// As [`Self::acting`]; errors from changing the focus.
     pub fn set_focus(&self, change: &SetFocus) -> Result<Set> {
         let session = self.acting()?;
         let (focus, id) = self.focus_to_change()?;
@@ -57,7 +58,7 @@ impl Sessions<'_> {
         Ok(set)
     }
 
-    /// Says that who works is at nothing, and gives back what was taken.
+    /// Clears the focus of the caller's session, and releases its claims.
     ///
     /// # Errors
     /// As [`Self::set_focus`].
@@ -77,8 +78,9 @@ impl Sessions<'_> {
         }
     }
 
-    /// Takes what a focus names for a session, and nothing else. What another session has stays its
-    /// own. The caller holds the common lock.
+    /// Claims what a focus names for a session, and releases its other claims.
+    ///
+    /// Claims of other sessions stay theirs. The caller holds the common lock.
     pub(super) fn claim(&self, session: &Session, focus: &Focus) -> Result<()> {
         let before = self.read_claims();
         let mut claims: Vec<Claim> = before
@@ -101,7 +103,7 @@ impl Sessions<'_> {
         if after == before { Ok(()) } else { self.write_claims(&after) }
     }
 
-    /// Says whether the session of a claim lives.
+    /// Says whether the session of a claim is active.
     fn lives_elsewhere(&self, claim: &Claim) -> bool {
         let living =
             || -> Option<ActiveSessions> { serde_json::from_slice(&shared::read(&claim.worktree.join(LIVING))?).ok() };

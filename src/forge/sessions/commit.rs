@@ -9,11 +9,12 @@ use crate::knowledge::{Knowledge, Learning, What};
 use crate::project::Project;
 use crate::time::Time;
 
-/// What the commit of a session's memory is called, as the RFC calls it.
+/// Subject of the commit of a session's memory, as in the RFC.
 const SUBJECT: &str = "Session checkpoint";
 
-/// Returns the id of a learning that was kept since a time: an end that was cut short after it was
-/// written does not count it again.
+/// Returns the id of a learning that was stored since a time.
+///
+/// An end that was interrupted after storing it does not count it again.
 pub(super) fn learned_since(project: &Project, learning: &Learning, since: Option<Time>) -> Result<Option<String>> {
     let Some(since) = since else { return Ok(None) };
     let id = learning.what.id();
@@ -23,7 +24,7 @@ pub(super) fn learned_since(project: &Project, learning: &Learning, since: Optio
     Ok(fresh.then_some(id))
 }
 
-/// Returns the ids of what was learned in a session, if what is known can be read.
+/// Returns the ids of what was learned in a session, if the knowledge is readable.
 pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
     let Ok(file) = Knowledge::new(project).read() else { return Vec::new() };
     // Another clone may have a session of the same name.
@@ -34,14 +35,14 @@ pub(super) fn learned_in(project: &Project, session: &Session) -> Vec<String> {
     mine.map(|entry| entry.id()).collect()
 }
 
-/// Writes the caches of git anew.
+/// Rebuilds the git caches.
 pub(super) fn caches(project: &Project) -> Result<()> {
     if project.git().is_err() { Ok(()) } else { Commits::new(project).refresh() }
 }
 
-/// What became of the memory at the end.
+/// What happened to the memory at the end.
 pub(super) enum Kept {
-    /// It is in this commit.
+    /// It was committed in this commit.
     In(String),
     /// There was nothing to commit, or no git.
     Nothing,
@@ -49,7 +50,7 @@ pub(super) enum Kept {
     Not(String),
 }
 
-/// Commits the memory, if there is anything to commit. An end that was cut short after its commit finds it.
+/// Commits the memory, if it changed. An end that is resumed after its commit finds that commit.
 pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<Kept> {
     let Ok(git) = project.git() else { return Ok(Kept::Nothing) };
     if let Some(operation) = git.operation()? {
@@ -73,7 +74,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
             });
             Ok(mine.map_or(Kept::Nothing, |head| Kept::In(head.oid.to_string())))
         }
-        // It ends all the same: the next end, or a commit, takes the memory once it is repaired.
+        // The session ends all the same. The next end, or a commit, includes the memory after its repair.
         Err(error) if error.code == "E_CORRUPT" => {
             let next = error.next.as_deref().map(|next| format!("; see {next}")).unwrap_or_default();
             Ok(Kept::Not(format!("the memory was not committed, for a file of it is damaged: {error}{next}")))
@@ -82,7 +83,7 @@ pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> R
     }
 }
 
-/// Says whether the texts of an end fit into the commit of the memory.
+/// Checks that the texts of an end are valid in the commit of the memory.
 pub(super) fn check_commit(project: &Project, session: &Session, ending: &Ending) -> Result<()> {
     if project.git().is_err() {
         return Ok(());
@@ -108,13 +109,13 @@ fn origin(session: &Session) -> Origin {
     Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint: None }
 }
 
-/// Says whether git is told to ignore the memory: some keep it to themselves.
+/// Says whether git ignores the memory: some users keep it out of the repository.
 fn ignores(git: &Git) -> Result<bool> {
     let run = Run::default().stdin(format!("{}\0", git.memory()));
     Ok(!git.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
 }
 
-/// Returns whether git has the memory as it is.
+/// Says whether the memory is committed as it is on disk.
 pub(super) fn is_memory_committed(project: &Project) -> Result<bool> {
     let git = project.git()?;
     Ok(!git.status()?.entries.iter().any(|entry| below(&entry.path, git.memory())))
@@ -124,7 +125,7 @@ fn below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns when a learning applies, in one line.
+/// Returns the context of a learning, in one line.
 fn context(what: &What) -> String {
     let text = match what {
         What::Successful { context, .. } | What::Failed { context, .. } | What::Decision { context, .. } => context,

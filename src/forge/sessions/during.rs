@@ -11,24 +11,24 @@ use crate::knowledge::{Added, Knowledge, Learning};
 use crate::progress::Progress;
 use crate::time::Time;
 
-/// Shortest time between two renewals of a lease, in seconds.
+/// Minimum time between two renewals of a lease, in seconds.
 const HEARTBEAT: u64 = 60;
 
-/// Something to be noted.
+/// A progress entry to log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// What was done, in one line of at most 500 characters.
     pub text: String,
-    /// What comes next.
+    /// The next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Something was noted.
+/// A logged progress entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Logged {
-    /// The session; `null` if none lives.
+    /// The session; `null` if none is active.
     pub session: Option<String>,
     /// The line.
     pub line: String,
@@ -47,12 +47,12 @@ impl<'a> Sessions<'a> {
         if session.primary { Ok(focus) } else { focus.of(&session.folder()) }
     }
 
-    /// Returns the focus to look at: of one's own session, or else the primary one.
+    /// Returns the focus to read: that of the caller's session, or else the primary one.
     ///
     /// # Errors
-    /// `NotFound` for a session that does not live; `Corrupt`.
+    /// `NotFound` if the named session is not active; `Corrupt`.
     pub fn focus_now(&self) -> Result<Focused<'a>> {
-        // Refuses a named session that is over.
+        // Refuse a named session that has ended.
         self.mine()?;
         match self.shown()? {
             Some(session) => self.focus(&session),
@@ -60,7 +60,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Returns the focus to change, and the session whose it is.
+    /// Returns the focus to change, and the session that owns it.
     ///
     /// # Errors
     /// As [`Self::acting`].
@@ -71,7 +71,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Notes what was done. Without a session it is noted all the same.
+    /// Logs what was done. It works without a session too.
     ///
     /// # Errors
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
@@ -90,10 +90,10 @@ impl<'a> Sessions<'a> {
         Ok(Logged { session: session.map(|session| session.id), line: logged.line, path: logged.path })
     }
 
-    /// Keeps what was learned, as learned in this session.
+    /// Stores a learning, as learned in this session.
     ///
     /// # Errors
-    /// What adding it says.
+    /// Errors from adding it.
     pub fn learn(&self, learning: Learning) -> Result<Added> {
         self.project.check_not_paused()?;
         let session = self.mine()?.map(|session| session.id);
@@ -103,7 +103,7 @@ impl<'a> Sessions<'a> {
         Ok(added)
     }
 
-    /// Says that the session lives: every command does. Written at most once a minute.
+    /// Renews the lease of the session. Every command does so; it is written at most once a minute.
     ///
     /// # Errors
     /// `Locked`, `Corrupt`.
@@ -118,18 +118,19 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// Says that the session lives, if who works is in it. That it could not be said matters to nobody:
-    /// the lease only ends sooner.
+    /// Renews the lease if the caller is in a session.
+    ///
+    /// A failure is only logged: the lease then ends sooner.
     pub fn lives(&self) {
         if let Err(error) = self.touch() {
             tracing::debug!(%error, "the lease of the session is not renewed");
         }
     }
 
-    /// Returns the session in which something is done that needs one.
+    /// Returns the session of an operation that requires one.
     ///
     /// # Errors
-    /// `NotFound` if none lives; what [`Self::acting`] says.
+    /// `NotFound` if none is active; errors of [`Self::acting`].
     pub fn required(&self) -> Result<Session> {
         self.acting()?.ok_or_else(|| {
             Error::not_found("no session lives in this work tree")

@@ -1,5 +1,6 @@
-//! The end of a session: steps in a fixed order, each noted when it is done. How it is to end is kept
-//! before the first of them, so an end that was cut short goes on the same way.
+//! End of a session: steps in a fixed order, each recorded when it is done.
+//!
+//! The request is stored before the first step, so an interrupted end resumes the same way.
 
 use std::time::Duration;
 
@@ -18,38 +19,38 @@ use crate::skills::Skills;
 /// Maximum number of uncommitted paths that are named.
 const NAMED: usize = 5;
 
-/// How a session is to end.
+/// Request to end a session.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct End {
     /// What was learned.
     pub learned: Vec<Learning>,
-    /// What comes next, in one line of at most 500 characters.
+    /// The next step, in one line of at most 500 characters.
     pub next: Option<String>,
-    /// Why uncommitted code is left behind. It becomes what comes next, unless that is given.
+    /// Why uncommitted code is left behind. It serves as the next step, unless that is given.
     pub leave_dirty: Option<String>,
-    /// The issue under which the memory is committed; none = `[session]`.
+    /// The issue key for the commit of the memory; none = `[session]`.
     pub key: Option<String>,
 }
 
-/// A session has ended.
+/// An ended session.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finished {
     /// The session.
     pub session: String,
-    /// Whether it had ended before: then nothing was done.
+    /// Whether it had already ended: then nothing was done.
     pub again: bool,
-    /// How long it lived, in seconds.
+    /// Duration of the session, in seconds.
     pub duration_s: u64,
-    /// Commits made in it.
+    /// Number of commits made in it.
     pub commits: usize,
     /// The ids of what was learned in it.
     pub learned: Vec<String>,
     /// The commit that holds its memory; `null` if there was nothing to commit, or no git.
     pub commit: Option<String>,
-    /// What comes next.
+    /// The next step.
     pub next: Option<String>,
-    /// What is odd.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
@@ -63,27 +64,26 @@ pub(super) mod step {
 }
 
 impl Sessions<'_> {
-    /// Ends the current session. Cut short at any point, the same command does the rest; ended already,
-    /// it changes nothing.
+    /// Ends the current session. After an interruption, the same command resumes; a repeat changes nothing.
     ///
-    /// In this order: the last entry; what was learned; the caches; the archive; the commit of the
-    /// memory, with it; tell others; release.
+    /// In this order: the last entry; the learnings; the caches; the archive; the commit of the memory,
+    /// archive included; the event; the release of the session.
     ///
     /// # Errors
-    /// `Refused` (`E_DIRTY`) if code is not committed and nothing says why; `NotFound` without a
+    /// `Refused` (`E_DIRTY`) if code is not committed and no reason is given; `NotFound` without a
     /// session; `Paused`, `Secret`.
     pub fn end(&self, end: &End) -> Result<Finished> {
         match (self.acting(), &self.project.environment().session) {
             (Ok(Some(session)), _) => self.end_of(&session.id, end),
             (Ok(None), _) => self.ended_before(None),
             (Err(over), Some(named)) => self.ended_before(Some(named)).map_err(|_| over),
-            // Only another agent's lives: this one's may have ended before.
+            // Only another agent's session is active: this agent's may have ended before.
             (Err(live), None) if !self.has_own()? => self.ended_before(None).map_err(|_| live),
             (Err(other), None) => Err(other),
         }
     }
 
-    /// Says whether a session of this agent lives.
+    /// Says whether this agent has an active session.
     fn has_own(&self) -> Result<bool> {
         let agent = &self.project.environment().agent;
         Ok(self.living()?.sessions.iter().any(|session| session.state.is_alive() && session.agent == *agent))
@@ -95,8 +95,9 @@ impl Sessions<'_> {
         self.finish(id, Then::Stop)
     }
 
-    /// Ends a session since this process has to end soon: no run of git takes longer than `longest`,
-    /// and what does is left out and said.
+    /// Ends a session of a process that must exit soon.
+    ///
+    /// No git command may take longer than `longest`; one that does is skipped and reported.
     pub(super) fn end_soon(&self, id: &str, end: &End, longest: Duration) -> Result<Finished> {
         let hurried = self.project.within(id).hurried(longest);
         let sessions = Sessions { project: &hurried };
@@ -104,7 +105,7 @@ impl Sessions<'_> {
         sessions.finish_inside(id, Then::GoOn)
     }
 
-    /// Keeps how a session is to end, before anything is done. `stopped` says that a signal ends it.
+    /// Stores how a session ends, before any step. `stopped` says that a signal ends it.
     fn prepare(&self, id: &str, end: &End, stopped: bool) -> Result<()> {
         self.project.check_not_paused()?;
         if let Some(key) = end.key.as_deref().filter(|key| !is_key(key)) {
@@ -117,7 +118,7 @@ impl Sessions<'_> {
                 self.check_clean(end)?;
                 Some(Ending { stopped, ..Ending::begun(end, self.project.environment().now().seconds()) })
             }
-            // An end that a text stopped goes on with another one.
+            // An end that was refused for its text continues with the new text.
             Some(kept) => Some(kept.replaced(end, session)).filter(|ending| ending != kept),
         };
         if let Some(ending) = ending {
@@ -130,9 +131,9 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// Does what is left of an end.
+    /// Does the remaining steps of an end.
     pub(super) fn finish(&self, id: &str, then: Then) -> Result<Finished> {
-        // The work belongs to that session, even if another one ends it.
+        // The work belongs to this session, even if another session finishes it.
         Sessions { project: &self.project.within(id) }.finish_inside(id, then)
     }
 
@@ -165,7 +166,7 @@ impl Sessions<'_> {
         Ok(finished)
     }
 
-    /// Refuses to leave uncommitted code behind without a word.
+    /// Refuses to leave uncommitted code without a reason.
     fn check_clean(&self, end: &End) -> Result<()> {
         let Some(git) = self.git() else { return Ok(()) };
         if end.leave_dirty.as_deref().is_some_and(|why| !why.trim().is_empty()) {
@@ -183,7 +184,7 @@ impl Sessions<'_> {
             .next("git status"))
     }
 
-    /// Returns how a session ended that is over: the named one, or the newest of this agent.
+    /// Returns the result of an ended session: the named one, or the newest of this agent.
     fn ended_before(&self, named: Option<&str>) -> Result<Finished> {
         let none = || {
             Error::not_found("no session lives in this work tree, and none of this agent has ended here")
@@ -195,13 +196,13 @@ impl Sessions<'_> {
             Some(here) => Some(here),
             None => self.newest_archived(wanted)?,
         };
-        // One that was given up did not end.
+        // An abandoned session did not end.
         let session = over.filter(|session| session.state == State::Ended).ok_or_else(none)?;
         let ending = session.ending.clone().unwrap_or_default();
         Ok(EndContext { sessions: *self, session, ending, warnings: Vec::new() }.finished(true))
     }
 
-    /// Returns the newest session that has a folder, of those that are wanted.
+    /// Returns the newest matching session that has a folder.
     fn newest_archived(&self, wanted: impl Fn(&Session) -> bool) -> Result<Option<Session>> {
         let mut folders = self.folders(|_| true)?;
         folders.sort_by_key(|folder| std::cmp::Reverse(session_of(folder).parse::<SessionId>().ok()));
@@ -214,16 +215,16 @@ impl Sessions<'_> {
     }
 }
 
-/// What a step that fails means for the end.
+/// What a failed step means for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// The end stops there until the caller corrects it.
     Stop,
-    /// The end goes on without it: who begins the next session cannot mend it.
+    /// The end continues without it: the next session cannot fix it.
     GoOn,
 }
 
-/// An end on its way.
+/// State of an end in progress.
 struct EndContext<'a> {
     sessions: Sessions<'a>,
     session: Session,
@@ -241,8 +242,9 @@ impl EndContext<'_> {
         Ok(())
     }
 
-    /// Lets a step that failed be only said. Nothing is lost by it: the record that is put away holds
-    /// how the session was to end.
+    /// Turns a failed step into a warning.
+    ///
+    /// Nothing is lost: the archived record contains how the session was to end.
     fn or_go_on(&mut self, step: &str, then: Then, went: Result<()>) -> Result<()> {
         match went {
             Err(error) if then == Then::GoOn && !matches!(error.category, Category::Paused | Category::Locked) => {
@@ -269,7 +271,7 @@ impl EndContext<'_> {
         self.done(step::ENTRY, None)
     }
 
-    /// Keeps what was learned. One by one is noted, so none counts twice.
+    /// Stores the learnings. Each is recorded separately, so none counts twice.
     fn learned(&mut self) -> Result<()> {
         if self.is_done(step::LEARNED) {
             return Ok(());
@@ -288,8 +290,8 @@ impl EndContext<'_> {
                     let learning = Learning { session: learning.session.clone().or(session), ..learning };
                     match Knowledge::new(self.sessions.project).add(&learning, None) {
                         Ok(added) => added.id,
-                        // It became so since the end began. Trying again changes nothing, and the
-                        // record holds what was learned.
+                        // The file got a newer version after the end began. A retry cannot help; the record keeps the
+                        // learnings.
                         Err(error) if error.code == "E_SCHEMA_NEWER" => {
                             self.warnings
                                 .push(format!("what was learned stands only in the record of the session: {error}"));
@@ -310,7 +312,7 @@ impl EndContext<'_> {
         self.done(step::LEARNED, Some(ids.join(" ")).filter(|ids| !ids.is_empty()))
     }
 
-    /// Writes the caches anew. They can be made at any time, so a failure is only said.
+    /// Rebuilds the caches. They can be rebuilt at any time, so a failure is only a warning.
     fn caches(&mut self) -> Result<()> {
         if self.is_done(step::CACHES) {
             return Ok(());
@@ -335,20 +337,22 @@ impl EndContext<'_> {
         }
     }
 
-    /// The session as its record keeps it: the same whenever an end that was cut short goes on.
+    /// Returns the final record of the session. It is the same each time an end resumes.
     fn over(&self) -> Session {
         let session = self.session.clone();
         let until = self.ending.since.unwrap_or(session.seen_at);
         Session { state: State::Ended, ended_at: self.ending.since, seen_at: until, lease_until: until, ..session }
     }
 
-    /// Puts the session away before the commit, which takes it along: afterwards nothing is left uncommitted.
+    /// Archives the session before the commit, so that the commit includes it and nothing is left over.
     fn archive(&self) -> Result<()> {
         if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
-    /// Returns whether the session leaves nothing to commit: no commit of its own, nothing learned, no
-    /// text of the caller, and no change of the memory. `false` where git cannot say.
+    /// Says whether the session leaves nothing to commit.
+    ///
+    /// It made no commit, learned nothing, has no text of the caller, and did not change the memory. `false`
+    /// if git cannot tell.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());

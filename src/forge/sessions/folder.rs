@@ -1,16 +1,18 @@
-//! The folders of sessions, `short-term/sessions/<id>-<end of the UUID>/`: two clones give one name to
-//! two sessions, and a merge keeps both. Older folders have the name alone.
+//! Session folders: `short-term/sessions/<id>-<end of the UUID>/`.
+//!
+//! Two clones may give the same name to two sessions, and a merge keeps both folders. Older folders
+//! have the name alone.
 
 use super::record::{ActiveSessions, Session};
 use super::{SessionId, Sessions};
 use crate::error::Result;
 use crate::layout::{ENDED, SESSIONS};
 
-/// Characters of a UUID in the name of a folder: those at its end are random.
+/// Number of UUID characters in a folder name. They come from its end, which is random.
 const END: usize = 8;
 
 impl Session {
-    /// Returns the name of its folder.
+    /// Returns the name of the session's folder.
     pub(crate) fn folder(&self) -> String {
         let end = self.uuid.len().checked_sub(END).and_then(|from| self.uuid.get(from..));
         match end.filter(|end| is_end(end) && is_id(&self.id)) {
@@ -20,7 +22,7 @@ impl Session {
     }
 }
 
-/// Returns the session whose folder this is, by its name.
+/// Returns the id of the session that a folder name belongs to.
 pub(crate) fn session_of(folder: &str) -> &str {
     match folder.rsplit_once('-') {
         Some((id, end)) if is_end(end) && is_id(id) => id,
@@ -37,7 +39,7 @@ fn is_end(text: &str) -> bool {
 }
 
 impl Sessions<'_> {
-    /// Returns the name of a session's folder: as the session of this work tree has it, or else one that git brought.
+    /// Returns the folder name of a session: from this work tree's record, or else from git.
     pub(crate) fn folder_of(&self, id: &str) -> Result<String> {
         if let Some(session) = self.living()?.get(id) {
             return Ok(session.folder());
@@ -45,20 +47,20 @@ impl Sessions<'_> {
         let there = self.folders(|folder| session_of(folder) == id)?;
         let kept = self.ended_here(|session| session.id == id).map(|session| session.folder());
         Ok(match kept {
-            // Put away before folders had the end of a UUID.
+            // Archived before folder names had the end of a UUID.
             Some(kept) if !there.contains(&kept) && there.iter().any(|folder| folder == id) => id.to_owned(),
             Some(kept) => kept,
             None => there.into_iter().next().unwrap_or_else(|| id.to_owned()),
         })
     }
 
-    /// Returns the names of the folders of sessions, in their order.
+    /// Returns the names of the session folders, sorted.
     pub(super) fn folders(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let entries = self.project.files().list(SESSIONS)?.into_iter().filter(|entry| entry.folder);
         Ok(entries.map(|entry| entry.name).filter(|name| wanted(name)).collect())
     }
 
-    /// Returns the newest session that was over in this work tree. What cannot be read holds nobody up.
+    /// Returns the newest session that ended in this work tree. Unreadable records are ignored.
     pub(super) fn ended_here(&self, wanted: impl Fn(&Session) -> bool) -> Option<Session> {
         let kept = self.project.files().reading().load_at::<ActiveSessions>(ENDED).ok().flatten()?;
         kept.value.sessions.into_iter().rev().find(|session| wanted(session))

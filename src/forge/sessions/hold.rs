@@ -9,7 +9,7 @@ use super::record::{ActiveSessions, Holder};
 use crate::error::{Category, Error, Result};
 use crate::layout::SESSION_LOCKS;
 
-/// How often a lock that is taken is tried again, and how long after.
+/// Number of retries for a taken lock, and the pause between them.
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -18,15 +18,15 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Hold<'a> {
     sessions: Sessions<'a>,
     id: String,
-    // Closing it frees the lock.
+    // Closing the file releases the lock.
     _file: File,
 }
 
 impl<'a> Sessions<'a> {
-    /// Keeps the lock of a session, so that the session lives as long as this process, and no longer.
+    /// Holds the lock of a session, which keeps the session active while this process runs, and no longer.
     ///
     /// # Errors
-    /// `Locked` if another process works for it; `NotFound` if it does not live.
+    /// `Locked` if another process works for it; `NotFound` if it is not active.
     pub fn hold(&self, id: &str) -> Result<Hold<'a>> {
         let files = self.project.files();
         files.create_folder(SESSION_LOCKS)?;
@@ -35,7 +35,7 @@ impl<'a> Sessions<'a> {
         let io = |error: &std::io::Error| Error::io("cannot lock", &path, error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| io(&error))?;
-        // A look at the lock, as `health` takes, is over in a moment.
+        // A probe of the lock, as in `health`, lasts only a moment.
         let mut locked = file.try_lock();
         for _ in 0..LOOKS {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
@@ -63,7 +63,7 @@ impl<'a> Sessions<'a> {
         Ok(Hold { sessions: *self, id: id.to_owned(), _file: file })
     }
 
-    /// Says whether the lock of a session is free. It looks for a moment, without waiting.
+    /// Says whether the lock of a session is free. It probes without waiting.
     pub(crate) fn is_free(&self, id: &str) -> bool {
         is_free(&self.lock_path(id))
     }
@@ -76,7 +76,7 @@ impl<'a> Sessions<'a> {
 /// Says whether a lock is free.
 pub(super) fn is_free(lock: &Path) -> bool {
     match File::open(lock) {
-        // Who cannot look takes it for held: nobody's session is given up for that.
+        // A lock that cannot be checked counts as held, so that no session is reaped by mistake.
         Ok(file) => file.try_lock_shared().is_ok(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
@@ -84,8 +84,8 @@ pub(super) fn is_free(lock: &Path) -> bool {
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        // If it cannot be written, the next start finds the lock free and a holder named: an abandoned
-        // session, which is safe.
+        // If this write fails, the next start finds a free lock and a named holder: an abandoned session,
+        // which is safe.
         let cleared = self.sessions.project.files().edit::<ActiveSessions, ()>(None, |living| {
             if let Some(session) = living.get_mut(&self.id) {
                 session.holder = None;

@@ -1,8 +1,7 @@
 //! Work sessions: start, log, end, and recover when one did not end.
 //!
-//! Each step of a start and of an end is noted in the session's record when it is done, and is harmless
-//! when done twice: whoever is killed between two steps, or within one, says the same again and gets to
-//! the same place.
+//! Each step of a start and of an end is recorded when it is done, and is idempotent. After a kill at
+//! any point, the same command resumes and reaches the same result.
 
 mod active;
 mod advice;

@@ -1,9 +1,10 @@
 //! The record of an active session, and when it counts as abandoned.
 //!
-//! Between two commands no process of a session lives, so no lock can tell that it does. Two things do:
+//! No process of a session runs between two commands, so a lock alone cannot show that it is active. Two
+//! things do:
 //! - a **lease**: every command of the session renews it; a session whose lease has run out is abandoned;
-//! - a **holder**: while `session run` or a server works for the session it keeps a lock of the
-//!   session, which the kernel frees when the process dies, however it dies. A session whose record
+//! - a **holder**: while `session run` or a server works for the session it holds a lock of the
+//!   session, which the kernel releases when the process dies, however it dies. A session whose record
 //!   names a holder, and whose lock is free, is abandoned at once.
 
 use std::time::Duration;
@@ -17,19 +18,19 @@ use crate::json::Members;
 use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
 
-/// How long a session lives without a command, unless configured: an hour, after which `progress.txt` is stale as well.
+/// Default lease of a session without a command: an hour, after which `progress.txt` is stale as well.
 pub const LEASE: Duration = Duration::from_secs(60 * 60);
-/// Clocks may differ by so much.
+/// Maximum difference between clocks.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// The sessions that live in this work tree: the file `.forge/.local/sessions.json`.
+/// Active sessions of this work tree: the file `.forge/.local/sessions.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ActiveSessions {
-    /// The version of the file's form.
+    /// The schema version of the file.
     pub schema_version: String,
     /// The sessions, in the order in which they began. At most one of them is primary.
     pub sessions: Vec<Session>,
-    /// Members that are not known here.
+    /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
@@ -50,7 +51,7 @@ impl Document for ActiveSessions {
     }
 }
 
-/// A session that is over has its record in its folder: `session.json`.
+/// The record of an ended session is in its folder: `session.json`.
 impl Document for Session {
     const PATH: &'static str = SESSIONS;
 
@@ -80,7 +81,7 @@ impl Document for Session {
 }
 
 impl ActiveSessions {
-    /// Returns what a work tree without a session has.
+    /// Returns the state of a work tree without a session.
     #[must_use]
     pub fn empty() -> Self {
         Self { schema_version: "1.0".to_owned(), sessions: Vec::new(), other: Members::default() }
@@ -107,93 +108,93 @@ impl ActiveSessions {
 /// One session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
-    /// The version of the file's form; only in a file of its own.
+    /// The schema version of the file; only if the record has a file to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<String>,
-    /// Its name: `2025-12-24-session-001`. Two clones may give the same.
+    /// Its name: `2025-12-24-session-001`. Two clones may use the same name.
     pub id: String,
-    /// Who it really is: a `UUIDv7`.
+    /// Its unique id: a `UUIDv7`.
     pub uuid: String,
-    /// Who works in it.
+    /// The agent that works in it.
     pub agent: String,
-    /// Whether the RFC's paths show it. The others have their own folder.
+    /// Whether the RFC's paths show it. Other sessions have their own folders.
     pub primary: bool,
-    /// How far it is.
+    /// The state.
     pub state: State,
-    /// When it began.
+    /// When it started.
     pub started_at: Time,
-    /// When a command of it ran last.
+    /// When one of its commands ran last.
     pub seen_at: Time,
-    /// When it counts as abandoned if no command of it runs.
+    /// When it counts as abandoned unless a command runs before.
     pub lease_until: Time,
-    /// The branch on which it began; `null` if the head was detached or there is no git.
+    /// The branch at its start; `null` if HEAD was detached or there is no git.
     pub branch: Option<String>,
-    /// The commit on which it began.
+    /// The commit at its start.
     pub head: Option<String>,
-    /// The abandoned session whose work it takes up.
+    /// The abandoned session that it resumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes: Option<String>,
-    /// The process that works for it right now.
+    /// The process that currently works for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
-    /// The steps that are done, in their order.
+    /// The completed steps, in order.
     #[serde(default)]
     pub steps: Vec<Step>,
-    /// How it is to end: kept before anything is done, so that an end that was cut short goes on the same way.
+    /// How the session ends. It is stored first, so that an interrupted end resumes the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// Why it was taken for abandoned.
+    /// Why it counts as abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<String>,
-    /// Members that are not known here.
+    /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
 
-/// How far a session is.
+/// State of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It begins: some steps of the start are not done.
+    /// Starting: some steps of the start are not done.
     Starting,
-    /// It is worked in.
+    /// Active.
     Live,
-    /// It ends: some steps of the end are not done.
+    /// Ending: some steps of the end are not done.
     Ending,
-    /// It has ended.
+    /// Ended.
     Ended,
-    /// It stopped without an end.
+    /// Abandoned: it stopped without an end.
     Abandoned,
 }
 
 impl State {
-    /// Says whether the session has neither ended nor been given up.
+    /// Says whether the session is neither ended nor abandoned.
     #[must_use]
     pub const fn is_alive(self) -> bool {
         matches!(self, Self::Starting | Self::Live | Self::Ending)
     }
 }
 
-/// A process that works for a session and keeps its lock.
+/// A process that works for a session and holds its lock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
-    /// Its process id: for people. Whether it lives is told by the lock.
+    /// Process id, for display only. The lock tells whether the process is alive.
     pub pid: u32,
-    /// Since when.
+    /// When it began to hold the lock.
     pub since: Time,
 }
 
-/// A step of a start or an end that is done.
+/// A completed step of a start or an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Which one.
+    /// The name of the step.
     pub name: String,
-    /// When.
+    /// When it was completed.
     pub at: Time,
-    /// What came of it, if the end of the session or a report needs it.
+    /// The result, if the end of the session or a report needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -201,15 +202,15 @@ pub struct Step {
 /// How a session is to end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Ending {
-    /// Since when it ends.
+    /// When the end began.
     pub since: Option<Time>,
-    /// What comes next.
+    /// The next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Why uncommitted code is left behind; none = it is not.
+    /// Why uncommitted code is left behind; none if no code is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leave_dirty: Option<String>,
-    /// The issue under which the memory is committed; none = `[session]`.
+    /// The issue key for the commit of the memory; none = `[session]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What was learned.
@@ -221,13 +222,13 @@ pub struct Ending {
 }
 
 impl Session {
-    /// Returns what is known of a step, if it is done.
+    /// Returns the record of a step, if it is done.
     #[must_use]
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
     }
 
-    /// Notes that a step is done.
+    /// Records that a step is done.
     pub fn done(&mut self, name: &str, at: Time, note: Option<String>) {
         if self.step(name).is_none() {
             self.steps.push(Step { name: name.to_owned(), at, note });
@@ -240,8 +241,9 @@ impl Session {
         self.lease_until = later(now, lease);
     }
 
-    /// Says why the session has to be taken for abandoned; `None` while it lives. `lock_free` says
-    /// whether nobody keeps its lock.
+    /// Returns why the session counts as abandoned; `None` while it is active.
+    ///
+    /// `lock_free` says whether its lock is free.
     #[must_use]
     pub fn given_up(&self, now: Time, lock_free: bool) -> Option<String> {
         if !lock_free {
@@ -253,12 +255,12 @@ impl Session {
         if now > self.lease_until {
             return Some(format!("no command of it ran since {}", self.seen_at.seconds()));
         }
-        // A clock that was ahead must not keep the session alive until that time has come.
+        // A clock that was ahead must not keep the session active until that time is reached.
         (self.seen_at > later(now, SKEW)).then(|| format!("it was last seen at {}, which is yet to come", self.seen_at))
     }
 }
 
-/// Returns a time after another; the last there is if that is past it.
+/// Returns a time plus a duration, capped at the latest possible time.
 pub(super) fn later(time: Time, by: Duration) -> Time {
     Time(time.0.saturating_add(by).unwrap_or(jiff::Timestamp::MAX))
 }

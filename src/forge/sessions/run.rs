@@ -1,4 +1,4 @@
-//! `session run`: runs a command for a session. The command keeps the session alive; its exit and duration are logged.
+//! `session run`: runs a command for a session, keeps the session alive, and logs exit and duration.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
@@ -18,23 +18,25 @@ use crate::error::{Category, Error, Result};
 pub const VARIABLE: &str = "HELMDECK_FORGE_SESSION";
 /// How often `stop` is checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a command may take to end after SIGTERM. The rest of [`STOP`] is for the end of the session.
+/// Time for a command to end after SIGTERM. The rest of [`STOP`] is for the end of the session.
 const GRACE: Duration = Duration::from_millis(1_000);
-/// How long everything may take when this process is asked to stop.
+/// Maximum time for everything when this process is asked to stop.
 const STOP: Duration = Duration::from_secs(2);
-/// The least time for git even then, which is enough for most of its work.
+/// Minimum time for git even then, which is enough for most of its work.
 const LEAST: Duration = Duration::from_millis(300);
 /// How often the lease of the session is renewed.
 const HEARTBEAT: Duration = Duration::from_secs(60);
-/// The longest command in the log, in characters.
+/// Maximum length of a command in the log, in characters.
 const SHOWN: usize = 200;
 
-/// How a command is run.
+/// Options to run a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct How {
-    /// Its standard output goes to standard error.
+    /// Whether its standard output goes to standard error.
     pub aside: bool,
-    /// It runs in its own process group, which is stopped with it. At a terminal it then cannot read what is typed.
+    /// Whether it runs in a separate process group, which is stopped as one.
+    ///
+    /// At a terminal it then cannot read input.
     pub apart: bool,
 }
 
@@ -49,7 +51,7 @@ pub struct Outcome {
     pub exit: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub ms: u64,
     /// Whether it was stopped because this process was asked to stop.
     pub stopped: bool,
@@ -107,7 +109,9 @@ impl Sessions<'_> {
         Ok(Outcome { session: session.id, command, exit: status.code(), signal: status.signal(), ms, stopped, ended })
     }
 
-    /// Waits for the command and renews the lease of the session. Also returns when the command was asked to stop.
+    /// Waits for the command and renews the lease of the session.
+    ///
+    /// Returns when the command has exited, which includes a command that was asked to stop.
     fn wait(&self, child: &mut Child, stop: &AtomicBool) -> Result<(ExitStatus, Option<Duration>)> {
         let failed = |error: std::io::Error| Error::new(Category::Failed, "E_RUN", format!("cannot wait: {error}"));
         let clock = self.project.environment().clock.clone();
@@ -126,12 +130,12 @@ impl Sessions<'_> {
             }
             if clock.monotonic().saturating_sub(seen) >= HEARTBEAT {
                 seen = clock.monotonic();
-                // A failure does no harm: the next one renews it.
+                // A failure is harmless: the next renewal repairs it.
                 let _ = self.touch();
             }
         }
         if asked.is_some() {
-            // What it started and did not end is killed with it.
+            // Kill what the command started and left running.
             child.signal(Signal::KILL);
         }
         Ok((child.reap().map_err(failed)?, asked))

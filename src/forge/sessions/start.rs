@@ -21,90 +21,92 @@ use crate::recovery::Recovery;
 use crate::runner;
 use crate::trust;
 
-/// Maximum number of issues that are named to others.
+/// Maximum number of issues in the event.
 const TOLD: usize = 100;
 
-/// How a session is to begin.
+/// Request to start a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
-    /// Work beside a session that lives, with a focus and a progress of one's own.
+    /// Work beside an active session, with a separate focus and progress.
     pub join: bool,
-    /// Give up a session that lives only by its lease. One for which a process works is not given up.
+    /// Take over a session that only its lease keeps active, but not one that a process works for.
     pub take_over: bool,
     /// Run `.forge/init.sh`.
     pub bootstrap: bool,
-    /// Do not test again whether some features that worked still do.
+    /// Skip the repeated tests of some passing features.
     pub no_probe: bool,
-    /// How long the brief may be, in estimated tokens; none = as configured, 2,000.
+    /// Maximum size of the briefing, in estimated tokens; none = as configured, 2,000.
     pub budget: Option<usize>,
 }
 
-/// A session has begun, or goes on.
+/// A started or resumed session.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Started {
     /// The session.
     pub session: Session,
-    /// Whether it lived before: then no step was done twice.
+    /// Whether it was already active: then no step was repeated.
     pub again: bool,
-    /// The sessions that were given up and put away.
+    /// The sessions that were reaped.
     pub abandoned: Vec<String>,
-    /// Features that worked and were tested again.
+    /// Features that were tested again.
     pub probed: Vec<Probed>,
-    /// Why the work is paused: then the session has no focus yet, and the same command goes on once
-    /// somebody has answered.
+    /// The reason of the pause. The session then has no focus yet.
+    ///
+    /// After a person has acknowledged the pause, the same command continues.
     pub paused: Option<String>,
-    /// What is proposed about the state of the code: `IN_SYNC`, `MINOR`, ….
+    /// The class of the assessment: `IN_SYNC`, `MINOR`, ….
     pub recovery: Option<String>,
-    /// What was chosen to work on, if this command chose it.
+    /// The chosen focus, if this command chose it.
     pub chosen: Option<Choice>,
-    /// What is odd.
+    /// Warnings.
     pub warnings: Vec<String>,
     /// The briefing.
     pub prime: Primed,
 }
 
-/// A feature that worked and was tested again.
+/// A passing feature that was tested again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Probed {
     /// Its id.
     pub id: String,
-    /// Whether it still works.
+    /// Whether it still passes.
     pub passing: bool,
     /// Why its tests did not pass, in a word: `tests_failed`, `cannot_start`, ….
     pub problem: Option<String>,
-    /// Whether it worked and does not any more. If its tests could not be run, nobody knows, and it stays what it was.
+    /// Whether it regressed. If its tests could not be run, the status does not change.
     pub regressed: bool,
 }
 
 /// The names of the steps, in their order.
 pub(super) mod step {
-    /// What was learned, and the features, can be read.
+    /// The long-term memory and the features are readable.
     pub(in super::super) const LONG_TERM: &str = "long_term";
     /// `init.sh` ran.
     pub(in super::super) const BOOTSTRAP: &str = "bootstrap";
     /// Some features were tested again.
     pub(in super::super) const PROBE: &str = "probe";
-    /// The state was compared with the last checkpoint.
+    /// The code was compared with the last checkpoint.
     pub(in super::super) const ASSESS: &str = "assess";
     /// The progress has its first lines.
     pub(in super::super) const PROGRESS: &str = "progress";
-    /// There is something to work on.
+    /// The focus is chosen.
     pub(in super::super) const FOCUS: &str = "focus";
-    /// Others were told.
+    /// The event was emitted.
     pub(in super::super) const EVENT: &str = "event";
 }
 
 impl Sessions<'_> {
-    /// Begins a session, or goes on with the one that lives. Cut short at any point, the same command does the rest.
+    /// Starts a session, or resumes the active one. After an interruption, the same command resumes.
     ///
-    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: give up
-    /// what nobody works in; read what was learned; look at git; look at the issues; run `init.sh` if
-    /// asked; test some features again; compare with the last checkpoint; begin the progress; choose
-    /// the focus; tell others; brief.
+    /// A pause that an assessment caused ends first if its reason is gone. Then, in this order: reap
+    /// abandoned sessions; read the long-term memory; look at git; look at the issues; run `init.sh` if
+    /// requested; test some features again; compare with the last checkpoint; begin the progress; choose
+    /// the focus; emit the event; write the briefing.
     ///
     /// # Errors
-    /// `Paused`; `Locked` if somebody else's session lives here; `Corrupt` if what was learned cannot be read.
+    /// `Paused`; `Locked` if another agent's session is active here; `Corrupt` if the long-term memory cannot
+    /// be read.
     pub fn start(&self, start: &Start) -> Result<Started> {
         local::check(self.project)?;
         let (start, untrusted) = match (start.no_probe, trust::check(self.project)) {
@@ -126,7 +128,7 @@ impl Sessions<'_> {
         );
         let mut session = self.begin(start)?;
         if session.state == State::Ending {
-            // Its end was cut short. It is finished as it was meant, and a new one begins.
+            // Its end was interrupted. Finish it as planned, and start a new session.
             warnings.extend(self.finish(&session.id, Then::GoOn)?.warnings);
             session = self.begin(start)?;
         }
@@ -139,7 +141,7 @@ impl Sessions<'_> {
                 session.id
             ));
         }
-        // From here on it is this session in which things are done.
+        // From here on, changes belong to this session.
         let inside = self.project.within(&session.id);
         let sessions = crate::sessions::Sessions::new(&inside);
         let mut on = StartContext { sessions, start, session, warnings, probed: Vec::new(), recovery: None };
@@ -164,8 +166,9 @@ impl Sessions<'_> {
 }
 
 impl Sessions<'_> {
-    /// Finishes the ends that were cut short and that nobody goes on with, as they were meant: what
-    /// they were to keep is kept. Returns what is odd.
+    /// Finishes interrupted ends of abandoned sessions as planned, with everything they were to keep.
+    ///
+    /// Returns the warnings.
     fn finish_left(&self, start: &Start) -> Result<Vec<String>> {
         let who = self.who(start);
         let left: Vec<String> = {
@@ -181,7 +184,7 @@ impl Sessions<'_> {
         for id in left {
             match self.finish(&id, Then::GoOn) {
                 Ok(finished) => warnings.extend(finished.warnings),
-                // Somebody else was faster.
+                // Another process finished it first.
                 Err(_) if self.living()?.get(&id).is_none() => {}
                 Err(error) => return Err(error),
             }
@@ -189,14 +192,14 @@ impl Sessions<'_> {
         Ok(warnings)
     }
 
-    /// Says whether who works has not said who they are, and so is everybody else who has not.
+    /// Says whether the caller has neither a session nor an agent name, like any other unnamed caller.
     fn is_nameless(&self) -> bool {
         let environment = self.project.environment();
         environment.session.is_none() && environment.agent == crate::environment::AGENT
     }
 }
 
-/// A start on its way.
+/// State of a start in progress.
 struct StartContext<'a> {
     sessions: Sessions<'a>,
     start: &'a Start,
@@ -214,7 +217,7 @@ struct Checked {
     features: checks::JudgedFeatures,
 }
 
-/// Returns what is left to do of a focus.
+/// Returns the unfinished part of a focus.
 fn unfinished(session: &str, focus: Focus) -> Option<Unfinished> {
     Some(Unfinished {
         session: session.to_owned(),
@@ -237,7 +240,7 @@ impl StartContext<'_> {
         Ok(())
     }
 
-    /// Reads what was learned. Damaged, it stops the start: nobody works on from what cannot be read.
+    /// Reads the long-term memory. Damage stops the start: no work may build on an unreadable memory.
     fn long_term(&mut self) -> Result<()> {
         let files = self.sessions.project.files();
         if files.load::<KnowledgeFile>()?.is_none() {
@@ -251,7 +254,7 @@ impl StartContext<'_> {
         self.done(step::LONG_TERM, None)
     }
 
-    /// Runs `init.sh` if asked. That it fails is said, and stops nothing.
+    /// Runs `init.sh` if requested. A failure is a warning and does not stop the start.
     fn bootstrap(&mut self) -> Result<()> {
         if !self.start.bootstrap || self.is_done(step::BOOTSTRAP) {
             return Ok(());
@@ -296,8 +299,9 @@ impl StartContext<'_> {
         self.done(step::PROBE, note)
     }
 
-    /// Compares with the last checkpoint. If nobody can say what state things are in, the work pauses
-    /// before anything is chosen.
+    /// Compares the code with the last checkpoint.
+    ///
+    /// If the state is unknown, the work pauses before a focus is chosen.
     fn assess(&mut self) -> Result<Option<String>> {
         if self.is_done(step::ASSESS) {
             return Ok(None);
@@ -314,7 +318,7 @@ impl StartContext<'_> {
         Ok(assessed.paused)
     }
 
-    /// Begins the progress, with the lines of the RFC.
+    /// Begins the progress file, with the lines of the RFC.
     fn progress(&mut self) -> Result<()> {
         if self.is_done(step::PROGRESS) {
             return Ok(());
@@ -329,7 +333,7 @@ impl StartContext<'_> {
             bootstrap.map(|failed| format!("Warning: {failed}")),
             self.session.resumes.as_ref().map(|old| format!("Takes up abandoned session {old}")),
         ];
-        // Of a start that was cut short some stand there.
+        // An interrupted start may have written some of the lines already.
         let there = progress.read()?.map_or_else(Vec::new, |log| log.entries);
         for line in lines.into_iter().flatten() {
             if !there.iter().any(|entry| entry.text == line) {
@@ -343,9 +347,9 @@ impl StartContext<'_> {
         if self.is_done(step::FOCUS) {
             return Ok(None);
         }
-        // What takes time is found out before anybody waits for it.
+        // Do the slow queries before taking the lock.
         let checked = self.checked()?;
-        // A start at the same time in another work tree chooses after this claim.
+        // A concurrent start in another work tree chooses after this claim.
         let _common = self.sessions.project.common_lock()?;
         let choice = self.choose(&checked);
         let focus = self.sessions.focus(&self.session)?;
@@ -371,7 +375,7 @@ impl StartContext<'_> {
         Ok(Some(choice))
     }
 
-    /// Finds out what there is to choose from.
+    /// Collects the candidates.
     fn checked(&mut self) -> Result<Checked> {
         let project = self.sessions.project;
         let done: Vec<String> = project
@@ -384,11 +388,11 @@ impl StartContext<'_> {
         Ok(Checked { unfinished: self.unfinished()?, issues: self.issues()?.issues, done, features })
     }
 
-    /// Chooses among what nobody else has taken. The caller holds the common lock.
+    /// Chooses among what no other session has claimed. The caller holds the common lock.
     fn choose(&self, checked: &Checked) -> Choice {
         let project = self.sessions.project;
         let mut claimed = self.sessions.claimed();
-        // What was handed over is still claimed by the session in the work tree that was left.
+        // The session in the left work tree still claims what was handed over.
         let handed = checked.unfinished.as_ref().filter(|_| self.session.resumes.is_none());
         for claim in handed.iter().flat_map(|left| [&left.feature_id, &left.linear_issue]).flatten() {
             claimed.remove(claim);
@@ -412,10 +416,12 @@ impl StartContext<'_> {
         }
     }
 
-    /// Returns what the abandoned session that this one takes up was at, if it was on this branch and not done.
+    /// Returns the unfinished focus of the abandoned session that this one resumes.
+    ///
+    /// `None` if that session was on another branch, or if its work is done.
     fn unfinished(&self) -> Result<Option<Unfinished>> {
         let Some(old) = &self.session.resumes else {
-            // A rollback hands over what was being done in the work tree that it left.
+            // A rollback hands over the focus of the work tree that it left.
             let handed = self.sessions.project.files().read(HANDED_OVER)?;
             let focus = handed.and_then(|bytes| serde_json::from_slice::<Focus>(&bytes).ok());
             return Ok(focus.and_then(|focus| unfinished(&focus.session.clone().unwrap_or_default(), focus)));
@@ -429,7 +435,7 @@ impl StartContext<'_> {
         Ok(focus.and_then(|focus| unfinished(old, focus)))
     }
 
-    /// Returns the issues. If they cannot be read there are none, and it is said: a tracker's mirror stops no work.
+    /// Returns the issues. If they cannot be read, adds a warning and returns none: the start continues.
     fn issues(&mut self) -> Result<Active> {
         match self.sessions.project.files().load::<Active>() {
             Ok(loaded) => Ok(loaded.map_or_else(Active::empty, |loaded| loaded.value)),

@@ -1,4 +1,4 @@
-//! Sessions in real repositories: whole days, and deaths at every step.
+//! Session tests in real repositories: whole days, and a kill at every step.
 
 mod claims;
 mod clones;
@@ -29,7 +29,7 @@ use crate::knowledge::{Learning, What};
 use crate::project::Project;
 use crate::time::Time;
 
-/// Ids that are always the same.
+/// Deterministic ids.
 #[derive(Debug)]
 struct Same;
 
@@ -56,7 +56,7 @@ impl Fixture {
         Self::of(&FIRST)
     }
 
-    /// Lays out one that was made once.
+    /// Makes a fixture from a snapshot.
     fn of(snapshot: &Snapshot) -> Self {
         Self { repository: snapshot.repository(), clock: Self::clock() }
     }
@@ -310,7 +310,7 @@ fn a_stopped_command_ends_and_with_it_the_session() {
     assert!(Sessions::new(&project).current().unwrap().is_none());
 }
 
-/// What a session leaves behind, without what differs from run to run.
+/// Returns what a session leaves behind, without the parts that differ from run to run.
 fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut folders = vec![fixture.path().join(".forge/memory")];
@@ -327,7 +327,7 @@ fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
     for subject in [Subject::SessionStart, Subject::SessionEnd, Subject::SessionAbandoned] {
         all.insert(subject.redux(), told(project, subject).to_string());
     }
-    // git's own times make each commit another one.
+    // git's own times give each commit another id.
     for (number, commit) in fixture.repository.run(&["log", "--format=%H"]).lines().enumerate() {
         for value in all.values_mut() {
             *value = value.replace(commit, &format!("<{number} commits ago>"));
@@ -338,7 +338,7 @@ fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
     all
 }
 
-/// The variables by which a worker is told what to do.
+/// Variables that control a worker process.
 const ROOT: &str = "HELMDECK_TEST_ROOT";
 const DIE_AT: &str = "HELMDECK_TEST_DIE_AT";
 
@@ -366,7 +366,7 @@ fn worker_that_dies_at_a_step() {
     day(&open(Path::new(&root), worker_world())).unwrap();
 }
 
-/// A project with an abandoned session in it.
+/// Fixture: a project with an abandoned session.
 fn abandoned() -> Fixture {
     let fixture = Fixture::new();
     let project = open(fixture.path(), ProjectEnvironment { ids: Arc::new(Same), ..fixture.environment() });
@@ -396,7 +396,7 @@ fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
         if worker.status.success() {
             break;
         }
-        // Whoever comes next does not know where it stopped. Who was killed in the end says only that again.
+        // The next process does not know where the worker stopped. After a kill in the end, only repeat the end.
         let ending = Sessions::new(&project).current().unwrap().is_some_and(|session| session.state == State::Ending);
         if ending || Sessions::new(&project).living().unwrap().sessions.is_empty() {
             Sessions::new(&project).end(&End::default()).unwrap();
@@ -421,7 +421,7 @@ fn worker_that_holds_its_session() {
     let session = start(&project).session;
     let _hold = Sessions::new(&project).hold(&session.id).unwrap();
     eprintln!("held");
-    // Until it is killed.
+    // Wait to be killed.
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 

@@ -18,7 +18,7 @@ impl Ending {
         self.learned.is_empty() && self.next.is_none() && self.leave_dirty.is_none() && self.key.is_none()
     }
 
-    /// Returns how a session ends from now on.
+    /// Returns how a session ends, from the request and the time.
     pub(super) fn begun(asked: &End, now: Time) -> Self {
         let leave_dirty = asked.leave_dirty.clone().filter(|why| !why.trim().is_empty());
         Self {
@@ -31,8 +31,9 @@ impl Ending {
         }
     }
 
-    /// Returns how an end that was cut short goes on if it is asked for anew: what is said now counts,
-    /// for each step that is not done.
+    /// Returns how an interrupted end continues when it is requested again.
+    ///
+    /// For each step that is not done, the new request counts.
     pub(super) fn replaced(&self, asked: &End, session: &Session) -> Self {
         let fresh = Self::begun(asked, Time(jiff::Timestamp::UNIX_EPOCH));
         let mut ending = self.clone();
@@ -49,10 +50,10 @@ impl Ending {
         ending
     }
 
-    /// Says whether every step of the end will take its texts.
+    /// Checks that every step of the end accepts its texts.
     ///
     /// # Errors
-    /// `Usage` or `Refused` for a text that does not fit or was never filled in, `Secret` for one that
+    /// `Usage` or `Refused` for a text that does not fit or is only a placeholder, `Secret` for one that
     /// looks like a credential.
     pub(super) fn check(&self, project: &Project, session: &Session) -> Result<()> {
         let files = project.files();
@@ -64,7 +65,7 @@ impl Ending {
         {
             return Err(newer(KNOWLEDGE, &loaded.value.schema_version));
         }
-        // Tried on what is known, of which nothing is written.
+        // Try it on a copy of the knowledge; nothing is written.
         let mut known = Knowledge::new(project).read()?;
         let mut alone = KnowledgeFile::skeleton();
         for learning in &self.learned {

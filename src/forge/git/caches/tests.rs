@@ -43,7 +43,7 @@ fn a_cache_is_used_only_at_the_head_it_was_made_at() {
     repository.commit("first");
     Commits::new(&project).refresh().unwrap();
     let made = text(&repository, layout::COMMITS);
-    // At this HEAD it is taken as it is, which shows that git was not asked.
+    // At the same HEAD the cache is used unchanged, which shows that git was not asked.
     repository.write(layout::COMMITS, made.replace("\tfirst\n", "\tedited\n"));
     assert_eq!(Commits::new(&project).recent().unwrap()[0].subject, "edited");
     repository.commit("second");
@@ -61,7 +61,7 @@ fn a_cache_is_used_only_at_the_head_it_was_made_at() {
 fn two_hundred_commits_are_kept() {
     let repository = Repository::new();
     let project = repository.project();
-    // The quickest way to many commits.
+    // The fastest way to create many commits.
     let stream: String = (1..=205)
         .map(|n| {
             format!("commit refs/heads/main\ncommitter A <a@b> {} +0000\ndata <<E\nc{n}\nE\n\n", 1_700_000_000 + n)
@@ -114,7 +114,7 @@ fn branches_are_measured_against_their_upstream_or_the_base() {
     let names: Vec<_> = members.iter().map(|line| line.trim().split('"').nth(1).unwrap()).collect();
     let wanted = "name sha upstream ahead behind last_commit_at key session worktree merged";
     assert_eq!(names.join(" "), wanted);
-    // Without a git that counts at once, the same is counted one by one.
+    // A git that cannot count all branches at once gives the same numbers one by one.
     let git = project.git().unwrap();
     let base = git.base(None).unwrap().map(|(_, oid)| oid);
     for (branch, state) in git.branches().unwrap().iter().zip(&read.branches) {

@@ -1,4 +1,4 @@
-//! Looks through what would be committed, so that no credential is.
+//! Secret scan of staged changes, so that no credential is committed.
 
 use std::io::Seek as _;
 use std::path::Path;
@@ -10,7 +10,9 @@ use crate::git::Git;
 use crate::git::Run;
 use crate::secrets::Pieces;
 
-/// Changes of more bytes than this are looked through file by file. Less in tests, which then need no large files.
+/// Diffs above this many bytes are scanned file by file.
+///
+/// Tests use a lower limit, to need no large files.
 const LARGEST: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 const DIFF: &[&str] = &[
     "diff",
@@ -26,19 +28,19 @@ const DIFF: &[&str] = &[
 ];
 
 impl Commits<'_> {
-    /// Looks through what an index has and a tree has not. Returns whether there is anything.
+    /// Scans what an index has and a tree does not. Returns whether it has changes.
     ///
     /// # Errors
-    /// `Secret`; what git says.
+    /// `Secret`; errors from git.
     pub(super) fn look_for_secrets(&self, git: &Git, against: &str, run: &Run, folder: &Path) -> Result<bool> {
         let bounded = Run { max_output: LARGEST, ..run.clone() };
-        // An attribute or a NUL makes a file binary to git, and hides what is added to it.
+        // An attribute or a NUL makes a file binary for git, which hides its added lines. Hence `--text`.
         match git.succeed(&[DIFF, &["--text", against]].concat(), &bounded) {
             Ok(output) => return self.look_at(&output.stdout),
             Err(error) if error.code == "E_TOO_LARGE" => {}
             Err(error) => return Err(error.into()),
         }
-        // What is large is no text, most likely: the rest at once, and each of the others by itself.
+        // A large file is probably not text: scan the others in one diff, and each large file on its own.
         let alone = match git.succeed(&[DIFF, &[against]].concat(), &bounded) {
             Ok(output) => {
                 self.look_at(&output.stdout)?;
@@ -58,7 +60,7 @@ impl Commits<'_> {
         Ok(true)
     }
 
-    /// Looks at what a diff adds. Returns whether there is anything in it.
+    /// Scans the added lines of a diff. Returns whether it has changes.
     fn look_at(&self, diff: &[u8]) -> Result<bool> {
         for (path, added) in added(diff) {
             self.project.files().check_secrets(&path, &added)?;
@@ -66,7 +68,7 @@ impl Commits<'_> {
         Ok(!diff.is_empty())
     }
 
-    /// Looks through a staged file, however large: all of it, also what was there before.
+    /// Scans a whole staged file of any size, including its old content.
     fn look_through(&self, git: &Git, path: &str, run: &Run, folder: &Path) -> Result<()> {
         let file = tempfile::tempfile_in(folder);
         let io = |error: &std::io::Error| Error::io("cannot look for secrets by way of", folder, error);
@@ -83,8 +85,9 @@ impl Commits<'_> {
     }
 }
 
-/// Returns the paths that an index adds or changes, by how many lines git says are added: `-` where it
-/// takes them for binary.
+/// Returns the paths that an index adds or changes, filtered by git's count of added lines.
+///
+/// The count is `-` for a file that git considers binary.
 fn changed(git: &Git, against: &str, run: &Run, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<String>> {
     let args = ["diff", "--cached", "--numstat", "-z", "--diff-filter=d", "--no-ext-diff", "--no-textconv"];
     let output = git.succeed(&[&args[..], &["--no-renames", "--no-relative", against]].concat(), run)?;

@@ -30,7 +30,7 @@ fn features(status: &str) -> String {
     )
 }
 
-/// A repository with a commit and a project in it.
+/// Fixture: a repository with one commit and a project.
 fn begun() -> (Repository, Project) {
     let repository = Repository::new();
     let project = repository.project();
@@ -93,7 +93,7 @@ fn a_commit_goes_on_from_the_checkpoint() {
     repository.write("a", "4\n");
     let given = NewCommit { parent: Some("HEAD~1".to_owned()), ..new(&["a"]) };
     assert_eq!(Commits::new(&project).create(&given, &origin).unwrap().parent, previous.as_str());
-    // A state on another branch is none to go on from.
+    // A state on another branch is not a valid parent.
     repository.run(&["switch", "--quiet", "--orphan", "other"]);
     repository.write("a", "5\n");
     repository.commit("elsewhere");
@@ -155,7 +155,7 @@ fn what_git_takes_for_binary_is_looked_through_too() {
     for path in ["a.lock", "b.pem", "c"] {
         assert_eq!(Commits::new(&project).create(&new(&[path]), &origin()).unwrap_err().code, "E_SECRET", "{path}");
     }
-    // Beside something huge, too.
+    // Next to a huge file, too.
     let mut huge = vec![b'x'; 6 << 20];
     huge[0] = 0;
     repository.write("huge", &huge);
@@ -168,7 +168,7 @@ fn what_is_huge_is_looked_through_piece_by_piece() {
     let (repository, project) = begun();
     let secret = format!(" aws = \"{}{}\"\n", "AKIA", "Q3EGZ7PLMX5RT2WV");
     for begin in ["\0", "text"] {
-        // The first piece ends in the middle of it.
+        // The first chunk ends in the middle of it.
         let mut huge = format!("{begin}{}", "x\n".repeat(3 << 20)).into_bytes();
         let at = (4 << 20) - secret.len() / 2;
         huge[at..at + secret.len()].copy_from_slice(secret.as_bytes());
@@ -178,7 +178,7 @@ fn what_is_huge_is_looked_through_piece_by_piece() {
         assert!(error.message.contains("huge:"), "{error}");
         assert_eq!(project.git().unwrap().status().unwrap().staged().count(), 0);
     }
-    // One that goes adds nothing.
+    // A removed credential adds nothing.
     repository.commit("By hand");
     std::fs::remove_file(repository.path().join("huge")).unwrap();
     Commits::new(&project).create(&new(&["huge"]), &origin()).unwrap();
@@ -243,7 +243,7 @@ fn hooks_of_the_user_run_and_may_refuse() {
     repository.write("a", "2\n");
     let error = Commits::new(&project).create(&new(&["a"]), &origin()).unwrap_err();
     assert!(error.message.contains("not today"), "{error}");
-    // One that adds to the commit is told of.
+    // A hook that adds to the commit is reported.
     script("echo more > more; git add more");
     assert!(Commits::new(&project).create(&new(&["a"]), &origin()).unwrap().changed_by_hook);
 }
@@ -276,7 +276,7 @@ fn who_commits_is_the_user_or_else_the_agent() {
 #[test]
 #[ignore = "started by another test"]
 fn worker_without_identity() {
-    // Whoever runs all ignored tests means no repository by it.
+    // A run of all ignored tests must not touch a repository: this one needs the marker file.
     if !Path::new(".git/forge-worker").exists() {
         return;
     }
@@ -299,7 +299,7 @@ fn a_range_is_checked() {
     let linted = Commits::new(&project).lint(&format!("{first}..HEAD")).unwrap();
     let short: Vec<_> =
         linted.iter().map(|one| (one.is_bad(), one.findings.iter().map(|f| f.rule.as_str()).collect())).collect();
-    // Their issue is not among those of the project.
+    // Their issue is not one of the project's.
     let expected: [(bool, Vec<&str>); 3] = [
         (false, vec!["orphan", "ancestor", "code-tree"]),
         (true, vec!["subject-key", "orphan"]),

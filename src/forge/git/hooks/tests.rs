@@ -13,7 +13,7 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A program that writes down how it was called, and refuses a message with `BAD` in it.
+/// Fake program: logs its arguments, and refuses a message that contains `BAD`.
 fn program(folder: &Path) -> String {
     let path = folder.join("it's a program");
     executable(&path, "#!/bin/sh\necho \"$@\" >> .git/called\n! grep -q BAD \"$4\"\n");

@@ -1,4 +1,4 @@
-//! The rules of the protocol, checked on a message.
+//! Rules of the message format.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use super::parse::{Shape, is_key, is_session, parse};
 use super::write::NONE;
 use super::{Message, Note, Scope};
 
-/// A subject longer than this is too long for a list, in characters.
+/// Subject length from which there is a warning, in characters.
 const SUBJECT_WARNING: usize = 72;
-/// A subject longer than this is refused, in characters.
+/// Maximum length of a subject, in characters.
 const SUBJECT_ERROR: usize = 100;
-/// The sections, in their order.
+/// The sections, in order.
 const SECTIONS: [&str; 4] = ["what", "why", "memory", "backtrace"];
-/// What stands in the RFC's example for something to be filled in.
+/// Placeholders of the RFC's example message.
 const PLACEHOLDERS: [&str; 9] = [
     "[key insight]",
     "Brief description",
@@ -26,31 +26,31 @@ const PLACEHOLDERS: [&str; 9] = [
     "TODO: describe",
 ];
 
-/// Words that stand for what somebody will say later.
+/// Placeholder words for text that is still to be written.
 const EMPTY_WORDS: [&str; 6] = ["TODO", "TBD", "FIXME", "XXX", "WIP", "placeholder"];
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It should be better.
+    /// Should be improved.
     Warning,
-    /// It breaks the protocol.
+    /// Breaks the format.
     Error,
 }
 
-/// A rule that a message does not keep.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The rule: `subject-key`, `subject-length`, `subject-period`, `blank-line`, `section`,
     /// `section-order`, `headings`, `placeholder`, `memory`, `parent`, `linear`, `session`, `trailers`,
     /// `squash`, `line-ends`, `empty`; of a range also `ancestor`, `code-tree`.
     pub rule: String,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The line, from 1.
     pub line: u32,
-    /// What is wrong, and what is wanted.
+    /// The problem, and what is expected.
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ pub fn lint(text: &str) -> Vec<Finding> {
 
 struct Rules {
     findings: Vec<Finding>,
-    /// The line of the subject.
+    /// Line of the subject.
     line: u32,
 }
 
@@ -97,7 +97,7 @@ impl Rules {
 
     fn message(&mut self, message: &Message, shape: &Shape) {
         if message.scope == Scope::None && !message.is_ours() {
-            // Nothing else would say more.
+            // More findings would not help.
             self.error(
                 "subject-key",
                 "it is written without the protocol: no key of an issue, [SX9-123], and no [session]",
@@ -257,8 +257,10 @@ impl Rules {
     }
 }
 
-/// Returns what is to be replaced in a text, if anything is: one of the texts of the RFC's example
-/// anywhere in it, or all of it if it says nothing: `TODO`, `...`, `-`, something in brackets alone.
+/// Returns the placeholder in a text, if it has one.
+///
+/// A placeholder is a text of the RFC's example anywhere in it, or a whole text without meaning: `TODO`,
+/// `...`, `-`, only something in brackets.
 pub(crate) fn placeholder(text: &str) -> Option<String> {
     if let Some(found) = PLACEHOLDERS.into_iter().find(|found| text.contains(found)) {
         return Some(found.to_owned());
@@ -269,7 +271,7 @@ pub(crate) fn placeholder(text: &str) -> Option<String> {
     let marks = !whole.is_empty() && bare.is_empty();
     let bracketed = [("<", ">"), ("[", "]"), ("{", "}")].iter().any(|(open, close)| {
         let inner = whole.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        // A list in brackets, and code, say something.
+        // A list in brackets, and code, have a meaning.
         let inner = inner.map(|inner| inner.trim_matches(['<', '>', '{', '}', ' ']));
         inner.is_some_and(|inner| !inner.contains(['<', '>', '[', ']', '{', '}', '(', ',', '=', ':']))
     });

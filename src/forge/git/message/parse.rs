@@ -1,5 +1,7 @@
-//! Reads a message, whatever became of it: without headings, with line ends of another system, with
-//! several blocks after a squash, with sections that people added, or written by a person. Never fails.
+//! Parser of commit messages. Never fails.
+//!
+//! It handles missing headings, foreign line ends, several blocks after a squash, added sections, and
+//! free text of a person.
 
 use serde::Serialize;
 
@@ -7,44 +9,44 @@ use super::{Backtrace, Feature, MAX_BYTES, Message, Note, Scope, Section, Style,
 pub use crate::issues::is_key;
 use helmdeck_git::trailer;
 
-/// What `merge --squash` writes before the messages.
+/// First line of a `merge --squash` message.
 pub(super) const LIST: &str = "Squashed commit of the following:";
 
-/// A message that was read.
+/// A parsed message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parsed {
-    /// The messages in it, in their order: several after a squash, none if it is empty.
+    /// The messages in it, in order: several after a squash, none if it is empty.
     pub messages: Vec<Message>,
-    /// How they were written, for the rules: one for each message.
+    /// The layout of each message, for the rules.
     #[serde(skip)]
     pub(super) shapes: Vec<Shape>,
 }
 
-/// How a message was written.
+/// Layout of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Shape {
-    /// The line of its subject, from 1.
+    /// Line of the subject, from 1.
     pub(super) line: u32,
-    /// The subject as it stands.
+    /// The subject as written.
     pub(super) subject: String,
-    /// Whether an empty line follows the subject, or nothing.
+    /// Whether an empty line, or nothing, follows the subject.
     pub(super) apart: bool,
-    /// The headings, in their order.
+    /// The headings, in order.
     pub(super) headings: Vec<String>,
-    /// Whether lines end as on another system.
+    /// Whether lines end with CR LF.
     pub(super) crlf: bool,
-    /// All that was written.
+    /// The full text.
     pub(super) text: String,
 }
 
 impl Parsed {
-    /// Returns the keys of the issues that it belongs to, each once.
+    /// Returns the issue keys, without duplicates.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         unique(self.messages.iter().filter_map(Message::key))
     }
 
-    /// Returns the sessions in which it was made, each once.
+    /// Returns the sessions, without duplicates.
     #[must_use]
     pub fn sessions(&self) -> Vec<&str> {
         unique(self.messages.iter().filter_map(Message::session))
@@ -61,7 +63,7 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-/// Says whether a text is the name of a session: `2025-12-24-session-001`.
+/// Says whether a text is a session name: `2025-12-24-session-001`.
 #[must_use]
 pub fn is_session(text: &str) -> bool {
     let Some((date, number)) = text.split_once("-session-") else { return false };
@@ -73,15 +75,16 @@ pub fn is_session(text: &str) -> bool {
     date_shape && (3..=6).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whatever looks like the key of an issue in a text or in the name of a branch
-/// (`feature/SX9-123-nats`), each once. Names of standards look so too (`RFC-9060`).
+/// Returns everything that looks like an issue key, without duplicates.
+///
+/// The text may be a branch name (`feature/SX9-123-nats`). Names of standards match too (`RFC-9060`).
 #[must_use]
 pub fn keys(text: &str) -> Vec<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     unique(words.flat_map(pairs).filter(|pair| is_key(pair)))
 }
 
-/// Returns every two neighbours among the parts of a word that hyphens join.
+/// Returns the neighbouring pairs of the hyphen-separated parts of a word.
 fn pairs(word: &str) -> impl Iterator<Item = &str> {
     let begins = std::iter::once(0).chain(word.match_indices('-').map(|(at, _)| at + 1));
     begins.filter_map(move |begin| {
@@ -92,20 +95,21 @@ fn pairs(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Takes away what an editor was shown and git drops: lines that begin with `#` but are no heading, and
-/// what follows the scissors.
+/// Removes what git removes after editing.
+///
+/// These are lines that begin with `#` but are no heading, and everything after the scissors line.
 #[must_use]
 pub fn strip_comments(text: &str) -> String {
     let shown = text.lines().take_while(|line| !(line.starts_with("# ---") && line.contains(">8")));
     shown.filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Says whether a line is one that git drops and that is no heading.
+/// Says whether git removes a line as a comment, and it is no heading.
 pub(crate) fn is_comment(line: &str) -> bool {
     line.starts_with('#') && !line.starts_with("## ")
 }
 
-/// Reads a message. Of one longer than [`MAX_BYTES`], the beginning.
+/// Parses a message. Of one longer than [`MAX_BYTES`], only the beginning is parsed.
 #[must_use]
 pub fn parse(text: &str) -> Parsed {
     let text = &text[..text.floor_char_boundary(MAX_BYTES)];
@@ -121,14 +125,14 @@ pub fn parse(text: &str) -> Parsed {
     parsed
 }
 
-/// Splits a message where another one begins. Returns each with the number of its first line.
+/// Splits a text into its messages. Returns each with the number of its first line.
 fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
     let listed = text.lines().any(|line| line == LIST);
     let mut all: Vec<(u32, Vec<&str>)> = Vec::new();
     let mut begin = true;
     for (number, line) in (1..).zip(text.lines()) {
         let mut line = line.trim_end();
-        // `rebase` puts a comment, `merge --squash` a line with the name of the commit, before each message.
+        // Before each message, `rebase` puts a comment, and `merge --squash` a line with the commit id.
         if line.starts_with("# This is ")
             || (listed && is_commit_line(line))
             || (listed && line.starts_with("Squashed "))
@@ -144,7 +148,7 @@ fn blocks(text: &str) -> Vec<(u32, Vec<&str>)> {
             line = line.strip_prefix("    ").unwrap_or(line);
         }
         if begin && !line.is_empty() {
-            // What a forge makes of a pull request is a list of messages.
+            // A code host turns a squashed pull request into a list of messages.
             let inner = line.strip_prefix("* ").unwrap_or(line);
             if subject(inner).1 != Scope::None {
                 all.push((number, vec![inner]));
@@ -175,7 +179,7 @@ fn is_hex(text: &str) -> bool {
     (7..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Reads a subject: how it is written, what it belongs to, its kind, and the rest.
+/// Parses a subject into style, scope, kind and rest.
 pub(super) fn subject(line: &str) -> (Style, Scope, Option<String>, String) {
     let scope = |text: &str| match text {
         "session" => Scope::Session,
@@ -195,7 +199,7 @@ pub(super) fn subject(line: &str) -> (Style, Scope, Option<String>, String) {
             None => (head, ""),
         };
         let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
-        // A scope that is no issue is part of the subject, so that nothing of it is lost.
+        // A scope that is no issue stays in the subject, so that nothing is lost.
         let scope = scope(inner);
         let whole = inner.is_empty() || scope != Scope::None;
         (is_kind && whole).then(|| (Style::Conventional, scope, Some(format!("{kind}{bang}")), rest.trim().to_owned()))
@@ -205,7 +209,7 @@ pub(super) fn subject(line: &str) -> (Style, Scope, Option<String>, String) {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before any heading: what a line is shows in itself.
+    /// Before any heading: each line shows its own meaning.
     Anywhere,
     What,
     Why,
@@ -214,7 +218,7 @@ enum At {
     Other,
 }
 
-/// Reads one message.
+/// Parses one message.
 fn message(lines: &[&str]) -> (Message, Shape) {
     let (first, rest) = lines.split_first().map_or(("", lines), |(first, rest)| (*first, rest));
     let (style, scope, kind, text) = subject(first);
@@ -235,7 +239,7 @@ fn message(lines: &[&str]) -> (Message, Shape) {
             continue;
         }
         if number >= body {
-            // A line that goes on with the trailer before.
+            // A continuation line of the trailer before.
             if let Some((_, value)) = message.trailers.other.last_mut().filter(|_| !line.is_empty()) {
                 value.push(' ');
                 value.push_str(line.trim());
@@ -279,15 +283,15 @@ fn message(lines: &[&str]) -> (Message, Shape) {
     (message, shape)
 }
 
-/// Returns how many lines at the end are trailers: the last paragraph, if all of it is.
+/// Returns the number of trailer lines at the end: the last paragraph, if it consists of trailers.
 fn last_trailers(lines: &[&str]) -> usize {
     let last = lines.iter().rev().skip_while(|line| line.is_empty());
     let empty = lines.iter().rev().take_while(|line| line.is_empty()).count();
     let paragraph: Vec<&str> = last.take_while(|line| !line.is_empty()).copied().collect();
-    // The paragraph was read backwards; its first line cannot go on with another.
+    // The paragraph was read backwards. Its first line cannot be a continuation.
     let first = paragraph.last().is_some_and(|line| trailer(line).is_some());
     let all = paragraph.iter().all(|line| trailer(line).is_some() || line.starts_with([' ', '\t']));
-    // A paragraph that begins the body follows the subject, so it may be its only one.
+    // The first paragraph of the body follows the subject, and may be the only one.
     if first && all { paragraph.len() + empty } else { 0 }
 }
 
@@ -317,7 +321,7 @@ fn bullet(message: &mut Message, at: At, item: &str) {
     match (at, note(item)) {
         (At::Memory | At::Anywhere, Some(note)) => message.memory.push(note),
         (At::Memory, None) => message.memory.push(Note::Other(item.to_owned())),
-        // What else stands there says nothing that is known.
+        // Ignore unknown items of the backtrace.
         (At::Backtrace, _) => {}
         _ => message.what.push(item.to_owned()),
     }
@@ -348,7 +352,7 @@ fn note(item: &str) -> Option<Note> {
     }
 }
 
-/// Reads a line of the backtrace. What looks like one and holds no such value is none.
+/// Parses a line of the backtrace. `None` for a line without a valid value.
 fn field(item: &str) -> Option<(&str, &str)> {
     let (name, value) = item.split_once(": ")?;
     let value = value.trim();
@@ -375,7 +379,7 @@ fn backtrace(backtrace: &mut Backtrace, name: &str, value: &str) {
     }
 }
 
-/// Keeps a trailer. The first of a name counts.
+/// Stores a trailer. The first of a name counts.
 fn put(trailers: &mut Trailers, name: &str, value: &str) {
     let one = match name.to_ascii_lowercase().as_str() {
         "forge-parent" => &mut trailers.parent,
@@ -400,7 +404,7 @@ fn put(trailers: &mut Trailers, name: &str, value: &str) {
     }
 }
 
-/// Joins lines, with one empty line where there were some.
+/// Joins lines, and collapses several empty lines into one.
 fn paragraphs(lines: &[&str]) -> String {
     let mut text = String::new();
     let mut empty = false;

@@ -5,7 +5,7 @@ use super::*;
 /// The example of the RFC, Commit Protocol.
 const RFC: &str = include_str!("../../fixtures/commit-message.txt");
 
-/// A message as we write it.
+/// A complete message, as this program writes it.
 fn full() -> Message {
     let mut message = parse(RFC).messages.remove(0);
     message.subject = "Wire the daemon".to_owned();
@@ -71,7 +71,7 @@ fn a_message_without_its_headings_says_the_same() {
     let parsed = parse(&text);
     assert_eq!(parsed.messages, [message.clone()]);
     assert_eq!(rules(&text), [("headings".to_owned(), Severity::Warning)]);
-    // Even if all but the trailers is gone.
+    // Even if only the trailers are left.
     let trailers = text.rsplit("\n\n").next().unwrap();
     let only = parse(&format!("[SX9-123] Wire the daemon\n\n{trailers}"));
     message = Message { what: vec![], why: String::new(), memory: vec![], backtrace: Backtrace::default(), ..message };
@@ -117,7 +117,7 @@ fn each_message_of_a_squash_is_read() {
         assert_eq!(parsed.keys(), ["SX9-123", "SX9-124"]);
         assert_eq!(parsed.sessions(), ["2025-12-24-session-001", "2025-12-25-session-002"]);
     }
-    // Under a title that a person wrote.
+    // Below a title written by a person.
     let parsed = parse(&format!("Merge the work (#12)\n\n* {a}\n* {b}"));
     assert_eq!(parsed.messages.len(), 3);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Writes a message.
+//! Formats a commit message.
 
 use std::fmt;
 
@@ -7,13 +7,14 @@ use super::{Message, Note, Scope, Style};
 use helmdeck_core::text;
 use helmdeck_git::trailer;
 
-/// What a key is called where there is none.
+/// Value of a missing key.
 pub(crate) const NONE: &str = "none";
 
 impl fmt::Display for Message {
-    /// Writes the message as git keeps it: each section once, no white space at the end of a line,
-    /// never two empty lines. What is given as text cannot pass for a heading, a trailer or another
-    /// message: such a line is set in by a space.
+    /// Writes the message in git's normal form: each section once, no trailing white space, no double empty
+    /// lines.
+    ///
+    /// Free text cannot act as a heading, a trailer or another message: such a line is indented by a space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut paragraphs = vec![self.subject_line()];
         let what: Vec<String> = self.what.iter().map(|item| line(item)).filter(|item| !item.is_empty()).collect();
@@ -112,12 +113,12 @@ fn bullets(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Makes one line of a text.
+/// Turns a text into one line.
 pub(super) fn line(text: &str) -> String {
     text::collapse_whitespace(text)
 }
 
-/// Makes lines of a text that stand for nothing but text.
+/// Turns a text into lines that have no meaning in the format.
 pub(super) fn text(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut lines: Vec<String> = Vec::new();

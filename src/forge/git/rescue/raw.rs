@@ -1,6 +1,7 @@
-//! Files whose bytes git would not give back: a filter, an end of line or an encoding changes them on
-//! their way into an object. Where what comes out again is not what is on disk, the file as it is goes
-//! into the rescue too.
+//! Files whose exact bytes git would not restore.
+//!
+//! A filter, a line end or an encoding conversion changes them on the way into an object. If a checkout
+//! would differ from the file on disk, the rescue contains the exact file too.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,12 +16,13 @@ use crate::error::{Category, Error, Result};
 use crate::git::{Git, Run};
 use helmdeck_git::blob_name;
 
-/// Where such files go in the tree of the rescue.
+/// Folder for such files in the tree of the rescue.
 const RAW: &str = ".forge-raw";
-/// What may change a file on its way.
+/// Attributes by which git may convert a file.
 const ATTRIBUTES: [&str; 6] = ["crlf", "eol", "filter", "ident", "text", "working-tree-encoding"];
-/// Files up to this many bytes are first compared with their object, which spares most of them the way
-/// through the filters.
+/// Size limit, in bytes, up to which files are first compared with their object.
+///
+/// The comparison spares most files the filters.
 const COMPARED: u64 = 64 << 20;
 
 /// A file of the index.
@@ -30,20 +32,21 @@ struct Indexed {
 }
 
 impl Git {
-    /// Adds the files that git would not give back as they are to a copy of the index, below
-    /// `.forge-raw/`. Returns their paths.
+    /// Adds the files that git would not restore exactly to a copy of the index, below `.forge-raw/`.
+    ///
+    /// Returns their paths.
     pub(super) fn add_raw(&self, index: &Path, folder: &Path) -> Result<Vec<String>> {
         let run = || Run::writing().timeout(Duration::from_secs(600)).variable("GIT_INDEX_FILE", index);
         let suspects = self.suspects(&run)?;
         if suspects.is_empty() {
             return Ok(Vec::new());
         }
-        // What the objects would give back.
+        // What a checkout would write.
         let out = folder.join("out");
         std::fs::create_dir(&out).map_err(|error| Error::io("cannot write", &out, &error))?;
         let prefix = format!("--prefix={}/", text(&out)?);
         let list: Vec<u8> = suspects.iter().flat_map(|one| [&one.path, &b"\0"[..]].concat()).collect();
-        // A file that a filter cannot give back is missing there, so the exit code says nothing new.
+        // A file that a filter fails on is missing there, so the exit code adds nothing.
         self.run(&["checkout-index", "--quiet", "-z", "--stdin", &prefix], &run().stdin(list))?;
         let (mut raw, mut info) = (Vec::new(), Vec::new());
         for one in suspects {
@@ -67,7 +70,7 @@ impl Git {
         Ok(raw)
     }
 
-    /// Returns the files that something may change on their way, and whose bytes are not those of their object.
+    /// Returns the files that git may convert, and whose bytes on disk differ from those of their object.
     fn suspects(&self, run: &impl Fn() -> Run) -> Result<Vec<Indexed>> {
         let listed = self.succeed(&["ls-files", "-s", "-z"], &run())?;
         let mut files = Vec::new();
@@ -119,7 +122,7 @@ fn text(path: &Path) -> Result<&str> {
     })
 }
 
-/// Says whether two files hold the same bytes. One that cannot be read is like no other.
+/// Says whether two files have the same bytes. An unreadable file equals no other.
 fn same(one: &Path, other: &Path) -> bool {
     let compare = || -> std::io::Result<bool> {
         let is_file = std::fs::symlink_metadata(other)?.is_file();

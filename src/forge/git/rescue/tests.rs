@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::super::fixture::{Repository, run_at};
 use super::*;
 
-/// A repository with some files committed.
+/// Fixture: a repository with some committed files.
 fn repository() -> Repository {
     let repository = Repository::new();
     for path in ["a", "b", "dir/c", "dir/d"] {
@@ -16,12 +16,12 @@ fn repository() -> Repository {
     repository
 }
 
-/// What must be the same after a rescue.
+/// The state that a rescue must not change.
 fn state(repository: &Repository) -> (Option<Vec<u8>>, String, String, String) {
     (
         fs::read(repository.path().join(".git/index")).ok(),
         fs::read_to_string(repository.path().join(".git/HEAD")).unwrap(),
-        // Without refreshing the index, which would be a change of ours.
+        // Do not refresh the index: that would be a change by the test.
         run_at(
             repository.path(),
             &["--no-optional-locks", "status", "--porcelain=v2", "--untracked-files=all", "--branch"],
@@ -30,12 +30,12 @@ fn state(repository: &Repository) -> (Option<Vec<u8>>, String, String, String) {
     )
 }
 
-/// Returns the contents that references hold.
+/// Returns the contents that are reachable from references.
 fn held(repository: &Repository) -> BTreeSet<String> {
     repository.run(&["rev-list", "--objects", "--all"]).lines().map(|line| line[..40].to_owned()).collect()
 }
 
-/// Rescues, checks that nothing moved, and that all of these contents are held.
+/// Rescues; asserts that nothing changed, and that all of these contents are reachable.
 fn rescued(repository: &Repository, contents: &[&str]) -> Rescue {
     let before = state(repository);
     let rescue = Repository::bare_git_at(repository.path()).rescue("2025-12-24-session-001/1", "rescue\n").unwrap();
@@ -93,7 +93,7 @@ fn renames_modes_links_and_deletions_are_held() {
     fs::set_permissions(repository.path().join("b"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_file(repository.path().join("dir/c")).unwrap();
     symlink("where it points", repository.path().join("link")).unwrap();
-    // A folder where a file was, and a file where a folder was.
+    // Replace a file by a folder, and a folder by a file.
     fs::remove_dir_all(repository.path().join("dir")).unwrap();
     repository.write("dir", "file now\n");
     let rescue = rescued(&repository, &["file now\n", "where it points"]);
@@ -213,7 +213,7 @@ fn what_cannot_be_written_stops_the_rescue() {
 #[test]
 fn a_file_changed_in_the_same_tick_as_the_index_is_held() {
     let repository = repository();
-    // As large and as new as what is staged; only the time of the index says that it must be looked into.
+    // Same size and time as the staged file; only the time of the index shows that it must be compared.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
     let path = repository.path().join("a");
     let age = |path: &std::path::Path| fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
@@ -231,7 +231,7 @@ fn a_file_changed_in_the_same_tick_as_the_index_is_held() {
 #[test]
 fn bytes_that_a_filter_or_an_end_of_line_drops_are_held() {
     let repository = repository();
-    // Drops lines on the way in, and puts nothing back; the other can be turned round.
+    // This filter drops lines for good; the other one is reversible.
     repository.run(&["config", "filter.strip.clean", "grep -v OUTPUT || :"]);
     repository.run(&["config", "filter.turn.clean", "rev"]);
     repository.run(&["config", "filter.turn.smudge", "rev"]);
@@ -245,7 +245,7 @@ fn bytes_that_a_filter_or_an_end_of_line_drops_are_held() {
     repository.write("same.nb", "cell\nOUTPUT as committed\n");
     repository.write("dir/a.turn", "turned\n");
     repository.commit("filters");
-    // git takes both for clean: it looks at what the filter leaves.
+    // git considers both clean, because it compares the output of the filter.
     repository.write("kept.nb", "cell\nOUTPUT of hours\n");
     repository.write("new.nb", "new\nOUTPUT of a new one\n");
     repository.write("mixed.txt", "one\r\ntwo\n");
@@ -267,7 +267,7 @@ fn bytes_that_a_filter_or_an_end_of_line_drops_are_held() {
             "$Id: mine $\n",
         ],
     );
-    // What comes back by itself needs no second copy: secrets of git-crypt, large files of LFS.
+    // A reversible file needs no second copy: secrets of git-crypt, large files of LFS.
     assert_eq!(rescue.raw, ["kept.nb", "mixed.dos", "mixed.txt", "new.nb", "same.nb", "x.id"]);
     let tree = repository.run(&["ls-tree", "-r", rescue.commit.as_str()]);
     assert!(tree.contains("\t.forge-raw/kept.nb") && !tree.contains(".forge-raw/dir"), "{tree}");
@@ -285,14 +285,14 @@ fn what_auto_crlf_dropped_from_a_clean_file_is_held() {
     repository.run(&["config", "core.safecrlf", "false"]);
     repository.write("mixed", "one\r\ntwo\n");
     repository.write("pure", "one\r\nthree\r\n");
-    // Older than the index, so git does not look into it again.
+    // Older than the index, so git does not compare it again.
     let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     for name in ["mixed", "pure"] {
         fs::File::options().write(true).open(repository.path().join(name)).unwrap().set_modified(old).unwrap();
     }
     repository.commit("mixed");
     assert_eq!(repository.run(&["status", "--porcelain"]), "");
-    // The files of the first commit have no carriage returns on disk, and git would put them in.
+    // The files of the first commit have no CR on disk, and a checkout would add it.
     let raw = rescued(&repository, &["one\r\ntwo\n"]).raw;
     assert!(raw.contains(&"mixed".to_owned()) && !raw.contains(&"pure".to_owned()), "{raw:?}");
 }

@@ -12,10 +12,10 @@ use crate::issues::Active;
 use crate::layout;
 use crate::project::Project;
 
-/// Maximum number of orphans that are named.
+/// Maximum number of orphan commits that are named.
 const NAMED: usize = 5;
 
-/// The issues that are known here: those worked on, and those done.
+/// Known issues: active and completed ones.
 #[derive(Debug)]
 pub(super) struct Known {
     keys: HashSet<String>,
@@ -23,9 +23,9 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Says whether a commit belongs to a known issue, or needs none: what a session keeps at its end.
+    /// Says whether a commit has a known issue, or needs none because a session made it at its end.
     pub(super) fn has(&self, message: &str) -> bool {
-        // Reading a whole message takes longer than looking for a word.
+        // Parsing a whole message is slower than searching for a word.
         let of_session = || {
             let messages = message::parse(message).messages;
             !messages.is_empty() && messages.iter().all(|message| message.scope == message::Scope::Session)
@@ -36,7 +36,7 @@ impl Known {
     }
 }
 
-/// Returns the issues that are known; `None` if issues are switched off.
+/// Returns the known issues; `None` if issues are switched off.
 pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
     if project.config().linear.mode == LinearMode::Off {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
     Some(Known { keys, active })
 }
 
-/// Returns what the mirror and the commits tell.
+/// Returns the inputs from the issue mirror and the commits.
 pub(super) fn linear(known: Option<Known>, found: &RepositoryFacts) -> Linear {
     let Some(known) = known else { return Linear { off: true, ..Linear::default() } };
     Linear {

@@ -19,7 +19,7 @@ use crate::sessions::{ActiveSessions, Sessions, State};
 use crate::subjects::Subject;
 use crate::time::Time;
 
-/// Returns what `knowledge.json` tells, and when something was last learned or confirmed, if it says so.
+/// Reads `knowledge.json`, and when something was last learned or confirmed, if the file says so.
 pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     let (found, file) = load::<KnowledgeFile>(files);
     let bytes = files.entry(layout::KNOWLEDGE).ok().flatten().map_or(0, |entry| entry.bytes);
@@ -28,14 +28,15 @@ pub(super) fn knowledge(files: &Files) -> (LongTerm, Option<Last>) {
     (LongTerm { knowledge: found, bytes, entries, ..LongTerm::default() }, fresh)
 }
 
-/// Returns when a file was last written.
+/// Returns the modification time of a file.
 pub(super) fn modified(files: &Files, path: &str) -> Option<Last> {
     let at = files.entry(path).ok()??.modified;
     Some(Last { at, source: Source::Mtime })
 }
 
-/// Returns what `features.json` tells. A pass counts if there is evidence; whether it was verified on
-/// other code is not looked into.
+/// Returns the inputs from `features.json`.
+///
+/// A pass counts if it has evidence, even if that is of older code.
 pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Result<Evidence>>) -> Features {
     let (found, file) = load::<FeaturesFile>(files);
     let Some(file) = file else { return Features { file: found, ..Features::default() } };
@@ -60,7 +61,7 @@ pub(super) fn features(project: &Project, files: &Files, evidence: &OnceCell<Res
     }
 }
 
-/// Returns what `progress.txt`, the journal and the sessions tell.
+/// Returns the inputs from `progress.txt`, the journal and the sessions.
 pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     let mut given = ShortTerm { events: Events::new(project).wrong_settings(), ..ShortTerm::default() };
     let mut noted = None;
@@ -84,11 +85,11 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
         Err(error) => Some((error.message, None)),
     };
     given.last = journal(files).or(noted).or_else(|| modified(files, layout::PROGRESS));
-    // Damage of the list is told where sessions are worked with.
+    // A damaged list of sessions is reported by the session commands.
     let living = files.load::<ActiveSessions>().ok().flatten().map(|loaded| loaded.value.sessions).unwrap_or_default();
     let now = project.environment().now();
     for session in &living {
-        // A process that was killed left its lock free.
+        // A killed process releases its lock.
         let free = Sessions::new(project).is_free(&session.id);
         let given_up = session.state.is_alive() && session.given_up(now, free).is_some();
         if given_up || session.state == State::Abandoned {
@@ -100,7 +101,7 @@ pub(super) fn short_term(project: &Project, files: &Files) -> ShortTerm {
     given
 }
 
-/// Returns when the last event happened that tells of work. That others were told of the health is none.
+/// Returns the time of the last journal event that shows work. Health events do not count.
 fn journal(files: &Files) -> Option<Last> {
     #[derive(Deserialize)]
     struct Event {

@@ -1,5 +1,7 @@
-//! What git tells, with as few questions as will do: the state of the work tree and all refs at the
-//! same time, then the commits that the base has not, if there are any.
+//! Health inputs from git, with as few runs of git as possible.
+//!
+//! The state of the work tree and all refs are read at the same time; then the commits that the base
+//! does not have, if there are any.
 
 use super::issues::Known;
 use crate::checkpoints::{Manifest, PREFIX};
@@ -10,18 +12,18 @@ use crate::layout;
 use crate::project::Project;
 use crate::time::Time;
 
-/// What is measured against if nothing is configured, the first that exists.
+/// Default bases; the first that exists is used.
 const BASES: [&str; 3] = ["refs/remotes/origin/main", "refs/heads/main", "refs/remotes/origin/HEAD"];
-/// Maximum number of commits that are looked at.
+/// Maximum number of commits that are checked.
 const COMMITS: &str = "--max-count=20000";
 
-/// What git told.
+/// Facts read from git.
 #[derive(Debug, Default)]
 pub(super) struct RepositoryFacts {
     pub(super) git: Git,
-    /// The commits that belong to no issue, shortened, newest first.
+    /// The commits without an issue, as short ids, newest first.
     pub(super) orphans: Vec<String>,
-    /// When `knowledge.json` was last committed, if that was asked.
+    /// When `knowledge.json` was last committed, if requested.
     pub(super) committed: Option<Last>,
 }
 
@@ -31,7 +33,7 @@ impl RepositoryFacts {
     }
 }
 
-/// Asks git.
+/// Collects the facts from git.
 pub(super) fn ask(project: &Project, known: Option<&Known>, committed: bool) -> RepositoryFacts {
     if !project.config().git.enabled {
         return RepositoryFacts { git: Git { disabled: true, ..Git::default() }, ..RepositoryFacts::default() };
@@ -69,9 +71,9 @@ fn look(project: &Project, git: &Repository, known: Option<&Known>, committed: b
     Ok(found)
 }
 
-/// Returns what the work tree tells.
+/// Returns the inputs from the status of the work tree.
 fn about(project: &Project, git: &Repository, status: &Status) -> Git {
-    // The folder of the memory as git names it: the project may lie below the root of the repository.
+    // The memory's folder as git names it: the project may be below the root of the repository.
     let below = project.root().strip_prefix(git.root()).unwrap_or_else(|_| std::path::Path::new(""));
     let forge = below.join(layout::FORGE).to_string_lossy().into_owned();
     let unmerged = status.unmerged().count();
@@ -85,18 +87,18 @@ fn about(project: &Project, git: &Repository, status: &Status) -> Git {
     }
 }
 
-/// Returns the path of a file of the memory as the project names it.
+/// Returns the path of a memory file relative to the project.
 fn memory_path(git: &Repository, path: &str) -> Option<String> {
     let rest = path.strip_prefix(git.memory())?;
     rest.starts_with('/').then(|| format!("{}{rest}", layout::FORGE))
 }
 
-/// A ref, and how it lies to the commit that is checked out.
+/// A ref, and its distance from the commit that is checked out.
 #[derive(Debug, Clone)]
 struct Ref {
     name: String,
     commit: String,
-    /// How many commits it has that HEAD has not, and the other way round.
+    /// Number of commits that it is ahead of HEAD, and behind.
     apart: Option<(u64, u64)>,
     message: String,
 }
@@ -149,14 +151,14 @@ fn refs(git: &Repository, named: Option<&str>) -> Result<Vec<Ref>> {
     Ok(all.collect())
 }
 
-/// Returns how many commits a commit has that HEAD has not, and the other way round.
+/// Returns the number of commits that a commit is ahead of HEAD, and behind.
 fn apart(git: &Repository, one: &Ref) -> Result<Option<(u64, u64)>> {
     if one.apart.is_some() {
         return Ok(one.apart);
     }
     let range = format!("{}...HEAD", one.commit);
     let output = git.run(&["rev-list", "--left-right", "--count", &range, "--"], &Run::default())?;
-    // A commit that is not here, as in a shallow clone, is no answer.
+    // A commit that is missing, as in a shallow clone, gives no answer.
     let text = output.text();
     Ok(text
         .split_once('\t')
@@ -175,7 +177,9 @@ fn base(git: &Repository, refs: &[Ref], named: Option<&str>) -> Result<Option<Re
     Ok(other.map(|oid| Ref { name: named.to_owned(), commit: oid.to_string(), apart: None, message: String::new() }))
 }
 
-/// Finds the newest checkpoint to which one could go back: HEAD descends from it, and its tag proves what was checked.
+/// Finds the newest checkpoint to roll back to.
+///
+/// HEAD descends from it, and its tag proves what was checked.
 fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
     let proven = |one: &Ref| {
         let tag = one.name.strip_prefix("refs/tags/")?;
@@ -189,7 +193,7 @@ fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
         if let Some((0, since)) = apart(git, one)? {
             found.checkpoint = Some(manifest.tag.trim_start_matches(PREFIX).to_owned());
             found.checkpoint_at = Some(manifest.timestamp);
-            // A session that keeps its memory does no work.
+            // A commit that only saves a session's memory is not work.
             found.commits_since = if since == 0 { 0 } else { git.count_work(&format!("{}..HEAD", one.commit))? };
             break;
         }
@@ -197,7 +201,7 @@ fn checkpoint(git: &Repository, refs: &[Ref], found: &mut Git) -> Result<()> {
     Ok(())
 }
 
-/// Says whether checkpoints are known whose tag is not in this clone, or whose history is cut off.
+/// Says whether known checkpoints have no tag in this clone, or no complete history.
 fn is_missing_checkpoints(project: &Project, git: &Repository, refs: &[Ref]) -> bool {
     let known = project.files().reading().list(layout::CHECKPOINTS).unwrap_or_default();
     let mut names = known.iter().filter_map(|entry| entry.name.strip_suffix(".json"));
@@ -205,7 +209,7 @@ fn is_missing_checkpoints(project: &Project, git: &Repository, refs: &[Ref]) -> 
     names.any(|name| git.is_shallow() || !has_tag(name))
 }
 
-/// Compares HEAD with the base, and looks through the commits that the base has not.
+/// Compares HEAD with the base, and checks the commits that the base does not have.
 fn compare(git: &Repository, base: &Ref, head: &Oid, known: Option<&Known>, found: &mut RepositoryFacts) -> Result<()> {
     let Some((behind, ahead)) = apart(git, base)? else { return Ok(()) };
     (found.git.ahead, found.git.behind) = (ahead, behind);

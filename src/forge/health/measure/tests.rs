@@ -1,4 +1,4 @@
-//! Measuring a real repository, and leaving no trace in it.
+//! Health of a real repository. Measuring must leave no trace.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,7 +33,7 @@ fn codes(reasons: &[crate::health::Reason]) -> Vec<Code> {
     reasons.iter().map(|reason| reason.code).collect()
 }
 
-/// Everything below a folder: bytes, mode, and when it was changed.
+/// Returns everything below a folder: bytes, mode, and modification time.
 fn everything(folder: &Path) -> BTreeMap<String, (Vec<u8>, u32, i64, i64)> {
     let mut all = BTreeMap::new();
     let mut left = vec![folder.to_owned()];
@@ -54,7 +54,7 @@ fn measuring_changes_no_byte_no_index_and_no_time() {
     repository.write("src/lib.rs", "//! y\n");
     repository.write("new.txt", "x");
     repository.run(&["add", "new.txt"]);
-    // The index holds times that no longer hold, which git would like to write anew.
+    // The index holds outdated times, which git would normally refresh.
     let same = std::fs::read(repository.path().join(".gitignore")).unwrap();
     std::fs::remove_file(repository.path().join(".gitignore")).unwrap();
     repository.write(".gitignore", same);
@@ -158,7 +158,7 @@ fn the_repository_makes_the_colour() {
     let found = health(&repository);
     assert_eq!((found.git.colour, found.git.inputs.merges_cleanly), (Colour::Red, Some(false)));
     assert_eq!(codes(&found.git.reasons), [Code::Diverged, Code::NoCheckpoint]);
-    // It ends with an error, as it must: it cannot be settled.
+    // The merge fails on purpose, with a conflict.
     let merge = ["merge", "--quiet", "--no-edit", "main"];
     let git = Repository::git_at(repository.path());
     assert!(!git.run(&merge, &crate::git::Run::writing()).unwrap().ok());

@@ -1,4 +1,4 @@
-//! What an assessment finds.
+//! Assessment results.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn assess(fixture: &Fixture) -> Report {
     Recovery::new(&fixture.project()).assess(Assess::default()).unwrap()
 }
 
-/// Returns class, row and the codes of what is unknown.
+/// Returns the class, the row and the codes of the unknowns.
 fn short(report: &Report) -> (Class, u8, Vec<&'static str>) {
     (report.class, report.row, report.unknown.iter().map(|reason| reason.reason.code()).collect())
 }
@@ -45,7 +45,7 @@ fn each_row_of_the_table_is_reached_in_a_repository() {
     fixture.features(&[("A-001", "passing"), ("A-002", "passing")]);
     fixture.write("broken", "");
     assert_eq!(short(&assess(&fixture)), (Class::Minor, 8, vec![]));
-    // A protected path makes it large.
+    // A change of a protected path counts as large.
     fixture.write(".github/workflows/ci.yml", "on: push\n");
     let report = assess(&fixture);
     assert_eq!(short(&report), (Class::Major, 10, vec![]));
@@ -92,7 +92,7 @@ fn three_failed_tries_on_different_code_turn_minor_into_major() {
 #[test]
 fn verified_code_that_fails_means_that_the_environment_changed() {
     let fixture = with_checkpoint();
-    // Ignored, so no path differs.
+    // The file is ignored, so no path differs.
     fixture.write(".git/info/exclude", "broken\n");
     fixture.write("broken", "");
     let report = assess(&fixture);
@@ -153,7 +153,7 @@ fn unmerged_paths_and_a_merge_are_both_named() {
     assert_eq!(short(&assess(&fixture)), (Class::Unknown, 0, vec!["operation", "unmerged"]));
 }
 
-/// Opens the project with a frozen clock, this many seconds from now.
+/// Assesses with a frozen clock, this many seconds from now.
 fn shifted(fixture: &Fixture, seconds: i64) -> Report {
     let now = ProjectEnvironment::default().now();
     let at = Timestamp((now.0.as_second() + seconds) * 1_000_000);
@@ -239,7 +239,7 @@ fn what_fails_is_counted_by_whoever_runs_it_and_once_for_each_code() {
     let fixture = with_checkpoint();
     let counted = || Recovery::new(&fixture.project()).journal().unwrap().attempts.failed;
     let attempts = |report: &Report| report.measures.as_ref().unwrap().attempts;
-    // Verified code that fails is no try.
+    // A failure on verified code is not an attempt.
     fixture.write(".git/info/exclude", "broken\n");
     fixture.write("broken", "");
     assert_eq!((short(&assess(&fixture)).1, counted()), (1, 0));
@@ -266,7 +266,7 @@ fn what_fails_is_counted_by_whoever_runs_it_and_once_for_each_code() {
     assert_eq!(Checkpoints::new(&fixture.project()).create(&asked).unwrap_err().code, "E_CHECK");
     let report = assess(&fixture);
     assert_eq!((attempts(&report), short(&report)), (3, (Class::Major, 9, vec![])));
-    // It was none of the tests of a feature that failed, so one that passes says nothing.
+    // No feature test had failed, so a passing one proves nothing.
     std::fs::remove_file(fixture.path().join("broken")).unwrap();
     Checkpoints::new(&fixture.project()).create(&asked).unwrap();
     assert_eq!(counted(), 0);

@@ -1,4 +1,4 @@
-//! `[recovery] auto`: a start goes back by itself, and only then.
+//! `[recovery] auto`: when a start rolls back automatically, and when it does not.
 
 use super::fixture::Fixture;
 use super::rolled::with_checkpoint;
@@ -27,7 +27,7 @@ fn a_start_goes_back_only_if_the_settings_say_so() {
         assert_eq!(warnings.contains("rolled back to checkpoint/A-1-v1"), auto, "{warnings}");
         assert_eq!(rollbacks(&fixture) == "refs/heads/forge/rollback/A-1-v1-1", auto);
         assert_eq!(fixture.read("a.txt"), "wrong\n", "what was being done stays where it is");
-        // The same start again goes back no further.
+        // A repeated start rolls back no further.
         start(&fixture, auto);
         assert_eq!(rollbacks(&fixture).lines().count(), usize::from(auto));
     }

@@ -1,4 +1,4 @@
-//! A memory below the root of the repository: a day, and going back.
+//! A memory below the root of the repository: a working day, and a rollback.
 
 use super::fixture::{FEATURES, KNOWLEDGE};
 use crate::checkpoints::{Checkpoints, Create};
@@ -40,11 +40,11 @@ fn a_session_ends_with_its_memory_committed() {
     Knowledge::new(&project).add(&learning, None).unwrap();
     let ended = Sessions::new(&project).end(&End { next: Some("Go on".into()), ..End::default() }).unwrap();
     assert!(ended.commit.is_some(), "{:?}", ended.warnings);
-    // The record of a session that has ended is committed with the next one.
+    // The record of an ended session is committed with the next one.
     assert_eq!(repository.run(&["status", "--porcelain", "--", ":!sub/.forge/memory/short-term/sessions"]), "");
     assert!(repository.run(&["show", "--format=", "--name-only"]).contains(&format!("sub/{KNOWLEDGE}")));
     assert!(!repository.path().join(".forge").exists());
-    // Code is code all the same.
+    // Changed code still counts as code.
     Sessions::new(&project).start(&Start::default()).unwrap();
     repository.write("top.txt", "changed\n");
     assert_eq!(Sessions::new(&project).end(&End::default()).unwrap_err().code, "E_DIRTY");
@@ -69,7 +69,7 @@ fn what_was_learned_survives_going_back() {
         let knowledge = read(&format!("sub/{KNOWLEDGE}"));
         assert!(knowledge.contains("learned since") && knowledge.contains("A-1-v1"), "{knowledge}");
         assert_eq!(repository.run(&["ls-tree", "--name-only", &done.made.unwrap()]), "sub\ntop.txt");
-        // It is one project: opened there, it is whole.
+        // The rolled-back project can be opened there, and is complete.
         let there = Project::open(&root.join("sub"), ProjectEnvironment::default()).unwrap().unwrap();
         assert!(Knowledge::new(&there).read().is_ok() && Features::new(&there).read().is_ok());
     }

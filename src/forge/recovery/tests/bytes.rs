@@ -1,5 +1,6 @@
-//! Which bytes there are, so that none is lost. A byte is known by the name that git gives to the whole
-//! file: each file is looked at on disk, and each object to which a reference leads.
+//! Inventory of all bytes, to check that none is lost.
+//!
+//! A file is identified by its git blob name: the files on disk, and the objects reachable from references.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -21,15 +22,14 @@ pub(super) fn walk(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the names, as blobs of git, of all that lies on disk, but for git's own files and what
-/// belongs to this clone alone.
+/// Returns the blob names of all files on disk, except git's own files and those of this clone only.
 fn on_disk(root: &Path, digits: usize) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in walk(root) {
         let parts: Vec<&[u8]> = path.strip_prefix(root).unwrap().iter().map(OsStrExt::as_bytes).collect();
         let forge = parts.iter().position(|part| *part == b".forge").map_or(&[][..], |at| &parts[at..]);
         let local = forge.get(1) == Some(&&b".local"[..]) && forge.get(2) != Some(&&b"worktrees"[..]);
-        // The progress is only ever added to.
+        // The progress only grows.
         if local || forge.ends_with(&[b"progress.txt"]) || parts.contains(&&b".git"[..]) {
             continue;
         }
@@ -43,7 +43,7 @@ fn on_disk(root: &Path, digits: usize) -> BTreeSet<String> {
     found
 }
 
-/// Returns the names of all objects to which a reference leads.
+/// Returns the names of all objects that are reachable from references.
 fn reachable(root: &Path) -> BTreeSet<String> {
     let all = run_at(root, &["rev-list", "--objects", "--all"]);
     all.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
@@ -63,14 +63,14 @@ pub(super) fn bytes(root: &Path) -> BTreeSet<String> {
     all
 }
 
-/// Returns what is staged. What is only intended to be added stands there without bytes.
+/// Returns the staged objects, without the empty ones that stand for intent-to-add.
 pub(super) fn staged(root: &Path) -> BTreeSet<String> {
     let staged = run_at(root, &["ls-files", "-s"]);
     let staged = staged.lines().filter(|line| !line.starts_with("160000")).filter_map(|line| line.split(' ').nth(1));
     staged.filter(|oid| *oid != blob(b"", oid.len() / 2)).map(str::to_owned).collect()
 }
 
-/// Wants every byte to be there still.
+/// Asserts that every byte still exists.
 pub(super) fn nothing_is_lost(root: &Path, before: &BTreeSet<String>, what: &str) {
     let mut now = reachable(root);
     let digits = now.first().unwrap().len();

@@ -1,4 +1,4 @@
-//! Checkpoints in clones: without tags, shallow, detached, as a colleague or a CI job has them.
+//! Checkpoints in clones without tags, shallow or detached, as on a colleague's machine or in CI.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::project::Project;
 use crate::recovery::{Ack, Assess, By, Recovery, Unknown};
 use crate::sessions::{Sessions, Start, Started};
 
-/// A project with a checkpoint whose file is committed and whose tag is not pushed, and the server.
+/// Fixture: a server, and a project with a committed checkpoint file whose tag is not pushed.
 struct Team {
     fixture: Fixture,
     folder: tempfile::TempDir,
@@ -60,7 +60,7 @@ fn codes(project: &Project) -> Vec<&'static str> {
     report.unknown.iter().map(|reason| reason.reason.code()).collect()
 }
 
-/// Runs the command that is named as the next step.
+/// Runs the command that the report names as the next step.
 fn run_next(at: &Path, next: &str) {
     let words: Vec<String> = next.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect();
     assert_eq!(words[0], "git", "{next}");
@@ -109,7 +109,7 @@ fn shallow_clone_with_the_tag_is_not_paused() {
     let team = Team::new();
     team.push_tags();
     let clone = team.clone(&["--depth", "1"]);
-    // The tag and its commit are here, and HEAD does not descend from it as far as this clone knows.
+    // The tag and its commit are here, but HEAD is not known to descend from it in this clone.
     run_at(
         &clone,
         &["fetch", "-q", "--depth", "1", "origin", "refs/tags/checkpoint/A-1-v1:refs/tags/checkpoint/A-1-v1"],

@@ -1,24 +1,24 @@
-//! Kills this process where a test says so, or does something else there.
+//! Fault injection: kills this process at a chosen step, or runs something there.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
 
 use crate::recovery::Step;
 
-/// Where within a step.
+/// Point within a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::recovery) enum When {
-    /// Nothing of it is done.
+    /// Before the step.
     Before,
-    /// It is done, and not noted.
+    /// After the step is done, and before it is recorded.
     Between,
-    /// It is noted.
+    /// After the step is recorded.
     After,
 }
 
 static AT: Mutex<Option<(Step, When)>> = Mutex::new(None);
 
-/// Says where to die. For worker processes only: it is the whole process that dies.
+/// Sets where to die. Only for worker processes, because the whole process dies.
 pub(in crate::recovery) fn die_at(step: Step, when: When) {
     *AT.lock().unwrap() = Some((step, when));
 }
@@ -29,7 +29,7 @@ thread_local! {
     static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
 }
 
-/// Says what to do once in this thread, and where.
+/// Sets what to run once in this thread, and where.
 pub(in crate::recovery) fn do_at(step: Step, when: When, deed: impl FnOnce() + 'static) {
     DEED.with(|place| *place.borrow_mut() = Some((step, when, Box::new(deed))));
 }

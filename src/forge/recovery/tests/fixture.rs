@@ -1,4 +1,4 @@
-//! A project with a memory in a repository, for tests of checkpoints and of recovery.
+//! Fixture for checkpoint and recovery tests: a project with a memory in a repository.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,14 +12,14 @@ use crate::environment::ProjectEnvironment;
 use crate::git::fixture::{Repository, Snapshot};
 use crate::project::Project;
 
-/// A project whose verification fails as long as there is a file `broken`.
+/// A project whose verification fails while a file `broken` exists.
 pub(crate) struct Fixture {
     repository: Repository,
-    /// Artifacts that show that something works, by the feature.
+    /// Evidence artifacts, by feature.
     evidence: BTreeMap<String, String>,
 }
 
-/// A project that is made once.
+/// Snapshot of a project that is made once.
 pub(crate) struct Kept {
     snapshot: Snapshot,
     evidence: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ impl Fixture {
         FIRST.lay_out()
     }
 
-    /// Makes one of a repository without a commit.
+    /// Makes a fixture of a repository without a commit.
     pub(crate) fn of(repository: Repository) -> Self {
         let mut fixture = Self { repository, evidence: BTreeMap::new() };
         fixture.run(&["config", "user.name", "Ann"]);
@@ -78,12 +78,12 @@ impl Fixture {
         fixture
     }
 
-    /// Keeps it, to be laid out as often as it is needed.
+    /// Takes a snapshot, from which copies can be made.
     pub(crate) fn kept(&self) -> Kept {
         Kept { snapshot: self.snapshot(), evidence: self.evidence.clone() }
     }
 
-    /// Writes which features there are; those that pass have evidence.
+    /// Writes the features file. Passing features get evidence.
     pub(crate) fn features(&self, all: &[(&str, &str)]) {
         let all: Vec<String> = all
             .iter()

@@ -1,4 +1,4 @@
-//! A rollback that is killed anywhere is taken up again, or leaves no trace.
+//! A rollback that is killed at any point resumes, or leaves no trace.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::fixture::{FEATURES, Fixture, KNOWLEDGE};
 use super::rolled::{back, with_checkpoint};
 use crate::recovery::{Mode, Recovery, Step};
 
-/// Says to the worker, which runs in the repository, where to die.
+/// File that tells the worker, which runs in the repository, where to die.
 const WHERE: &str = ".git/forge-worker";
 const WHENS: [When; 3] = [When::Before, When::Between, When::After];
 
@@ -43,13 +43,13 @@ fn go_on(dirty: fn(&Fixture), mode: Mode, steps: &[usize]) {
         (fixture.kept(), bytes(fixture.path()))
     };
     for step in steps.iter().copied() {
-        // Before a step is after the one before it.
+        // "Before a step" equals "after the step before it", except for the first.
         let first = steps.first() == Some(&step);
         for (when, named) in WHENS.iter().enumerate().filter(|(_, when)| first || **when != When::Before) {
             let what = format!("{:?} {named:?} {mode:?}", Step::ALL[step]);
             let fixture = kept.lay_out();
             kill(&fixture, step, when, mode);
-            // Before the rescue, what is staged is where it was.
+            // Before the rescue, staged content is only in the index, as before.
             let staged = staged(fixture.path());
             let elsewhere = before.difference(&staged).cloned().collect();
             nothing_is_lost(fixture.path(), &elsewhere, &format!("{what}, killed"));
@@ -75,7 +75,7 @@ fn go_on(dirty: fn(&Fixture), mode: Mode, steps: &[usize]) {
     }
 }
 
-/// Returns the locks of git and the folders for a copy of the index that somebody left.
+/// Returns left-over git locks and folders for a copy of the index.
 fn leftovers(git: &Path) -> Vec<String> {
     let names = walk(git).into_iter().map(|path| path.strip_prefix(git).unwrap().to_str().unwrap().to_owned());
     names
@@ -149,7 +149,7 @@ fn a_work_tree_that_git_was_killed_making_is_made_anew() {
     kill(&fixture, 3, 2, Mode::Branch);
     let branch = "forge/rollback/A-1-v1-1";
     let folder = fixture.path().join(".forge/.local/worktrees/A-1-v1-1");
-    // As git leaves it: listed and locked, without the files.
+    // The state that a killed git leaves: listed and locked, without files.
     fixture.run(&["worktree", "add", "-q", "--no-checkout", folder.to_str().unwrap(), branch]);
     fixture.write(".git/worktrees/A-1-v1-1/locked", "initializing");
     let before = bytes(fixture.path());

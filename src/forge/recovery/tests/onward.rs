@@ -1,4 +1,4 @@
-//! After a rollback: what the new work tree begins with, how it is merged back, and how it goes away.
+//! After a rollback: how the new work tree starts, is merged back, and is removed.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ fn start() -> Start {
     Start { no_probe: true, ..Start::default() }
 }
 
-/// Goes back from a dirty tree, and returns the new work tree.
+/// Rolls back from a dirty tree, and returns the new work tree.
 fn apart(fixture: &Fixture) -> PathBuf {
     fixture.write("a.txt", "wrong way\n");
     let done = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
@@ -39,7 +39,7 @@ fn new_work_tree_has_the_issues_and_takes_up_the_focus() {
     let started = Sessions::new(&Fixture::open(&there)).start(&start()).unwrap();
     let chosen = started.chosen.unwrap();
     assert_eq!((chosen.task.as_deref(), chosen.linear_issue.as_deref()), (Some("Mend seven"), Some("A-7")));
-    // It is handed over once.
+    // The focus is handed over only once.
     Sessions::new(&Fixture::open(&there)).end(&End::default()).unwrap();
     let chosen = Sessions::new(&Fixture::open(&there)).start(&start()).unwrap().chosen.unwrap();
     assert_ne!(chosen.task.as_deref(), Some("Mend seven"));
@@ -103,7 +103,7 @@ fn work_tree_of_a_rollback_goes_away_once_it_is_merged() {
     assert!(clean(true).kept[0].why.contains("not committed"));
     run_at(&there, &["add", "new.txt"]);
     run_at(&there, &["commit", "-q", "-m", "mended"]);
-    // What was given up goes, as a person decides; the rescue has it.
+    // A person discards the abandoned changes; the rescue has them.
     fixture.run(&["checkout", "-q", "--", "."]);
     fixture.run(&["add", "-A"]);
     fixture.run(&["commit", "-q", "--allow-empty", "-m", "the memory"]);

@@ -1,4 +1,4 @@
-//! Pauses, and who ends them.
+//! Pauses, and how they end.
 
 use super::fixture::Fixture;
 use crate::checkpoints::{Checkpoints, Create};
@@ -9,7 +9,7 @@ fn ack(by: By) -> Ack {
     Ack { reason: "looked at it".into(), by }
 }
 
-/// A project that paused, since HEAD is detached.
+/// Fixture: a project that is paused because HEAD is detached.
 fn paused() -> Fixture {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
@@ -85,7 +85,7 @@ fn a_report_with_something_like_a_secret_pauses_all_the_same() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     Checkpoints::new(&fixture.project()).create(&asked).unwrap();
-    // Put together here, so that no scanner finds it in this file.
+    // Assembled here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     let project = fixture.project_with(&format!("[verify]\ncommands = [\"sh: echo first; echo {token}; exit 1\"]\n"));
     let error = Recovery::new(&project).apply(&Apply::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Going back, and what must be there afterwards.
+//! Rollback tests: what must exist afterwards.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn a_clean_tree_is_switched_in_place_and_learning_survives() {
     assert_eq!(fixture.run(&["status", "--porcelain"]), "");
     let rescued = fixture.run(&["show", "refs/forge/rescue/manual/1:a.txt"]);
     assert_eq!(rescued, "wrong way");
-    // There is nothing more to do.
+    // There is nothing left to do.
     let again = Recovery::new(&fixture.project()).apply(&Apply::default()).unwrap();
     assert_eq!((again.rollback, again.resumed), (None, false));
 }
@@ -97,7 +97,7 @@ fn a_dirty_tree_stays_and_work_goes_on_in_another() {
         assert_eq!(lessons(&std::fs::read_to_string(knowledge).unwrap()).len(), 1);
     }
     assert_eq!(fixture.read("a.txt"), "staged\n");
-    // The same again takes other names.
+    // A second rollback uses other names.
     let again = Recovery::new(&fixture.project()).apply(&back(Mode::Branch)).unwrap().rollback.unwrap();
     assert_eq!(again.target.as_deref(), Some("forge/rollback/A-1-v1-2"));
     assert_eq!(again.rescue.as_deref(), Some("refs/forge/rescue/manual/2"));
@@ -114,7 +114,7 @@ fn no_hook_runs_while_one_goes_back() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let ran = || std::fs::read_to_string(fixture.path().join(".git/ran")).unwrap_or_default();
-    // They would run.
+    // These hooks would run.
     fixture.run(&["update-ref", "refs/heads/other", "HEAD"]);
     assert!(ran().contains("reference-transaction"), "{}", ran());
     for mode in [Mode::Branch, Mode::Restore] {
@@ -137,7 +137,7 @@ fn what_is_saved_while_one_goes_back_is_rescued_before_it_is_written_over() {
     assert_eq!(done.later_rescues, ["refs/forge/rescue/manual/2"]);
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/2:a.txt"]), "saved just now");
     assert_eq!(fixture.run(&["show", "refs/forge/rescue/manual/1:a.txt"]), "wrong");
-    // Nothing new, no further rescue.
+    // Without new changes there is no further rescue.
     fixture.write("a.txt", "wrong again\n");
     let done = Recovery::new(&fixture.project()).apply(&back(Mode::Restore)).unwrap().rollback.unwrap();
     assert_eq!((done.rescue.as_deref(), done.later_rescues.len()), (Some("refs/forge/rescue/manual/3"), 0));
@@ -152,7 +152,7 @@ fn others_need_not_wait_while_git_checks_out() {
         fixture.write("a.txt", "wrong\n");
         let folder = fixture.path().to_owned();
         do_at(step, When::Before, move || {
-            // In a thread of its own, as another process would.
+            // A separate thread stands for another process.
             let other = std::thread::spawn(move || {
                 let project = Fixture::open(&folder);
                 (project.common_lock().is_ok(), project.files().lock().is_ok())
@@ -241,7 +241,7 @@ fn major_is_rolled_back_and_minor_is_not() {
 fn a_reason_that_nobody_could_learn_is_refused_before_anything_is_done() {
     let fixture = with_checkpoint();
     fixture.write("a.txt", "wrong way\n");
-    // Put together here, so that no scanner finds it in this file.
+    // Assembled here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     let bad = [("", Category::Usage), (" \n", Category::Usage), ("a\0b", Category::Usage), (&token, Category::Secret)];
     let long = "x".repeat(4_001);

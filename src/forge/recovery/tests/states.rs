@@ -1,4 +1,4 @@
-//! Going back from many states of the work tree: afterwards every byte is on disk, or a reference leads to it.
+//! Rollback from many work tree states: afterwards every byte is on disk or reachable from a reference.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -169,7 +169,7 @@ const STATES: &[Dirty] = &[
     }),
     ("another encoding", |g| {
         g.write(".git/info/attributes", "/a.txt working-tree-encoding=UTF-16\n/new.txt working-tree-encoding=UTF-16\n");
-        // Big and little endian: git writes but one of them.
+        // Big and little endian: git writes only one of them.
         g.write("a.txt", [0xfe, 0xff, 0, b'a', 0, b'\n']);
         g.write("new.txt", [0xff, 0xfe, b'b', 0, b'\n', 0]);
     }),
@@ -196,11 +196,11 @@ const STATES: &[Dirty] = &[
     }),
 ];
 
-/// Goes back from where things are, and wants everything to be there afterwards. `forge` is where the memory lies.
+/// Rolls back, and asserts that no byte is lost. `forge` is the folder of the memory.
 fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
     let mut before = bytes(root);
     let not_forge = format!(":(top,exclude){forge}");
-    // The branch, what is checked out, and what is changed.
+    // The branch, the checked-out commit, and the changes.
     let status = ["status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", ":/", &not_forge];
     let stood = run_at(root, &status);
     let what = format!("{what}, {mode:?}");
@@ -210,7 +210,7 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
             assert!(!what.starts_with("an unmerged path") && !what.starts_with("an unborn"), "{what}");
             assert!(done.rescue.is_some(), "{what}");
             if done.worktree.is_some() {
-                // Nothing here was touched.
+                // This work tree was not changed.
                 assert_eq!(run_at(root, &status), stood, "{what}");
             }
             let made = done.made.unwrap();
@@ -225,11 +225,11 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
         Err(error) if error.code == "E_UNKNOWN" => assert!(what.starts_with("an unmerged path"), "{what}: {error}"),
         Err(error) if error.code == "E_REFUSED" => {
             assert!(what.starts_with("an unborn branch"), "{what}: {error}");
-            // Nothing was done, so what is staged is where it was.
+            // No step ran, so staged content is only in the index, as before.
             before = before.difference(&staged(root)).cloned().collect();
         }
         Ok(other) => panic!("{what}: {other:?}"),
-        // What git does not track stands where the checkpoint has something.
+        // An untracked file is in the place of a checkpoint's file.
         Err(error) => {
             assert_eq!((mode, error.code), (Mode::Restore, "E_IN_THE_WAY"), "{what}: {error}");
             assert!(
@@ -241,7 +241,7 @@ fn goes_back(what: &str, root: &Path, forge: &str, mode: Mode) {
     nothing_is_lost(root, &before, &what);
 }
 
-/// Goes back from one of two states, beginning with the one at this place.
+/// Rolls back from every other state, starting at this index.
 fn every_other(from: usize, mode: Mode) {
     assert!(STATES.len() >= 36);
     for (what, dirty) in STATES.iter().skip(from).step_by(2) {
@@ -251,7 +251,7 @@ fn every_other(from: usize, mode: Mode) {
     }
 }
 
-// Four tests, so that they run side by side.
+// Four tests, so that they run in parallel.
 
 #[test]
 fn from_any_state_every_byte_is_reachable_or_on_disk() {

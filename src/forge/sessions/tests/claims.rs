@@ -1,4 +1,4 @@
-//! What one session works on is given to no other.
+//! A feature or issue claimed by one session is given to no other.
 
 use super::*;
 use crate::features::Features;
@@ -36,7 +36,7 @@ fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
     assert_eq!(next(&fixture.open()).as_deref(), Some("A-001"), "it is its own");
     assert_eq!(next(&other()).as_deref(), Some("A-002"));
     assert_eq!(next(&fixture.as_agent("Nobody")).as_deref(), Some("A-004"));
-    // Who turns to something else gives back what it had.
+    // A session that changes its focus releases its claims.
     let turn =
         |feature: &str| SetFocus { task: Some("t".into()), feature_id: Some(feature.into()), ..Default::default() };
     Sessions::new(&fixture.open()).set_focus(&turn("A-004")).unwrap();
@@ -49,7 +49,7 @@ fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
 #[test]
 fn a_claim_that_cannot_be_kept_is_told_and_stops_nobody() {
     let fixture = fixture(1);
-    // No file takes the place of a folder.
+    // A folder in the place of the claims file keeps the file from being written.
     std::fs::create_dir_all(fixture.path().join(".git/forge/claims.json/x")).unwrap();
     let begun = start(&fixture.open());
     assert_eq!(chosen(&begun), Some("A-001"));

@@ -1,4 +1,4 @@
-//! Two clones of a repository, which give one name to two sessions of a day.
+//! Two clones of a repository that give the same name to two sessions of a day.
 
 use super::*;
 use crate::focus::Focused;
@@ -37,7 +37,7 @@ fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
         assert_eq!(sessions.iter().filter(|(_, other)| log.contains(other)).count(), 1, "{log}");
         assert!(log.contains(text), "{log}");
     }
-    // Whoever asks how their session ended is told of their own, and the next one has a name that neither had.
+    // A repeated end reports the caller's own session, and the next session gets a name that neither had.
     let again = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((again.again, again.next.as_deref()), (true, Some("After Work there")));
     let next = start(&other);

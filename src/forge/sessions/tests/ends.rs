@@ -1,4 +1,4 @@
-//! Ends that stop, and what comes of them.
+//! Interrupted ends, and how they resume.
 
 use super::*;
 use crate::focus::Focused;
@@ -18,7 +18,7 @@ fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
     start(&project);
     let next = |text: &str| End { next: Some(text.to_owned()), ..End::default() };
     let learned = |context: &str| End { learned: vec![about(context, "Run the tests")], ..End::default() };
-    // Put together here, so that no scanner finds it in this file.
+    // Assembled here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     let bad = [
         ("a next that is too long", next(&"x".repeat(501))),
@@ -40,7 +40,7 @@ fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
     Sessions::new(&project).end(&next("Do more")).unwrap();
 }
 
-/// Puts an end with a text that cannot be kept into the session, as a program of before did.
+/// Stores an end with an invalid text in the session, as an earlier version could.
 fn poison(project: &Project, id: &str, ending: Ending) {
     let edited = Sessions::new(project).change(id, |session| {
         session.state = State::Ending;

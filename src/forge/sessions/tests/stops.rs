@@ -1,4 +1,4 @@
-//! What a signal ends, and what a session tells of itself.
+//! Ends by a signal, and the output of a session.
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Create};
@@ -7,7 +7,7 @@ use crate::features::Features;
 use crate::prime;
 use crate::sessions::Sessions;
 
-/// Says whether a process is there that has not ended.
+/// Says whether a process exists that has not exited.
 fn is_alive(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))

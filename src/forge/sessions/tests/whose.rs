@@ -1,4 +1,4 @@
-//! Whose session is whose, and what becomes of an end that nobody finished.
+//! Session ownership, and what happens to unfinished ends.
 
 use super::*;
 use crate::events::Events;
@@ -39,7 +39,7 @@ fn who_names_no_session_never_works_in_another_agents() {
         assert_eq!((error.category, error.code), (Category::Locked, "E_SESSION_LIVE"), "{error}");
         assert!(error.message.contains(&theirs) && error.message.contains("Forge"), "{error}");
     }
-    // What belongs to no session can be said all the same, and who only looks sees who is there.
+    // Operations without a session still work, and read-only commands list the active sessions.
     sessions.learn(learned()).unwrap();
     assert!(!fixture.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
@@ -126,7 +126,7 @@ fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowled
     let error = Sessions::new(&project).end(&End { learned: vec![learned()], ..End::default() }).unwrap_err();
     assert_eq!((error.category, error.code), (Category::Refused, "E_SCHEMA_NEWER"), "{error}");
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
-    // One that began to end before that comes to its end, too, and says what was not kept.
+    // An earlier interrupted end finishes too, and reports what was not stored.
     let ending = Ending { since: Some(fixture.environment().now()), learned: vec![learned()], ..Ending::default() };
     Sessions::new(&project)
         .change(&id, |session| {
