@@ -7,7 +7,9 @@ use helmdeck_core::{Code, Context, Error, Result};
 /// A conversation of the caller.
 pub(super) struct Conversation<'a> {
     pub(super) memory: &'a ConversationMemory,
-    /// Tenant and user are the call's, never the input's. Without a conversation id every method refuses it.
+    /// Identity of the conversation. Tenant and user come from the call, never from the input.
+    ///
+    /// Without a conversation id every method refuses it.
     pub(super) identity: Identity,
     own: &'a Memory,
 }

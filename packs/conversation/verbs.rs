@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::target::Conversation;
 
-/// Declares the handler of a pack: reads the input, finds the conversation that it names, and runs the body.
+/// Declares the handler of a pack: reads the input, finds its conversation and runs the body.
 macro_rules! handler {
     ($(#[$doc:meta])* $name:ident, |$conversation:ident, $input:ident: $type:ty| $body:expr) => {
         $(#[$doc])*

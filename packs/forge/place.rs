@@ -54,7 +54,7 @@ impl ProjectOpener {
     }
 }
 
-/// Returns whether a caller is the one who runs this program.
+/// Returns whether the caller is the local user.
 fn is_local(caller: &Identity) -> bool {
     let local = Identity::local();
     !caller.is_anonymous() && (caller.tenant(), caller.user()) == (local.tenant(), local.user())

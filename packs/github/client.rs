@@ -17,7 +17,7 @@ use url::Url;
 
 use super::Config;
 
-/// The most bytes of one answer.
+/// Maximum size of one answer, in bytes.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
 /// The version of the REST API whose shapes `model.rs` knows.
@@ -196,7 +196,7 @@ impl Client {
             .map_err(|error| Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error))
     }
 
-    /// octocrab with nothing around the guarded client: no cache, no retries and no credentials of its own.
+    /// octocrab with nothing around the guarded client: no cache, no retries and no credentials.
     async fn octocrab(&self) -> Result<&Octocrab> {
         self.octocrab
             .get_or_try_init(|| async {

@@ -13,7 +13,7 @@ use super::client::{Client, Received, Target};
 use super::exchange::{Exchange, parse};
 use super::link;
 
-/// The most pages that one list reads.
+/// Maximum number of pages that one list reads.
 pub(super) const MAX_PAGES: usize = 100;
 
 /// Everything that was read for an answer, in order, with its `ETag`.

@@ -12,13 +12,15 @@ use uuid::Uuid;
 use super::checkout::{self, Checkout};
 use super::inside::{Inside, supply};
 
-/// The most bytes that git may print besides the patch.
+/// Maximum output of git besides the patch, in bytes.
 const MAX_LIST: usize = 8 << 20;
 
 /// The longest path that an error repeats, in bytes.
 const MAX_NAME: usize = 1 << 10;
 
-/// What tools leave behind and nobody means to commit; only files that the commit does not have already.
+/// Files that tools leave behind and that rarely belong in a commit, as ignore patterns.
+///
+/// They apply only to files that the commit does not have already.
 const JUNK: &str = "__pycache__/\n*.pyc\n*.pyo\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.tox/\n.nox/\n*.egg-info/\n.eggs/\n\
      .coverage\nnode_modules/\n.DS_Store\n*.swp\n*~\n.hypothesis/\n.cache/\n.venv/\n";
 

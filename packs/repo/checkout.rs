@@ -13,7 +13,7 @@ use super::inside::Inside;
 use super::mirror::{self, Mirror, WANTED, Wish};
 use super::names::check_folder;
 
-/// The most bytes that git may print while a work tree is made.
+/// Maximum output of git while a work tree is made, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// The folder of the records, in the folder of supplies.
@@ -83,8 +83,9 @@ fn record(session: &dyn Session, path: &str) -> PathBuf {
     session.supplies().join(RECORDS).join(format!("{name}.json"))
 }
 
-/// Brings a repository into a session: renews the clean copy and makes the work tree anew from it, whatever stood
-/// there.
+/// Checks a repository out into a session.
+///
+/// Renews the clean copy and makes the work tree anew from it, replacing whatever was there.
 pub(crate) async fn check_out(
     git: &Git,
     remote: &Remote,
@@ -107,7 +108,7 @@ pub(crate) async fn check_out(
     if renewed {
         inside.run("", &["rm", "-rf", "--", path], MAX_OUTPUT, Bytes::new()).await?;
     }
-    // Written before the work tree is made: whoever is stopped in between may replace what is half there.
+    // Written before the work tree is made: a run that is interrupted in between can then replace the incomplete one.
     checkout.write(session)?;
     make(git, &inside, &checkout, &mirror).await?;
     Ok(checkout)

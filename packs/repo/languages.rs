@@ -19,7 +19,9 @@ pub(super) struct Grammar {
     ready: OnceLock<Option<Ready>>,
 }
 
-/// A grammar that was loaded, with its query compiled. Compiling costs milliseconds and is done once per process.
+/// A loaded grammar with its compiled query.
+///
+/// Compiling costs milliseconds and is done once per process.
 pub(super) struct Ready {
     pub(super) language: Language,
     pub(super) query: Query,
@@ -90,8 +92,9 @@ pub(super) fn of(file: &Path) -> Option<&'static Grammar> {
 }
 
 impl Grammar {
-    /// Returns the grammar with its query compiled; `None` if the query does not fit the grammar, which a test rules
-    /// out.
+    /// Returns the grammar with its compiled query.
+    ///
+    /// `None` if the query does not fit the grammar, which a test rules out.
     pub(super) fn ready(&'static self) -> Option<&'static Ready> {
         self.ready
             .get_or_init(|| {
@@ -106,7 +109,9 @@ impl Grammar {
     }
 }
 
-/// The kinds that the manifest lists, so that a capture with a slip in its name can never reach the output.
+/// The kinds that the manifest lists.
+///
+/// A mistyped capture name can thus never reach the output.
 const KINDS: &[&str] = &[
     "class",
     "constant",

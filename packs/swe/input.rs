@@ -1,4 +1,4 @@
-//! What `swe.solve` is asked for.
+//! Input of `swe.solve`.
 
 use helmdeck_core::{Code, Error, Result};
 use serde::{Deserialize, Serialize};

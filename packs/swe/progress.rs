@@ -8,7 +8,7 @@ use super::trajectory::Spent;
 /// Where the steps begin and end, of 100.
 const STEPS: (f32, f32) = (15.0, 75.0);
 
-/// The most of a command that a line shows, in characters.
+/// Maximum length of a command in a line, in characters.
 const MAX_COMMAND_CHARS: usize = 60;
 
 /// Reports a step: `3/30 grep -n '%f' parse.py -> 0, 0.1 s, 1.2 kt, $0.0012`.

@@ -10,11 +10,13 @@ use super::ending::Ending;
 use super::observation;
 use super::trajectory::{Spent, ended, exit};
 
-/// The most of the tests' output that is answered, in bytes.
+/// Maximum length of the tests' output in the answer, in bytes.
 const MAX_TAIL_BYTES: usize = 4000;
 
-/// The most of a patch that is answered if all of it is an artifact, in bytes. As JSON it is at most six times as long,
-/// so the answer always fits into what a job keeps of a result (`jobs.max_result_bytes`, 4 MiB).
+/// Maximum size of a patch in the answer if all of it is an artifact, in bytes.
+///
+/// As JSON it is at most six times as long, so the answer always fits into the limit of a job's result
+/// (`jobs.max_result_bytes`, 4 MiB).
 const MAX_PATCH_BYTES: usize = 512 << 10;
 
 /// The output.
@@ -119,12 +121,16 @@ impl UsageOut {
     }
 }
 
-/// Says whether a run succeeded: it submitted by itself, changed something, and the tests pass if there are any.
+/// Returns whether a run succeeded.
+///
+/// It submitted by itself, changed something, and the tests pass if there are any.
 pub(super) fn succeeded(ending: &Ending, changed: bool, tests: Option<&Tests>) -> bool {
     matches!(ending, Ending::Submitted(_)) && changed && tests.is_none_or(Tests::passed)
 }
 
-/// Says what came of a run, its tests and its change, for a person; `changed` may be why that is not known.
+/// Summarises a run, its tests and its change for a person.
+///
+/// `changed` is an error if it is unknown whether there is a change.
 pub(super) fn summary(ending: &Ending, changed: Result<bool, &Error>, tests: Option<&Tests>) -> String {
     let mut text = ending.summary();
     match changed {

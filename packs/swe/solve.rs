@@ -37,11 +37,12 @@ const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The name of the note of a run in which no command ran. There is one of them, or an endpoint that is gone for a day
-/// would drive out what runs learned.
+/// The name of the note of a run in which no command ran.
+///
+/// There is only one such note. Otherwise an endpoint that is down for a day would drive out what runs learned.
 const IDLE_NOTE: &str = "idle";
 
-/// How long a run may take that nobody limits.
+/// Default time limit of a run.
 const LONGEST: Duration = Duration::from_secs(1800);
 
 /// The handler.
@@ -165,8 +166,10 @@ impl Run<'_> {
         self.reply(done, published?, &trajectory)
     }
 
-    /// Returns what ends the model's work: the input's limits as far as the operator's allow them, and what the call
-    /// and the session leave of time, less what comes after it.
+    /// Returns the limits of the model's work.
+    ///
+    /// They are the input's limits within the operator's, and the time that is left to the call and the session, less
+    /// what the steps after it need.
     fn limits(&self) -> Limits {
         let (input, config) = (&self.input, &self.solve.config);
         let left = self.time_left();
@@ -217,8 +220,9 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the patch, runs the tests, and keeps the trajectory. A patch that cannot be taken is no success, and costs
-    /// nothing else.
+    /// Takes the patch, runs the tests, and keeps the trajectory.
+    ///
+    /// A patch that cannot be taken makes the run unsuccessful, and has no other effect.
     async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Done {
         self.context.report(Some(78.0), "taking the patch");
         let patch = self.patch().await;
@@ -232,7 +236,9 @@ impl Run<'_> {
         Done { ending, patch, tests, success, summary, trajectory: kept }
     }
 
-    /// Takes the patch, within what is left of the time: what commands left there may be made to take for ever.
+    /// Takes the patch, within the time that is left.
+    ///
+    /// Commands can prepare a work tree so that taking the patch never ends.
     async fn patch(&self) -> Patch {
         let taking = self.solve.repository.patch(self.context, &self.checkout);
         let late = || Error::new(Code::Timeout, "the patch could not be taken in time");
@@ -419,7 +425,7 @@ fn end(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
-/// Names the trajectory in an error, for an error has no artifacts of its own.
+/// Names the trajectory in an error, because an error has no artifacts.
 fn with_trajectory(error: &Error, kept: &Result<String>) -> Error {
     match kept {
         Ok(key) => {

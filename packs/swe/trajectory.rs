@@ -1,5 +1,6 @@
-//! Trajectory of a run: every message, command and ending with times and tokens. Written in our own format or, by
-//! `mini`, in that of mini-swe-agent.
+//! Trajectory of a run: every message, command and ending, with times and tokens.
+//!
+//! It is written in our own format or, by `mini`, in that of mini-swe-agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(super) enum What {
     Answered { answer: Answer, took: Duration },
     /// A command ended and was shown to the model.
     Observed { id: Option<String>, command: String, shown: String, left_out: u64, executed: Box<Executed> },
-    /// The model was told that something is wrong with its answer.
+    /// A reminder to the model that something is wrong with its answer.
     Reminded { id: Option<String>, text: String },
     /// Old outputs were left out of the conversation, or shortened in it.
     LeftOut(usize),

@@ -15,7 +15,7 @@ pub(super) struct Facts<'a> {
     pub(super) host: Option<String>,
     /// What went wrong on the network.
     pub(super) trouble: Option<Trouble>,
-    /// Whether the server asked for a credential.
+    /// Whether the server requested a credential.
     pub(super) asked: bool,
     /// Whether the server rejected the credential.
     pub(super) rejected: bool,
