@@ -37,7 +37,7 @@ pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
 /// Input of a rollback.
 ///
 /// A caller chooses neither the folder of a new work tree nor the checkpoint. A rollback to a named checkpoint happens
-/// whatever was measured, so a person must decide on it.
+/// whatever the assessment says, so a person must decide on it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {

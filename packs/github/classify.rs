@@ -105,7 +105,7 @@ pub(super) fn classify(received: &Received, target: &Target, with_token: bool, n
     }
 }
 
-/// The limit that GitHub means: the hourly quota, or one against bursts, which leaves the quota as it is.
+/// The limit that GitHub means: the hourly quota, or one against bursts, which leaves the quota alone.
 enum Limit {
     Primary,
     Secondary,

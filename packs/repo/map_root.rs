@@ -24,7 +24,7 @@ pub(super) struct MapRoot {
 impl MapRoot {
     /// Finds a folder: in the session for a relative path, else on this machine.
     ///
-    /// A relative path without a session is on this machine too.
+    /// Without a session every path is on this machine.
     ///
     /// # Errors
     /// `invalid_input`, `not_found` or `forbidden`.

@@ -12,7 +12,9 @@ use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, S
 
 use super::languages::{Grammar, IGNORED, Ready};
 
-/// The largest file that is read, in bytes. Hand-written source is far below; what is above was generated.
+/// The largest file that is read, in bytes.
+///
+/// Hand-written source is far smaller; a larger file was generated.
 pub(super) const MAX_FILE_BYTES: u64 = 512 << 10;
 
 /// How many bytes are searched for a zero byte, which no source text has. The same rule as git's.
@@ -62,7 +64,7 @@ pub(super) enum Skip {
     NotText,
     /// Gone, or not ours to read.
     Unreadable,
-    /// Nobody waits any more.
+    /// The caller no longer waits.
     Stopped,
 }
 

@@ -57,7 +57,9 @@ pub(crate) struct RepoUrl {
 }
 
 impl RepoUrl {
-    /// Reads an address: `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` or an absolute path.
+    /// Parses an address.
+    ///
+    /// The forms are `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` and an absolute path.
     ///
     /// # Errors
     /// `invalid_input`; no message repeats what may be a password.
@@ -175,7 +177,7 @@ impl RepoUrl {
         self.port
     }
 
-    /// Says whether everybody on the way can read what is sent: plain http, except to this machine itself.
+    /// Returns whether the network can read what is sent: plain http, except to this machine itself.
     pub(crate) fn is_readable_on_the_way(&self) -> bool {
         let is_here = match &self.host {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -197,8 +199,9 @@ impl RepoUrl {
         format!("{}://{host}{port}", self.transport.name())
     }
 
-    /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path
-    /// of a folder. For keys only: git cannot use it.
+    /// Returns the canonical text of this repository, for every way to write its address.
+    ///
+    /// It is `host/path`, or the path of a folder. Use it for keys only: git cannot use it.
     pub(crate) fn key(&self) -> String {
         let path = decode(&self.path).unwrap_or_else(|| self.path.clone());
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

@@ -18,8 +18,9 @@ pub struct Config {
     /// Maximum bytes shown of a command's output. Default 16 KiB.
     #[serde(with = "size")]
     pub observation_bytes: u64,
-    /// Maximum bytes of the conversation with a model; then old outputs are left out. About four bytes are a token.
-    /// Default 400 KiB.
+    /// Maximum size of the conversation with a model, in bytes; above it old outputs are left out.
+    ///
+    /// About four bytes are a token. Default 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,
     /// Maximum answers per call, whatever it asks for. Default 250.
@@ -67,7 +68,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the most USD that a call may cost which asks for this limit; `None` for no limit.
+    /// Returns the maximum cost in USD of a call with this limit; `None` for no limit.
     pub(super) fn cost(&self, asked: Option<f64>) -> Option<f64> {
         let most = Some(self.max_cost).filter(|most| *most > 0.0);
         match (asked, most) {

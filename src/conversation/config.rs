@@ -106,14 +106,16 @@ pub struct Config {
     /// Interval of the sweep, which finds expired conversations and waiting turns. Default 1 min.
     #[serde(with = "text")]
     pub sweep_interval: Duration,
-    /// Number of waiting batches over which a warning is logged. They are still summarised, oldest first; none is
-    /// dropped. Default 16.
+    /// Number of waiting batches above which a warning is logged. Default 16.
+    ///
+    /// They are still summarised, oldest first; none is dropped.
     pub recovery_backlog_max: u64,
     /// Memory of the hot tier. Default 32 MiB.
     #[serde(with = "size")]
     pub hot_bytes: u64,
-    /// How long a cached copy is trusted without asking the store for writes of other processes. 0 = always ask.
-    /// Default 250 ms.
+    /// How long a cached copy is trusted without asking the store for writes of other processes.
+    ///
+    /// 0 = always ask. Default 250 ms.
     #[serde(with = "text")]
     pub hot_for: Duration,
     /// The summarizer of `rolling_summary`.
@@ -124,7 +126,9 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizerConfig {
-    /// The base URL of an OpenAI-compatible endpoint, like `https://api.openai.com/v1`. Default: empty, none.
+    /// Base URL of an OpenAI-compatible endpoint, like `https://api.openai.com/v1`.
+    ///
+    /// Default: empty, none.
     pub endpoint: String,
     /// The model. Default: empty, none.
     pub model: String,

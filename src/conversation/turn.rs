@@ -50,7 +50,9 @@ pub struct TrajectoryDigest {
 pub struct TurnTime(String);
 
 impl TurnTime {
-    /// Parses a time: `2026-11-22T16:00:00Z`, with an optional fraction (64 characters in all) and any offset.
+    /// Parses a time such as `2026-11-22T16:00:00Z`.
+    ///
+    /// It may have a fraction (64 characters in all) and any offset.
     ///
     /// # Errors
     /// A message, if it isn't RFC 3339. Lower case and leap seconds are refused, as in the original.
@@ -142,8 +144,10 @@ pub struct NewTurn {
     /// What the user was not shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_hidden_refs: Option<Vec<String>>,
-    /// Idempotency key, 1 to 256 bytes. Adding the same turn again within a day adds nothing and returns the first
-    /// result; adding another turn under it is an error.
+    /// Idempotency key, 1 to 256 bytes.
+    ///
+    /// Adding the same turn again within a day adds nothing and returns the first result; adding another turn under it
+    /// is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }

@@ -71,7 +71,9 @@ pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a R
     })
 }
 
-/// Says whether an error of the client means that no connection was made, so that nothing can have been sent.
+/// Returns whether a client error means that no connection was made.
+///
+/// Then nothing can have been sent.
 #[must_use]
 pub fn never_connected(error: &(dyn std::error::Error + 'static)) -> bool {
     chain(error).filter_map(|error| error.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect)

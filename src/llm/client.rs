@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::endpoint::{Endpoint, completions, is_private, parse};
 use crate::message::{Body, Request};
 
-/// The most of an unsuccessful answer that is read.
+/// Maximum length read of an unsuccessful answer.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Asks models. Cheap to clone; clones share connections.
@@ -215,8 +215,9 @@ impl Client {
         })
     }
 
-    /// Returns how long to wait: as long as the endpoint asks, else doubling; half fixed, half random, so that those
-    /// who failed together do not come back together.
+    /// Returns how long to wait: as long as the endpoint asks, else doubling.
+    ///
+    /// Half of it is fixed and half is random, so that callers that failed together do not retry together.
     fn wait(&self, repeats: u32, asked: Option<Duration>) -> Duration {
         let step = self.config.retry_wait.saturating_mul(1 << repeats.min(16));
         let jittered = jittered(step, 0.5..=1.0);

@@ -13,8 +13,9 @@ use crate::answer::Usage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The base URL of the operator's endpoint, such as `https://api.openai.com/v1`; `/chat/completions` is added to
-    /// its path. Its host and port are reachable whatever they are. Default: empty, none.
+    /// Base URL of the operator's endpoint, such as `https://api.openai.com/v1`. Default: empty, none.
+    ///
+    /// `/chat/completions` is added to its path. Its host and port are always reachable.
     pub endpoint: String,
     /// The model that is asked where a call names none. Default: empty, none.
     pub model: String,
@@ -29,13 +30,16 @@ pub struct Config {
     /// The largest answer. Default 1 MiB.
     #[serde(with = "size")]
     pub max_response_bytes: u64,
-    /// How often a request is repeated that was limited, failed or could not be sent; one whose answer got lost is
-    /// repeated once at most. Default 4.
+    /// Maximum repeats of a request that was limited, failed or could not be sent. Default 4.
+    ///
+    /// A request whose answer got lost is repeated once at most.
     pub max_repeats: u32,
     /// The wait before the first repetition, doubled for each one after it. Default 1 s.
     #[serde(with = "text")]
     pub retry_wait: Duration,
-    /// The longest wait that an endpoint may ask for before a repetition; a longer one ends the request. Default 1 min.
+    /// The longest wait that an endpoint may ask for before a repetition. Default 1 min.
+    ///
+    /// A longer one ends the request.
     #[serde(with = "text")]
     pub max_retry_wait: Duration,
     /// What models cost, by name. Default: none.

@@ -108,9 +108,11 @@ pub struct Request<'a> {
     pub messages: &'a [Message],
     /// The tools that it may call; none unless said otherwise.
     pub tools: &'a [Tool],
-    /// How freely it speaks, 0 to 2; as the endpoint likes unless said otherwise, since some models accept no other.
+    /// Sampling temperature, 0 to 2. `None` = the endpoint's default.
+    ///
+    /// Some models accept no other.
     pub temperature: Option<f32>,
-    /// The most tokens of the answer; as the endpoint likes unless said otherwise.
+    /// Maximum number of tokens in the answer. `None` = the endpoint's default.
     pub max_tokens: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be set. Nothing here is read from the environment: who starts the seam fills it in.
+//! Settings. Nothing here is read from the environment: the caller that starts the seam fills them in.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,8 +34,9 @@ pub enum QueryUse {
 /// What can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeamConfig {
-    /// The folder in which the process works, absolute. Relative paths begin here. An empty one says
-    /// that there is none: then only what is named by its whole path is found.
+    /// The working directory of the process, absolute.
+    ///
+    /// Relative paths begin here. Empty = none; then only absolute paths are found.
     pub cwd: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Where a caller works, and which file is asked for.
+//! Where a caller works, and the requested file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,7 +17,9 @@ pub struct Context {
     pub cwd: Option<PathBuf>,
     /// The phase: see [`Phase::of`](crate::Phase::of).
     pub phase: Option<String>,
-    /// The plan: `foo`, `PLAN-foo` or `PLAN-foo.md`. A blank one is the one without a name, whatever is bound.
+    /// The plan: `foo`, `PLAN-foo` or `PLAN-foo.md`.
+    ///
+    /// A blank one is the plan without a name, whatever plan is bound.
     pub plan: Option<String>,
 }
 

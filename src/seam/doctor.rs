@@ -48,7 +48,7 @@ pub struct Doctor {
     /// The folder that holds `.forge/`.
     #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub forge: Option<PathBuf>,
-    /// Where the files of the plan lie, if that can be told.
+    /// Location of the files of the plan, if it is known.
     pub state: Option<State>,
     /// Why it cannot.
     pub error: Option<StateError>,
@@ -63,7 +63,9 @@ pub struct Doctor {
     pub in_vault: bool,
     /// Whether `.project-mode` or `state_mode` keeps state in the project, whatever vault there is.
     pub local: bool,
-    /// The plan that `.harness/active-plan` binds the work tree to, or why that cannot be told; none without a marker.
+    /// The plan that `.harness/active-plan` binds the work tree to, or why it is unknown.
+    ///
+    /// None without a marker.
     pub marker: Option<String>,
     /// The phase whose notes are counted.
     pub phase: Phase,
@@ -128,7 +130,7 @@ const fn layout(layout: Layout) -> &'static str {
     }
 }
 
-/// Counts what may be recalled. What cannot be read was told by the recall.
+/// Counts what can be recalled. The recall reported what cannot be read.
 fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut add = |name: String, found: usize| {

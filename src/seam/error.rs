@@ -1,4 +1,4 @@
-//! What fails, and what is only told.
+//! Errors and warnings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub enum StateFault {
     UnsafeName,
     /// There are several tasks, and none was named.
     TaskNameRequired,
-    /// What was asked for is none of the files of a plan, or there is no folder to work in.
+    /// The requested file is none of the files of a plan, or there is no folder to work in.
     Usage,
 }
 
@@ -44,7 +44,7 @@ impl StateFault {
     }
 }
 
-/// The state of a plan cannot be told. Another plan is never put in its place.
+/// The state of a plan is unknown. Another plan is never put in its place.
 ///
 /// It is shown on one line: `<path>: <cause>; <remedy>`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -74,7 +74,7 @@ impl StateError {
         Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
     }
 
-    /// The process works in a folder that is not there any more.
+    /// Makes the error for a working directory that no longer exists.
     pub(crate) fn nowhere() -> Self {
         let (cause, remedy) =
             ("the working folder does not exist", "go to one that does, or name one by its whole path");

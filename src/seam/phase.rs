@@ -98,7 +98,9 @@ impl Phase {
         }
     }
 
-    /// Returns what of a project is read, in its order. A review is not told what was decided: it looks for itself.
+    /// Returns what is read of a project, in reading order.
+    ///
+    /// A review does not get the decisions: it looks for itself.
     pub(crate) const fn reads(self) -> &'static [Read] {
         match self {
             Self::Setup => &[Read::Index],

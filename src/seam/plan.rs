@@ -23,7 +23,7 @@ pub(crate) enum Meant {
     AskedSingleton,
     /// The one the work tree is bound to.
     Bound(Name),
-    /// Nobody said.
+    /// No plan is named.
     Nothing,
 }
 

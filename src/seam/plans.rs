@@ -18,7 +18,7 @@ const MOST_PLAN: usize = 64 << 10;
 const MOST_PROGRESS: usize = 4 << 20;
 /// The longest last line, in characters.
 const LONGEST: usize = 120;
-/// The most entries of one folder.
+/// Maximum number of entries of one folder.
 const MOST_ENTRIES: usize = 100_000;
 
 /// A plan.

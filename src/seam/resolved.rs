@@ -132,9 +132,10 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the
-    /// repository. Outside of a repository it is not looked for in the folders of others, nor above the
-    /// home folder.
+    /// Returns the folder that holds the nearest `.harness` of the current user.
+    ///
+    /// It looks up to the root of the repository. Outside of a repository it looks neither in the folders of other
+    /// users nor above the home folder.
     fn discover(&mut self, at: &Path, home: Option<&Path>) -> Option<PathBuf> {
         let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
         for folder in at.ancestors() {
@@ -142,7 +143,7 @@ impl<'a> Resolved<'a> {
                 Some(root) => folder.starts_with(root),
                 None => {
                     let above = home.is_some_and(|home| home != folder && home.starts_with(folder));
-                    // Whose a folder is that cannot be looked at, nobody knows.
+                    // The owner of a folder that cannot be looked at is unknown.
                     let own = || self.look.about(folder).is_ok_and(|about| about.is_some_and(|about| !about.foreign));
                     folder == at || (!above && own())
                 }
@@ -347,7 +348,7 @@ impl<'a> Resolved<'a> {
         }
         match Name::parse(name) {
             Ok(name) => Ok(Some(Slug { name, from: "origin" })),
-            // Without a vault, and in local mode, nobody needs it.
+            // Without a vault, and in local mode, it is not needed.
             Err(_) if self.vault.is_none() || self.local => Ok(None),
             Err(why) => {
                 let cause = format!("unsafe project name {} in the address of origin: {why}", quoted(name));
@@ -393,7 +394,7 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Returns the name that `project.json` gives, and how. What of it makes no sense is told.
+/// Returns the name that `project.json` gives, and how. Invalid parts go to `wrong`.
 fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static str)> {
     if !value.is_object() {
         wrong.push("it holds no JSON object, and is passed over".to_owned());

@@ -83,7 +83,7 @@ impl Seam {
         State::of(&self.resolved(context), context.plan.as_deref())
     }
 
-    /// Returns the plans of the project. It never fails: what is wrong stands in it.
+    /// Returns the plans of the project. It never fails: the result contains the problems.
     #[must_use]
     pub fn plans(&self, context: &Context) -> Plans {
         Plans::of(self.resolved(context))

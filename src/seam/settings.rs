@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) spaces: Vec<(String, String)>,
     /// Where state is kept.
     pub(crate) state_mode: Option<String>,
-    /// Whether a vault is asked for, wherever it is.
+    /// Whether a vault is configured, wherever it is.
     pub(crate) wants_vault: bool,
     /// What is there, and of a kind that makes no sense.
     pub(crate) wrong: Vec<String>,
@@ -95,8 +95,10 @@ impl Settings {
     }
 }
 
-/// Returns the values of a setting: that of its whole name, which is how agentm writes it, then those in objects,
-/// `{"plugins": {"obsidian-vault": {...}}}`. What is `null` is absent.
+/// Returns the values of a setting.
+///
+/// First comes that of its whole name, which is how agentm writes it, then those in objects, `{"plugins":
+/// {"obsidian-vault": {...}}}`. What is `null` is absent.
 fn values<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let whole = members.get(name).filter(|value| !value.is_null());
     whole.into_iter().chain(nested(members, name)).collect()

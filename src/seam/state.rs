@@ -1,7 +1,7 @@
-//! Where the files of a plan lie.
+//! Locations of the files of a plan.
 //!
-//! What binds a work tree to a plan is either there and sound, or absent, or an error: the plan without
-//! a name is never put in the place of one that cannot be told.
+//! What binds a work tree to a plan is either valid, or absent, or an error: the plan without a name never replaces one
+//! that is unknown.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::resolved::{HARNESS, Resolved};
 pub(crate) const VAULT_STATE: &str = "_harness";
 /// The folder of a project's tasks in a vault.
 pub(crate) const TASKS: &str = "tasks";
-/// How much of a plan is read to see that there is something in it, in bytes.
+/// How much of a plan is read to see whether it has text, in bytes.
 const MOST_PLAN: usize = 64 << 10;
 
 /// Where state is kept.
@@ -30,7 +30,7 @@ pub enum Store {
     Vault,
 }
 
-/// Where the files of a plan lie. None of them need be there.
+/// Locations of the files of a plan. None of them need exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct State {
     /// What is to be done.
@@ -128,7 +128,7 @@ fn in_vault(
     if let Meant::Bound(name) = meant
         && let Err(why) = has_text(resolved, &paths[0])
     {
-        // Before there was a vault, the plan lay in the project: it is told, and is no reason to stop.
+        // Before there was a vault, the plan was in the project. That is reported, and is no reason to stop.
         let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
         if has_text(resolved, &old).is_err() {
             return Err(dangling(resolved, &paths[0], &why));

@@ -22,13 +22,17 @@ pub(crate) enum Short {
     Wrong(String),
 }
 
-/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not
-/// there. A byte order mark, which some editors put before a text, is dropped.
+/// Reads a short text file.
+///
+/// A missing file is distinct from one that exists and is not readable. A byte order mark, which some editors put
+/// before a text, is dropped.
 pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read(path, most))
 }
 
-/// As [`read`], of a file below a folder: one that a link has outside of it is wrong, and nothing of it is read.
+/// Reads a file below a folder, as [`read`] does.
+///
+/// A file that a link leads outside of the folder is wrong, and nothing of it is read.
 pub(crate) fn read_within(look: &dyn Look, folder: &Path, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read_within(folder, path, most))
 }

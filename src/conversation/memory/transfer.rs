@@ -203,8 +203,9 @@ impl ConversationMemory {
         Ok(ids)
     }
 
-    /// Returns the state of a readable conversation, after starting one if there is none. Then deleting staged turns
-    /// replaces or removes a head too, and is noticed.
+    /// Returns the state of a readable conversation, after starting one if there is none.
+    ///
+    /// With a head in place, a concurrent delete of staged turns replaces or removes it, and is noticed.
     async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
         let shared = self.shared();
         let damaged = match shared.rows.state(namespace).await {
@@ -227,7 +228,9 @@ impl ConversationMemory {
         shared.rows.state(namespace).await
     }
 
-    /// Makes sure that an unacknowledged restore can't succeed later; `false` if it did, or that is unknown.
+    /// Makes sure that an unacknowledged restore can't succeed later.
+    ///
+    /// Returns `false` if it did succeed, or that is unknown.
     async fn fence(&self, namespace: &Namespace, staged: &[TurnId]) -> bool {
         let shared = self.shared();
         let slot = shared.hot.slot(namespace);

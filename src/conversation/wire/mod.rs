@@ -44,8 +44,9 @@ mod keys {
     pub(super) const DIGEST: [&str; 4] = ["ToolsInvoked", "ObservationsSummary", "ReasoningSummary", "ArtifactsRefs"];
 }
 
-/// How deep the values of `ArtifactsShown` and of unknown members may be nested. Well under the 128 levels at which
-/// readers of the documents that hold them give up.
+/// Maximum nesting of the values of `ArtifactsShown` and of unknown members.
+///
+/// Well under the 128 levels at which readers of the enclosing documents give up.
 pub(crate) const MAX_DEPTH: usize = 100;
 
 /// How many members that this version does not know an object may have.

@@ -1,5 +1,7 @@
-//! Fair queue of conversations: bounded, each conversation at most once. Tenants take turns, however many conversations
-//! each has waiting. Within a tenant the order is first come, first served; unfinished work goes to the end.
+//! Fair queue of conversations: bounded, each conversation at most once.
+//!
+//! Tenants take turns, however many conversations each has waiting. Within a tenant the order is first come, first
+//! served; unfinished work goes to the end.
 //!
 //! What does not fit is dropped: the sweep finds it again, because the rows alone say what is due.
 
@@ -241,8 +243,9 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue; `false` if it
-    /// can't.
+    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue.
+    ///
+    /// Returns `false` if it can't.
     fn make_room(&mut self, tenant: &Arc<str>) -> bool {
         if self.slots.len() < self.room {
             return true;

@@ -55,7 +55,9 @@ impl Learned {
         text
     }
 
-    /// Returns the texts that say what was learned: all of it as one, and what stands for it without when, why and how.
+    /// Returns the texts that say what was learned.
+    ///
+    /// They are the whole text, and its main fields without when, why and how.
     pub fn sayings(&self) -> impl Iterator<Item = String> {
         const SAID: [&str; 4] = ["text", "approach", "issue", "decision"];
         let said = self.texts.iter().filter(|(name, _)| SAID.contains(name)).map(|(_, text)| text.clone());
@@ -117,7 +119,7 @@ impl<'a> LongTerm<'a> {
         Ok(learned)
     }
 
-    /// Returns the features that somebody works on or that do not work, a line each.
+    /// Returns the features in work and those that do not work, a line each.
     ///
     /// # Errors
     /// As [`Self::learned`].

@@ -27,7 +27,9 @@ pub enum Kind {
 pub struct About {
     /// What it is.
     pub kind: Kind,
-    /// Whether it belongs to another user than who runs this: git asks the same before it trusts a repository.
+    /// Whether it belongs to another user than that of this process.
+    ///
+    /// git makes the same check before it trusts a repository.
     pub foreign: bool,
     /// How large it is, in bytes; of what is no file it says nothing.
     pub size: u64,
@@ -51,9 +53,9 @@ pub struct DirEntry {
     pub folder: bool,
 }
 
-/// Looks at files. Nothing that it can do changes anything, and each call reads only as much as it is told.
+/// Read-only access to files. Each call reads only up to its limit.
 ///
-/// What is not there is `None`; what is there and cannot be read is an error.
+/// A missing file is `None`; one that exists and cannot be read is an error.
 pub trait Look: std::fmt::Debug + Send + Sync {
     /// Says what stands at a path; a link at its end is not followed.
     ///
@@ -80,11 +82,13 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// As [`Self::read`]; an error for a file that does not lie below the folder.
     fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
-    /// Reads a whole file at a relative path below a folder. Links are followed only as long as they stay below it.
+    /// Reads a whole file at a relative path below a folder.
+    ///
+    /// Links are followed only as long as they stay below it.
     ///
     /// # Errors
-    /// What the system says; an error for a file that is larger than `most` bytes, that is no regular
-    /// file, or that a link has outside.
+    /// The system's error; an error for a file that is larger than `most` bytes, that is no regular
+    /// file, or that a link leads outside.
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 
     /// Lists what is in a folder, by name.
@@ -93,10 +97,10 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// What the system says; an error for a folder with more than `most` entries.
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>>;
 
-    /// Returns a path without links, `.` and `..`, if something stands there.
+    /// Returns a path without links, `.` and `..`, if something exists there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
 
-    /// Says whether links lead a path that begins in a folder out of it. What is not there leads nowhere.
+    /// Returns whether links lead a path that begins in a folder out of it. A missing path leads nowhere.
     fn leads_out(&self, folder: &Path, path: &Path) -> bool {
         self.real(path).is_some_and(|path| self.real(folder).is_none_or(|folder| !path.starts_with(folder)))
     }
@@ -116,7 +120,8 @@ impl Look for Disk {
     }
 
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
-        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        // To open a pipe wakes the process at its other end, and opening some devices has effects. So the kind is
+        // checked first.
         match or_absent(path.metadata())? {
             None => return Ok(None),
             Some(about) if !about.is_file() => return Err(no_file()),
@@ -198,7 +203,7 @@ fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
     Ok(Contents { bytes, whole })
 }
 
-/// Makes `None` of what is not there.
+/// Maps a "not found" error to `None`.
 fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -267,7 +272,7 @@ mod tests {
         std::os::unix::fs::symlink("pipe", folder.path().join("link")).unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let woken = std::thread::scope(|scope| {
-            // Somebody who would write whenever the pipe is open at its other end, however shortly.
+            // A writer that would write whenever the pipe is open at its other end, however shortly.
             let writer = scope.spawn(|| {
                 let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
                 let mut woken = false;

@@ -22,7 +22,9 @@ use super::{Kind, Look, Name};
 
 /// The folder of notes that are always loaded, below a space.
 const ALWAYS_LOAD: &str = "_always-load";
-/// The spaces that may hold it, the newest first. All are read; a note of a newer one hides one of the same name.
+/// Folders that may hold memory, newest first.
+///
+/// All are read; a note of a newer one hides one of the same name.
 const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
 /// The folders that may hold projects, in the order in which they are looked at.
 const PROJECTS: [(Layout, &str); 3] =
@@ -48,7 +50,9 @@ pub enum Layout {
     Set,
 }
 
-/// Folders of a vault that its settings name, from its root. A folder that is absent lies where it lies by default.
+/// Folders of a vault that its settings name, from its root.
+///
+/// A folder that is absent here has its default place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spaces {
     memory: Option<PathBuf>,
@@ -56,7 +60,7 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Sets where the space of a name lies: `memory` or `projects`. Others are not read here, and are ignored.
+    /// Sets the folder of the space `memory` or `projects`. Other names are ignored.
     ///
     /// # Errors
     /// Why the path is refused: it must be relative, and lead only down.
@@ -173,7 +177,9 @@ impl<'a> Vault<'a> {
         place(new.or_else(desk).unwrap_or(PROJECTS[0]), false)
     }
 
-    /// Returns the folders in which older layouts still have a project, and that [`Self::project`] passes over.
+    /// Returns the folders of older layouts that also have the project.
+    ///
+    /// [`Self::project`] passes over them.
     #[must_use]
     pub fn hidden_projects(&self, name: &Name) -> Vec<PathBuf> {
         let place = self.project(name);
@@ -225,7 +231,9 @@ impl<'a> Vault<'a> {
         self.spaces.memory.iter().cloned().chain(SPACES.iter().map(PathBuf::from))
     }
 
-    /// Returns the folders in which notes of a kind lie that belong to no project, whether they are there or not.
+    /// Returns the folders for notes of a kind that belong to no project.
+    ///
+    /// They need not exist.
     pub fn folders_of(&self, kind: &Name) -> impl Iterator<Item = PathBuf> {
         self.memory().map(|space| self.root.join(space).join(kind)).collect::<Vec<_>>().into_iter()
     }
@@ -255,10 +263,12 @@ impl<'a> Vault<'a> {
         Ok(notes.collect())
     }
 
-    /// Reads a note: its front matter, and at least `most` bytes of its text, or all. `None` says that it is gone.
+    /// Reads a note: its front matter, and at least `most` bytes of its text, or all.
+    ///
+    /// Returns `None` if the note is gone.
     ///
     /// # Errors
-    /// What the system says; an error for one that a link has outside of the vault.
+    /// The system's error; an error for a note that a link leads outside of the vault.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
         // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
         let first = most.saturating_add(USUAL_FRONT);
@@ -287,7 +297,9 @@ impl<'a> Vault<'a> {
     }
 }
 
-/// Says whether a name without its ending is that of a copy which a sync left when two had changed a file.
+/// Returns whether a name without its ending is that of a conflict copy.
+///
+/// A sync leaves such a copy when a file was changed in two places.
 #[must_use]
 pub fn is_conflict(stem: &str) -> bool {
     let stem = stem.to_lowercase();

@@ -90,7 +90,9 @@ impl Text {
     }
 }
 
-/// Says whether a word belongs to a script that sets no blanks between words: it is looked for anywhere.
+/// Returns whether a word belongs to a script without blanks between words.
+///
+/// Such a word is looked for anywhere.
 fn runs_on(word: &str) -> bool {
     // Thai and all after it, but for Latin and Greek letters with signs.
     word.contains(|character: char| character >= '\u{e00}' && !('\u{1e00}'..='\u{1fff}').contains(&character))

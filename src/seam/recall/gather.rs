@@ -11,7 +11,7 @@ use crate::error::Warning;
 use crate::phase::{Phase, Read};
 use crate::resolved::Resolved;
 
-/// How many notes that are always loaded are asked for their priority; those after them have none.
+/// Maximum number of always-loaded notes whose priority is read; those after them have none.
 const MOST_ASKED: usize = 256;
 /// How much of a note is read for its priority, in bytes: front matter is seldom longer.
 const HEAD: usize = 1_024;
@@ -100,7 +100,7 @@ impl Gathered {
         }
         let mut sources: Vec<(Priority, Source)> = Vec::with_capacity(notes.len());
         for (at, NoteFile { path, stem }) in notes.into_iter().enumerate() {
-            // What cannot be read is told when its turn comes.
+            // An unreadable note is reported when its turn comes.
             let head = if has_room && at < MOST_ASKED { vault.head(&path, HEAD).ok().flatten() } else { None };
             let priority = head.as_ref().map(Note::priority).unwrap_or_default();
             let from = match head {
@@ -143,7 +143,7 @@ impl Gathered {
     }
 
     fn index(&mut self, resolved: &Resolved<'_>, prefix: &str, path: PathBuf) {
-        // A link that leads nowhere is told when its turn comes.
+        // A broken link is reported when its turn comes.
         if resolved.look.about(&path).ok().flatten().is_some() {
             self.project.push(Source { label: format!("{prefix}{}", Read::Index.path()), from: From::File(path) });
         }

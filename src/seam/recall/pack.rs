@@ -39,9 +39,9 @@ pub(super) struct Packed {
 /// What became of a source.
 #[derive(Debug)]
 enum Fate {
-    /// Nobody has looked yet.
+    /// Not looked at yet.
     Waiting,
-    /// It has so many bytes, and was not opened: it has no room, or too much was opened in vain.
+    /// Not opened: its size in bytes. It has no room, or too much was opened in vain.
     Closed(usize),
     /// It was read, and has no room yet.
     Read(String),
@@ -171,7 +171,9 @@ impl Packer<'_> {
     }
 }
 
-/// Makes the part of an answer that a note would be. Whatever it comes from, it is shown as texts of others are.
+/// Makes the part of an answer that a note would be.
+///
+/// Whatever its source, it is shown as untrusted text.
 fn read(heading: &str, text: &str) -> Fate {
     let text = text.trim_end();
     if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
@@ -193,7 +195,7 @@ impl Vain {
         Self { done: 0, few: FRONT + budget / 2, most: 8 * FRONT + 8 * budget }
     }
 
-    /// Says whether a note of so many bytes is opened, for so much room.
+    /// Returns whether a note of `size` bytes is opened, for a `room` in quarters of a token.
     fn lets(&self, size: usize, room: usize) -> bool {
         let most = if size > bytes_of(room).saturating_add(FRONT) {
             0

@@ -58,14 +58,17 @@ impl Note {
         Self { fields, text, lossy, whole, bytes: bytes.len() }
     }
 
-    /// Returns the text, without the front matter and without blanks at its end, as it may be [shown](visible).
+    /// Returns the text, as it may be [shown](visible).
+    ///
+    /// It is without the front matter and without blanks at its end.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns a field; the first item of a list. It is asked for in small letters, with `_` between
-    /// words, however it is written.
+    /// Returns a field; the first item of a list.
+    ///
+    /// The name is in lower case, with `_` between words, however the note spells it.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)?.first().map(String::as_str).filter(|value| !value.is_empty())
@@ -127,7 +130,9 @@ fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Reads `name: value`, `name: [a, b]` and `name:` with `- a` below it. What is there twice counts as it stands last.
+/// Reads `name: value`, `name: [a, b]` and `name:` with `- a` below it.
+///
+/// Of a repeated name the last value counts.
 fn fields(front: &str) -> BTreeMap<String, Vec<String>> {
     let mut fields = BTreeMap::new();
     let mut open: Option<String> = None;
