@@ -59,9 +59,9 @@ impl Egress {
         Self::build(config, None, resolver::system())
     }
 
-    /// Returns a guard that may also reach the host and port of this URL, from the operator's configuration.
+    /// Returns a guard that may also reach the host and port of this URL.
     ///
-    /// It has its own client, so that an exception for one purpose does not apply to a URL from a call's input. A URL
+    /// The URL comes from the operator's configuration. The guard has its own client, so that an exception for one purpose does not apply to a URL from a call's input. A URL
     /// without a host adds nothing.
     #[must_use]
     pub fn naming(&self, url: &Url) -> Self {

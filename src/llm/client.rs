@@ -46,7 +46,9 @@ enum Failure {
 }
 
 impl Client {
-    /// Decides where a model is asked: at `given`, the base URL of a call's input, or at the operator's endpoint.
+    /// Decides which endpoint is asked: `given`, or the operator's.
+    ///
+    /// `given` is the base URL of a call's input.
     ///
     /// The operator's endpoint gets the key, if the credential is not bound to other hosts. A given one gets it only if
     /// the credential is bound to hosts, this one among them, and over https or on this machine; else it is asked

@@ -88,7 +88,9 @@ pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Fixtu
     assert_eq!((recent(&patch), patch.tokens, patch.over_budget), (numbers(1..2), 64, false));
 }
 
-/// The newest turn is always in sight, and nothing but it can take the context over the budget, whatever the sizes are.
+/// The newest turn is always shown, whatever the sizes are.
+///
+/// Nothing else can take the context over the budget.
 pub(super) async fn the_newest_turn_is_always_in_sight(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     let fresh = s.another();

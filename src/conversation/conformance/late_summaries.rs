@@ -53,8 +53,9 @@ async fn snapshot(s: &Fixture) -> Snapshot {
     snapshot
 }
 
-/// A summary that comes after a flush, a restore, a delete or a forget is thrown away: nothing of it comes back, in no
-/// row.
+/// A summary that comes after a flush, a restore, a delete or a forget is discarded.
+///
+/// Nothing of it comes back, in no row.
 pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
@@ -64,7 +65,7 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
             let case = format!("{what:?}, elsewhere: {elsewhere}, added before it comes: {added}");
             let s = s.another();
             s.summarizer.always(Action::Wait);
-            // Added while nobody folds, so that the first batch is a whole one.
+            // Added while no worker summarises, so that the first batch is a whole one.
             let before = s.under(Strategy::Truncation).open();
             before.forget(&alice()).await.unwrap();
             add(&before, &alice(), 1000..1008).await;
@@ -98,8 +99,9 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     }
 }
 
-/// A conversation that is forgotten and begun anew by another process has the numbers of the former one: a late summary
-/// of that one is thrown away all the same.
+/// A late summary stays out of a conversation that another process forgot and started again.
+///
+/// The new conversation reuses the numbers of the former one.
 pub(super) async fn a_late_summary_stays_out_of_a_conversation_begun_anew(s: Fixture) {
     s.summarizer.always(Action::Wait);
     let other = s.under(Strategy::Truncation).open();

@@ -249,7 +249,7 @@ pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Makes the conversations of walks absent, and leaves nobody behind who works on them.
+/// Removes the conversations of the walks, and waits until no worker is left on them.
 async fn clear(s: &Fixture) {
     let memory = s.open();
     for conversation in 0..3 {

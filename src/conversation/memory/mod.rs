@@ -117,7 +117,7 @@ impl ConversationMemory {
     /// Opens a memory for a short-lived process, without background work.
     ///
     /// Only [`Self::summarise`] summarises turns, and nothing is swept. Long-lived processes do that work, so that no
-    /// model is asked for an answer without a waiter.
+    /// model call runs without a waiter.
     ///
     /// # Errors
     /// As [`Self::open`].

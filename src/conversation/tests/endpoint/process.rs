@@ -34,7 +34,7 @@ pub(super) struct Process {
 }
 
 pub(super) fn reply(cases: &Cases, request: &ChatRequest) -> ChatReply {
-    // Each conversation has a key of its own, so the endpoint knows whose request it is.
+    // Each conversation has a separate key, so the endpoint knows whose request it is.
     let session = request.header("authorization").and_then(|key| key.strip_prefix("Bearer ")).unwrap();
     let mut cases = lock(cases);
     let case = cases.get_mut(session).unwrap();
@@ -56,7 +56,7 @@ impl Trial {
         lock(&self.cases).values().map(|case| case.identity.clone()).collect()
     }
 
-    /// Opens the memory, with all turns; `free` = nobody has to wait.
+    /// Opens the memory, with all turns; `free` = no attempt has to wait.
     pub(super) async fn open(
         &self,
         timeout: Duration,
@@ -107,7 +107,7 @@ impl Trial {
 }
 
 impl Process {
-    /// Has all conversations folded: whoever looks at one that waits has it folded.
+    /// Has all conversations summarised: a read of one that waits triggers it.
     pub(super) async fn go_on(&self, trial: &Trial) {
         for identity in trial.identities() {
             self.folding.context(&identity).await.unwrap();

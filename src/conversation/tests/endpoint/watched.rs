@@ -24,7 +24,7 @@ pub(super) fn lock(cases: &Cases) -> MutexGuard<'_, HashMap<Arc<str>, Case>> {
 pub(super) struct Watched {
     pub(super) cases: Cases,
     pub(super) real: ChatSummarizer,
-    /// The same where nobody listens.
+    /// The same against an endpoint where nothing listens.
     pub(super) alone: ChatSummarizer,
     /// The memory that folds, and one that reads what is stored.
     pub(super) memories: OnceLock<(ConversationMemory, ConversationMemory)>,
