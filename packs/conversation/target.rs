@@ -15,7 +15,7 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Finds the conversation that is named, or else the one that the caller belongs to.
+    /// Finds the named conversation, or else the one that the caller belongs to.
     ///
     /// # Errors
     /// The reason, if there is no memory for this call.

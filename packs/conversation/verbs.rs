@@ -162,7 +162,7 @@ handler!(
 );
 
 handler!(
-    /// `conversation.forget`: removes a conversation with everything about it, also an unreadable one.
+    /// `conversation.forget`: removes a conversation and all its data, even an unreadable one.
     Forget, |conversation, input: Target| {
         Reply::value(&json!({ "removed_turns": conversation.memory.forget(&conversation.identity).await? }))
     }

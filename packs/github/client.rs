@@ -23,7 +23,7 @@ const MAX_BODY_BYTES: usize = 8 << 20;
 /// The version of the REST API whose shapes `model.rs` knows.
 const API_VERSION: &str = "2022-11-28";
 
-/// What an answer is asked to be.
+/// Form of the requested answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Form {
@@ -37,7 +37,7 @@ pub(super) enum Form {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Target(pub(super) Form, pub(super) String);
 
-/// What came back.
+/// An answer from GitHub.
 pub(super) struct Received {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::classify::classify;
 use super::client::{Client, Failure, Form, Received, Target};
 
-/// How often a request is repeated before it has failed.
+/// Maximum number of retries of a request.
 const MAX_REPEATS: u32 = 3;
 
 /// Maximum number of redirects to follow for a writing request.
@@ -32,7 +32,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Starts with the credential that the manifest declares; without one GitHub is asked anonymously.
+    /// Starts with the credential that the manifest declares; without one the requests are anonymous.
     pub(super) fn new(client: &'a Client, context: &Context) -> Result<Self> {
         Ok(Self { client, token: context.credential()?, deadline: context.deadline, calls: 0 })
     }

@@ -19,9 +19,9 @@ pub(super) const MAX_PAGES: usize = 100;
 /// Everything that was read for an answer, in order, with its `ETag`.
 type Seen = Vec<(Target, String)>;
 
-/// What one page brought.
+/// Result of reading one page.
 pub(super) struct Taken {
-    /// How many items the page has, taken or not.
+    /// Number of items on the page, taken or not.
     pub(super) on_page: usize,
     /// Whether no more are wanted.
     pub(super) enough: bool,

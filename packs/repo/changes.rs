@@ -1,4 +1,4 @@
-//! Finds the changes of a work tree since its checkout, also those that commands committed.
+//! Finds the changes of a work tree since its checkout, including those that commands committed.
 //!
 //! This runs inside the session with its own git folder, so that settings, hooks, filters and refs in the work tree's
 //! `.git` have no effect. The output is untrusted text to look at and apply.
@@ -27,7 +27,7 @@ const JUNK: &str = "__pycache__/\n*.pyc\n*.pyo\n.pytest_cache/\n.mypy_cache/\n.r
 /// The name of the list of junk in the folder of supplies.
 const JUNK_FILE: &str = "junk";
 
-/// What changed.
+/// Changes of a work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// A unified diff that `git apply` takes, binary files included; empty if nothing changed.
@@ -49,10 +49,10 @@ pub(crate) struct Changed {
     pub(crate) removed: Option<u64>,
 }
 
-/// Finds out what changed.
+/// Finds the changes of a work tree.
 ///
 /// # Errors
-/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is none any more; else as
+/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is no longer a work tree; else as
 /// [`Inside::run`].
 pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_bytes: usize) -> Result<Changes> {
     let base = checkout::base(checkout)?;

@@ -153,7 +153,7 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     }
 }
 
-/// Says whether something stands at a path that is to go: a work tree of ours.
+/// Returns whether something stands at a path that is to go: a work tree of ours.
 fn may_replace(session: &dyn Session, path: &str) -> Result<bool> {
     let ours = record(session, path).exists();
     let mut place = session.folder().to_owned();
@@ -176,7 +176,7 @@ fn taken(path: &str) -> Error {
     Error::new(Code::Conflict, message)
 }
 
-/// Says whether a record names a commit at all; it always does, unless a newer version wrote it.
+/// Returns the commit of a record. It is always set, unless a newer version wrote the record.
 pub(super) fn base(checkout: &Checkout) -> Result<&str> {
     if is_id(&checkout.commit) {
         return Ok(&checkout.commit);

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tree_sitter::{Language, Query};
 
-/// A grammar and what is looked for in it.
+/// A grammar and its query.
 pub(super) struct Grammar {
     /// The language's name in input and output.
     pub(super) name: &'static str,
@@ -29,7 +29,7 @@ pub(super) struct Ready {
     pub(super) name: u32,
     /// The index of the capture `@reference`.
     pub(super) reference: u32,
-    /// What each capture stands for: the kind of symbol; `None` for those that only a predicate looks at.
+    /// Kind of symbol of each capture; `None` for captures that only a predicate uses.
     pub(super) kinds: Vec<Option<&'static str>>,
 }
 

@@ -15,25 +15,25 @@ use super::git::{Git, Refs, Remote, is_id};
 use super::names::is_ref;
 use super::url::RepoUrl;
 
-/// How often it is looked whether another call has finished with the copy.
+/// Interval of the check whether another call has released the copy.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What git takes for "all of the history" (git-fetch(1), `--depth`).
+/// The depth that git takes for "all of the history" (git-fetch(1), `--depth`).
 const WHOLE: u32 = 2_147_483_647;
 
 /// The ref that keeps a commit requested by its id.
 pub(super) const WANTED: &str = "refs/helmdeck/wanted";
 
-/// What is wanted of a repository.
+/// Requested part of a repository.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wish {
     /// A branch, a tag or a commit; `None` = what the repository's HEAD names.
     pub(crate) reference: Option<String>,
-    /// How many commits of the history; `None` = all. Of no effect with the short id of a commit.
+    /// Number of commits of the history; `None` = all. No effect with the short id of a commit.
     pub(crate) depth: Option<u32>,
 }
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
     /// A branch, without `refs/heads/`.
@@ -49,7 +49,7 @@ pub(super) enum Named {
 /// A copy, up to date.
 #[derive(Debug, Clone)]
 pub(crate) struct Mirror {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
     /// The commit that was wanted.
     pub(crate) commit: String,

@@ -36,7 +36,9 @@ pub(crate) fn check_branch(name: &str) -> Result<()> {
     Err(Error::new(Code::InvalidInput, format!("branch \"{}\" is not a name of a branch", name.escape_debug())))
 }
 
-/// Says whether two names are one on a file system that ignores case, where a server may keep its refs.
+/// Returns whether two names are equal on a file system that ignores case.
+///
+/// A server may keep its refs on one.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }

@@ -10,7 +10,7 @@ use super::checkout::{self, Checkout};
 use super::git::{Git, Remote, is_id};
 use super::names::{check_branch, same};
 
-/// What default branches are mostly called.
+/// Usual names of default branches.
 const USUAL_DEFAULTS: [&str; 5] = ["main", "master", "trunk", "develop", "default"];
 
 /// A patch and the name of the branch that it becomes.

@@ -13,7 +13,9 @@ use super::symbols::Symbols;
 /// The rest is spread evenly over all files.
 const DAMPING: f64 = 0.85;
 
-/// How often ranks are passed on. At 0.85 what is left to move after 40 rounds is under 0.2 %.
+/// Number of rounds that pass ranks on.
+///
+/// At 0.85 what is left to move after 40 rounds is under 0.2 %.
 const ROUNDS: usize = 40;
 
 /// The share of the even part that goes to the files in focus.
@@ -26,7 +28,7 @@ const MAX_DEFINERS: usize = 20;
 pub(super) struct Ranked<'a> {
     /// The languages that see each other's names.
     pub(super) family: &'static str,
-    /// What it defines and uses.
+    /// Symbols that it defines and uses.
     pub(super) symbols: &'a Symbols,
     /// Whether the caller requested it.
     pub(super) focus: bool,
@@ -74,7 +76,7 @@ pub(super) fn rank(files: &[Ranked<'_>]) -> Ranks {
     Ranks { files: ranks, definitions }
 }
 
-/// What every file has before any vote.
+/// Returns the rank of every file before any vote.
 fn even_part(files: &[Ranked<'_>]) -> Vec<f64> {
     let focused = files.iter().filter(|file| file.focus).count();
     let all = if focused == 0 { 1.0 } else { 1.0 - FOCUS_SHARE } / files.len().max(1) as f64;
@@ -82,7 +84,7 @@ fn even_part(files: &[Ranked<'_>]) -> Vec<f64> {
     files.iter().map(|file| if file.focus { all + extra } else { all }).collect()
 }
 
-/// Returns who defines what, all votes, and for each file the sum of those that it cast.
+/// Returns the definers of each name, all votes, and for each file the sum of its votes.
 fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     let mut definers: Vec<Definer> = Vec::new();
     let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();

@@ -33,7 +33,7 @@ struct MapSymbol<'a> {
     parent: Option<&'a str>,
 }
 
-/// What fits.
+/// The part of the map that fits.
 pub(super) struct Map<'a> {
     /// The files, highest rank first.
     pub(super) files: Vec<MapFile<'a>>,

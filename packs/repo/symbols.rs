@@ -17,7 +17,7 @@ use super::languages::{Grammar, IGNORED, Ready};
 /// Hand-written source is far smaller; a larger file was generated.
 pub(super) const MAX_FILE_BYTES: u64 = 512 << 10;
 
-/// How many bytes are searched for a zero byte, which no source text has. The same rule as git's.
+/// Number of bytes to search for a zero byte, which no source text has. The same rule as git's.
 const BINARY_SNIFF_BYTES: usize = 8 << 10;
 
 /// A file whose lines are longer than this on average, in bytes, was minified: its names say nothing.
@@ -29,13 +29,13 @@ const MAX_NAME_BYTES: usize = 128;
 /// The longest signature that is kept, in characters.
 const MAX_SIGNATURE_CHARS: usize = 160;
 
-/// How many unfinished matches a query may hold, so that no file makes it slow.
+/// Maximum number of unfinished matches of a query, so that no file makes it slow.
 const MATCH_LIMIT: u32 = 4096;
 
-/// What a file holds.
+/// Symbols of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Symbols {
-    /// What it defines, in the order of the text.
+    /// Definitions, in the order of the text.
     pub(super) definitions: Vec<Definition>,
     /// The names it uses, with how often.
     pub(super) references: BTreeMap<Box<str>, u32>,
@@ -45,7 +45,7 @@ pub(super) struct Symbols {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) name: Box<str>,
-    /// What it is: `function`, `struct`, ...
+    /// Kind: `function`, `struct`, ...
     pub(super) kind: &'static str,
     /// The line of its name, from 1.
     pub(super) line: usize,

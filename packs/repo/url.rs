@@ -10,7 +10,7 @@ use url::{Host, Url};
 /// The longest address, in bytes.
 const MAX_BYTES: usize = 2048;
 
-/// How a repository is reached.
+/// Way to reach a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// `https://`.
@@ -52,7 +52,7 @@ pub(crate) struct RepoUrl {
     port: u16,
     /// Who logs in, for ssh.
     user: Option<String>,
-    /// As it was written: with `/` in front, unless scp's form had none.
+    /// Path as written: with `/` in front, unless scp's form had none.
     path: String,
 }
 
@@ -238,7 +238,7 @@ fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(Code::InvalidInput, message)
 }
 
-/// Takes percent-encoding out; `None` if that gives no text, or one with control characters.
+/// Decodes percent-encoding; `None` if the result is not UTF-8 or has control characters.
 fn decode(text: &str) -> Option<String> {
     let text = percent_decode_str(text).decode_utf8().ok()?;
     (!text.contains(char::is_control)).then(|| text.into_owned())

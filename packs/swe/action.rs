@@ -24,7 +24,7 @@ pub(super) struct Action {
     pub(super) command: Result<String, String>,
 }
 
-/// Returns the tool as it is shown to models.
+/// Returns the definition of the tool for models.
 pub(super) fn tool() -> Tool {
     Tool {
         name: TOOL.to_owned(),

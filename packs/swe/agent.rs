@@ -61,7 +61,7 @@ pub(super) struct Agent<'a> {
     without_command: u32,
 }
 
-/// Where the agent works, and with whom.
+/// Environment of the agent.
 pub(super) struct Workplace<'a> {
     pub(super) context: &'a Context,
     pub(super) session: &'a dyn Session,

@@ -23,9 +23,11 @@ pub struct Config {
     /// About four bytes are a token. Default 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,
-    /// Maximum answers per call, whatever it asks for. Default 250.
+    /// Maximum answers per call, even if it requests more. Default 250.
     pub max_steps: u32,
-    /// Maximum cost per call in USD, whatever it asks for; 0 = only the call's own limit. Default 0.
+    /// Maximum cost per call in USD, even if it requests more. Default 0.
+    ///
+    /// 0 = only the call's own limit.
     pub max_cost: f64,
 }
 

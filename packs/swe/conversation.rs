@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use helmdeck_llm::Message;
 
-/// How many of the newest outputs are never left out, only shortened.
+/// Number of the newest outputs that are never left out, only shortened.
 const KEPT: usize = 2;
 
 /// Under how many bytes an output is not shortened any more.
@@ -19,7 +19,7 @@ pub(super) struct Conversation {
     /// The places of outputs that are still whole, oldest first.
     outputs: VecDeque<usize>,
     bytes: usize,
-    /// What it may have, in bytes.
+    /// Size limit, in bytes.
     limit: usize,
 }
 

@@ -11,7 +11,7 @@ pub(super) fn text(executed: &Executed, limit: usize) -> String {
     if shown.is_empty() { format!("[{ended}, no output]") } else { format!("[{ended}]\n{shown}") }
 }
 
-/// Says how a command ended.
+/// Describes how a command ended.
 pub(super) fn ended(executed: &Executed) -> String {
     let seconds = executed.duration.as_secs_f64();
     match executed.ended {

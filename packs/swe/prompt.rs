@@ -9,16 +9,16 @@ use std::time::Duration;
 /// It is mini-swe-agent's marker, so that models know it.
 pub(super) const MARKER: &str = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
 
-/// What the rules name.
+/// Values in the rules.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     /// Whether the model may call the tool; else it writes fenced blocks.
     pub(super) tools: bool,
     /// Maximum number of answers.
     pub(super) steps: u32,
-    /// How long a command may take.
+    /// Timeout of a command.
     pub(super) command_timeout: Duration,
-    /// How much of an output is shown, in bytes.
+    /// Maximum length shown of an output, in bytes.
     pub(super) observation_bytes: usize,
     /// The map of the repository; empty for none.
     pub(super) map: String,

@@ -1,4 +1,4 @@
-//! What happens to a change that succeeded: a new branch, and a pull request for it.
+//! Publishes a successful change: a new branch, and a pull request for it.
 //!
 //! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between
 //! push and pull request leaves the branch.
@@ -29,7 +29,7 @@ pub(super) struct Change<'a> {
     pub(super) model: &'a str,
 }
 
-/// What came of it.
+/// Result of publishing.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     pub(super) commit: Option<String>,
@@ -58,7 +58,7 @@ pub(super) fn on_github(mode: Mode, address: &Address, host: Option<&str>) -> Re
     }
 }
 
-/// Returns the name of this run's branch. Each run has its own, whatever commit it began at.
+/// Returns the name of this run's branch. Each run has its own, even for equal commits.
 pub(super) fn branch(run: &str) -> String {
     let digest = Sha256::digest(run.as_bytes());
     let short = helmdeck_core::hex(&digest[..5]);

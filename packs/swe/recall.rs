@@ -37,10 +37,10 @@ const MAX_FILES: usize = 20;
 /// Maximum size of all notes shown to a model, in bytes.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
 
-/// How long the memory may take: a run is worth more than its notes.
+/// Timeout of the memory: a run is worth more than its notes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one run leaves.
+/// Note of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lesson {
     /// When it ended, RFC 3339.
@@ -49,9 +49,9 @@ pub(super) struct Lesson {
     pub(super) task: String,
     /// Whether it succeeded.
     pub(super) success: bool,
-    /// How it ended.
+    /// Its ending.
     pub(super) ended: String,
-    /// What it says about itself.
+    /// Its own summary.
     pub(super) summary: String,
     /// The commit that it began at.
     pub(super) base_commit: String,
@@ -61,7 +61,7 @@ pub(super) struct Lesson {
     /// The pull request that it opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pr_url: Option<String>,
-    /// How its tests ended, and the end of what they printed if they failed.
+    /// How its tests ended, and the end of their output if they failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tests: Option<String>,
     /// The files that its patch changes.

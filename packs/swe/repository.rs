@@ -16,7 +16,7 @@ const MAX_PATCH_BYTES: usize = 8 << 20;
 /// The credential of a repository where a call names none.
 const DEFAULT_CREDENTIAL: &str = "github-token";
 
-/// Where a repository is, without any secret.
+/// Location of a repository, without any secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     /// The one text that stands for it however its URL is spelled.
@@ -38,16 +38,16 @@ pub(super) struct Checkout {
     pub(super) default_branch: Option<String>,
 }
 
-/// What a work tree differs from its commit by.
+/// Difference between a work tree and its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Difference {
-    /// A unified diff; empty if there is none.
+    /// A unified diff; empty without changes.
     pub(super) patch: Bytes,
     /// The files in it, by their paths in the repository.
     pub(super) files: Vec<String>,
 }
 
-/// What is fetched.
+/// Requested part of a repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) url: &'a str,

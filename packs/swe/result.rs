@@ -55,7 +55,7 @@ pub(super) fn start(patch: String) -> (String, bool) {
     (head[..end].to_owned(), true)
 }
 
-/// How the tests ended.
+/// Result of the tests.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Tests {
     pub(super) command: String,
@@ -65,7 +65,7 @@ pub(super) struct Tests {
 }
 
 impl Tests {
-    /// Says how a command of tests ended.
+    /// Makes the result of a test command.
     pub(super) fn new(command: &str, executed: &Executed) -> Self {
         let (text, _) = observation::output(&executed.stdout, MAX_TAIL_BYTES * 2);
         let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL_BYTES));
@@ -77,17 +77,17 @@ impl Tests {
         }
     }
 
-    /// Says that there was no time or no session for the tests.
+    /// Makes the result for tests that did not run: there was no time or no session for them.
     pub(super) fn not_run(command: &str) -> Self {
         Self { command: command.to_owned(), ended: "not_run", exit: None, tail: String::new() }
     }
 
-    /// Says whether they passed.
+    /// Returns whether they passed.
     pub(super) const fn passed(&self) -> bool {
         matches!(self.exit, Some(0))
     }
 
-    /// Says how they ended, for a person.
+    /// Describes the result for a person.
     pub(super) fn shown(&self) -> String {
         match self.exit {
             Some(status) => format!("`{}` exited with {status}", self.command),
@@ -96,7 +96,7 @@ impl Tests {
     }
 }
 
-/// What was spent, on the wire.
+/// Usage, on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct UsageOut {
     steps: u32,

@@ -91,13 +91,13 @@ struct Run<'a> {
     started: Instant,
 }
 
-/// What was changed.
+/// The patch of a run.
 struct Patch {
     bytes: Bytes,
     /// The same as text.
     text: String,
     files: Vec<String>,
-    /// The artifact with the bytes, or why there is none; `None` if nothing was changed.
+    /// The artifact with the bytes, or why it is missing; `None` without changes.
     kept: Option<Result<String>>,
     /// Why it is not known what was changed.
     trouble: Option<Error>,
@@ -108,20 +108,20 @@ impl Patch {
         self.trouble.as_ref().map_or(Ok(!self.bytes.is_empty()), Err)
     }
 
-    /// Says whether the text is all of it.
+    /// Returns whether the text is all of it.
     fn is_text(&self) -> bool {
         self.text.as_bytes() == &*self.bytes
     }
 }
 
-/// What the work came to.
+/// Result of the work.
 struct Done {
     ending: Ending,
     patch: Patch,
     tests: Option<Tests>,
     success: bool,
     summary: String,
-    /// The artifact with the trajectory, or why there is none.
+    /// The artifact with the trajectory, or why it is missing.
     trajectory: Result<String>,
 }
 
@@ -207,7 +207,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns a map of the repository, for orientation; empty if there is none.
+    /// Returns a map of the repository, for orientation; empty if it cannot be made.
     async fn map(&self) -> String {
         let mapping = repo::map_of_session(self.context, &self.checkout.folder, MAP_TOKENS);
         match tokio::time::timeout(MAP_PATIENCE, mapping).await {

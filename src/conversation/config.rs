@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Serialize};
 
-/// How turns become a context when they exceed the budget.
+/// Strategy: how turns become a context when they exceed the budget.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
 )]
@@ -54,7 +54,7 @@ impl TryFrom<String> for Strategy {
     }
 }
 
-/// What happens to a turn that exceeds the whole budget.
+/// Policy for a turn that exceeds the whole budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOversize {
@@ -65,7 +65,7 @@ pub enum OnOversize {
     Refuse,
 }
 
-/// How tokens are counted.
+/// Way of counting tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenCounter {
@@ -88,9 +88,9 @@ pub struct Config {
     pub budget_tokens: u64,
     /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
     pub recent_turns: usize,
-    /// What happens to a turn that exceeds the budget. Default `keep`.
+    /// Policy for a turn that exceeds the budget. Default `keep`.
     pub on_oversize: OnOversize,
-    /// How tokens are counted. Default `chars`.
+    /// Way of counting tokens. Default `chars`.
     pub tokens: TokenCounter,
     /// Maximum bytes of a stored turn. Default 256 KiB.
     #[serde(with = "size")]

@@ -420,7 +420,7 @@ impl HotTier {
         theirs
     }
 
-    /// Drops the copy in a slot, also if the slot was evicted.
+    /// Drops the copy in a slot, even if the slot was evicted.
     pub(crate) fn forget_slot(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         slot.drop_hold();
         self.settle(namespace, slot);

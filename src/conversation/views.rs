@@ -1,4 +1,4 @@
-//! What the methods of a conversation memory take and return, in the JSON form of the transports.
+//! Arguments and results of the conversation memory, in the JSON form of the transports.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ pub struct Deleted {
     pub summary_rebuilt: bool,
 }
 
-/// What the strategy makes of a conversation right now.
+/// Present state of a conversation under its strategy.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// The strategy.

@@ -67,7 +67,7 @@ const V6: &[(Ipv6Net, &str)] = &[
     (v6([0xff00, 0, 0, 0], 8), MULTICAST),
 ];
 
-/// All that is assigned to ordinary hosts lies in here.
+/// All addresses assigned to ordinary hosts are in this range.
 const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 
 /// Returns what makes an address not public (`a private address`), `None` for a public one.

@@ -16,14 +16,14 @@ use crate::rules::Rules;
 /// Maximum number of redirects to follow.
 const MAX_REDIRECTS: usize = 5;
 
-/// What may be reached, and how long it may take.
+/// Settings of the guard: allowed hosts, timeouts and user agent.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What may be reached although it is not public; nothing unless said otherwise.
+    /// Hosts that are allowed although they are not public. Default: none.
     pub allow: Vec<Allowed>,
-    /// How long connecting may take, TLS included; 10 s unless said otherwise.
+    /// Timeout for connecting, TLS included. Default 10 s.
     pub connect_timeout: Duration,
-    /// How long the other side may say nothing in the middle of an answer; 30 s unless said otherwise.
+    /// Timeout for silence of the other side in the middle of an answer. Default 30 s.
     pub read_timeout: Duration,
     /// `User-Agent` of requests that do not set one; `helmdeck/<version>` by default.
     pub user_agent: String,

@@ -18,7 +18,7 @@ use crate::rules::Rules;
 /// RFC 6761 reserves `.invalid`.
 pub(crate) const NOWHERE: &str = "refused.invalid";
 
-/// How names become addresses; replaced in tests.
+/// Name lookup; replaced in tests.
 pub(crate) type Lookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 

@@ -31,7 +31,7 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Of the answer.
     pub completion_tokens: u64,
-    /// How many of the prompt's the endpoint had in its cache.
+    /// Number of prompt tokens from the endpoint's cache.
     pub cached_tokens: u64,
 }
 
@@ -59,22 +59,22 @@ impl From<Unanswered> for Error {
     }
 }
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The text; `None` if there is none.
+    /// The text; `None` without one.
     pub text: Option<String>,
     /// The tools that it wants called, in its order.
     pub tool_calls: Vec<ToolCall>,
     /// Why it stopped.
     pub finish: Finish,
-    /// What it took, with the answers before it that got lost; `None` if the endpoint does not say.
+    /// Token usage, with the lost answers before it; `None` if the endpoint does not report it.
     pub usage: Option<Usage>,
     /// Cost in USD, with the lost answers before it.
     ///
     /// `None` if neither the endpoint nor a configured price gives it, or not for all of them.
     pub cost: Option<f64>,
-    /// How often the request was sent.
+    /// Number of times that the request was sent.
     pub attempts: u32,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Answer, Taken> {
     })
 }
 
-/// What an answer took, as far as its endpoint says.
+/// Usage of an answer, as far as its endpoint reports it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Taken {
     pub(crate) usage: Option<Usage>,
@@ -231,7 +231,7 @@ impl Spent {
     }
 }
 
-/// Reads a number of tokens, also one that is written with a fraction.
+/// Reads a number of tokens. It may be written with a fraction.
 fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|number| (0.0..1e15).contains(number)).map(|number| number as u64))
 }

@@ -28,7 +28,7 @@ const MAX_WORDS_BYTES: usize = 300;
 /// They are from OpenAI, vLLM and gateways; llama.cpp; OpenAI for one text.
 const TOO_LONG: [&str; 3] = ["context_length_exceeded", "exceed_context_size_error", "string_above_max_length"];
 
-/// What endpoints call an account without money: a wait does not help.
+/// The error code for an account without money: a wait does not help.
 const NO_MONEY: &str = "insufficient_quota";
 
 #[derive(Deserialize, Default)]

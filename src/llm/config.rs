@@ -17,14 +17,14 @@ pub struct Config {
     ///
     /// `/chat/completions` is added to its path. Its host and port are always reachable.
     pub endpoint: String,
-    /// The model that is asked where a call names none. Default: empty, none.
+    /// The default model, for calls that name none. Default: empty, none.
     pub model: String,
     /// The models that a call may ask for, by their exact names. Default: empty, any.
     pub models: Vec<String>,
-    /// How long one answer may take in all. Default 5 min.
+    /// Timeout of one answer in all. Default 5 min.
     #[serde(with = "text")]
     pub timeout: Duration,
-    /// How long the endpoint may say nothing, before its answer too. Default 2 min.
+    /// Timeout for silence of the endpoint, also before its answer. Default 2 min.
     #[serde(with = "text")]
     pub idle_timeout: Duration,
     /// The largest answer. Default 1 MiB.
@@ -42,7 +42,7 @@ pub struct Config {
     /// A longer one ends the request.
     #[serde(with = "text")]
     pub max_retry_wait: Duration,
-    /// What models cost, by name. Default: none.
+    /// Prices of models, by name. Default: none.
     pub prices: BTreeMap<String, Price>,
 }
 
@@ -87,12 +87,12 @@ impl Config {
         }
     }
 
-    /// Says whether a model may be asked.
+    /// Returns whether a model may be asked.
     pub(crate) fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|allowed| allowed == model)
     }
 
-    /// Returns the operator's endpoint, `None` if there is none.
+    /// Returns the operator's endpoint, `None` if it is not set.
     ///
     /// # Errors
     /// A message that says what it must be.
@@ -104,7 +104,7 @@ impl Config {
     }
 }
 
-/// What a model costs, in USD per million tokens.
+/// Price of a model, in USD per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {

@@ -10,10 +10,10 @@ const MAX_URL_BYTES: usize = 2048;
 /// A model at an endpoint, with the key that goes there.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Where requests go.
+    /// URL of the requests.
     pub(crate) url: Url,
     pub(crate) model: String,
-    /// The key; `None` = asked without one.
+    /// The key; `None` = requests without one.
     pub(crate) key: Option<Secret>,
     /// Whether there is a key that does not go to this host.
     pub(crate) withheld: bool,

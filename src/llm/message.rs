@@ -1,4 +1,4 @@
-//! What is said to a model: messages, the tools it may call, and a request of both.
+//! Chat requests: messages, the tools that the model may call, and both together.
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
@@ -13,12 +13,12 @@ pub enum Message {
         /// The text.
         content: String,
     },
-    /// What the user says.
+    /// Message of the user.
     User {
         /// The text.
         content: String,
     },
-    /// What the model said.
+    /// Answer of the model.
     Assistant {
         /// The text; `None` beside tool calls alone.
         content: Option<String>,
@@ -26,7 +26,7 @@ pub enum Message {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
-    /// What a tool answered.
+    /// Result of a tool.
     Tool {
         /// The id of the call.
         tool_call_id: String,

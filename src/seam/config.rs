@@ -14,13 +14,13 @@ const KEPT: u8 = 40;
 /// A path that was given, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// What gave it, for messages: `MEMORY_VAULT_PATH`.
+    /// Where the setting comes from, for messages: `MEMORY_VAULT_PATH`.
     pub by: String,
     /// The path as it was given; blanks around it are dropped, and a `~` at its begin is the home folder.
     pub path: OsString,
 }
 
-/// What is done with the words of a query.
+/// How the words of a query are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryUse {
@@ -31,7 +31,7 @@ pub enum QueryUse {
     Filter,
 }
 
-/// What can be set.
+/// Settings of the seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeamConfig {
     /// The working directory of the process, absolute.
@@ -40,19 +40,20 @@ pub struct SeamConfig {
     pub cwd: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,
-    /// Where a vault may be, the first that is not blank counts: `HELMDECK_MEMORY`, `MEMORY_ROOT`,
-    /// `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no folder is broken, and
-    /// hides those after it: a wrong setting must show.
+    /// Candidates for the vault; the first that is not blank counts.
+    ///
+    /// They are `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no
+    /// folder is broken, and hides those after it: a wrong setting must show.
     pub vaults: Vec<Given>,
     /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is
     /// asked when no vault is given.
     pub prefix: Option<PathBuf>,
-    /// Whether that file is read at all. It is by default.
+    /// Whether that file is read. Default: yes.
     pub settings: bool,
     /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`).
     /// Zero counts as none.
     pub budgets: BTreeMap<Phase, usize>,
-    /// What is done with a query.
+    /// How a query is used.
     pub query: QueryUse,
     /// The part of a budget, in percent, that is kept for the notes that come second: those of the
     /// project, or in the phase `documenter` those that are always loaded. 40 by default; more than 100

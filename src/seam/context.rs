@@ -1,4 +1,4 @@
-//! Where a caller works, and the requested file.
+//! Location of a caller, and the requested file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
 
-/// Where a caller works. All of it may be absent; members that are not known are passed over.
+/// Location of a caller. All of it may be absent; unknown members are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Context {
-    /// The root of the project, taken as it is: no `~`, and no looking above it. If absent or empty,
-    /// the project around the folder in which the process works.
+    /// The root of the project, unchanged: without `~` expansion or a search above it.
+    ///
+    /// If absent or empty, it is the project around the working directory of the process.
     pub cwd: Option<PathBuf>,
     /// The phase: see [`Phase::of`](crate::Phase::of).
     pub phase: Option<String>,
@@ -27,11 +28,11 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// What is to be done.
+    /// The plan.
     Plan,
-    /// What was done.
+    /// The progress so far.
     Progress,
-    /// Where the tasks stand.
+    /// The state of the tasks.
     Tracker,
 }
 

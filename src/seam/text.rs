@@ -12,13 +12,13 @@ use crate::readers::{Contents, Kind, Look};
 /// A short text file, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// Nothing is there.
+    /// The file is missing.
     Absent,
     /// A text.
     Text(String),
     /// Bytes that are no UTF-8: those are replaced by `U+FFFD`.
     Lossy(String),
-    /// It is there and is no file that can be read: why.
+    /// It exists and is not a readable file: why.
     Wrong(String),
 }
 
@@ -92,10 +92,10 @@ pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// As [`lossy`], of a path that may be none.
+/// Serializes an optional path, as [`lossy`] does.
 ///
 /// # Errors
-/// What the serializer says.
+/// The serializer's error.
 pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }

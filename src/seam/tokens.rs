@@ -1,5 +1,6 @@
-//! How many tokens a text is, about: four characters each, but one for each character of a script that
-//! writes words with few.
+//! Estimate of the tokens of a text.
+//!
+//! It counts four characters a token, but one for each character of a script that writes words with few.
 
 /// The first character that counts as a whole token.
 ///

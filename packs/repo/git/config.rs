@@ -55,7 +55,7 @@ pub enum Paths {
 }
 
 impl Paths {
-    /// Says whether a folder, with its links resolved, may be used.
+    /// Returns whether a folder, with its links resolved, may be used.
     pub(super) fn allow(&self, folder: &Path) -> bool {
         match self {
             Self::All => true,

@@ -57,7 +57,7 @@ pub(crate) struct Refs {
     pub(crate) ids: BTreeMap<String, String>,
 }
 
-/// What git asked the credential helper, recorded as empty files.
+/// Record of git's calls to the credential helper, as empty files.
 struct Marks {
     asked: PathBuf,
     rejected: PathBuf,
@@ -69,7 +69,7 @@ impl Marks {
         self.asked.exists()
     }
 
-    /// Says whether the server rejected the credential.
+    /// Returns whether the server rejected the credential.
     fn rejected(&self) -> bool {
         self.rejected.exists()
     }
@@ -295,7 +295,9 @@ impl Remote {
         if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
     }
 
-    /// Says whether the last run ended by itself, so that nothing is half written. It may have failed.
+    /// Returns whether the last run ended without a signal, so that nothing is half written.
+    ///
+    /// It may have failed.
     pub(crate) fn ended_by_itself(&self) -> bool {
         self.ended_by_itself.load(Ordering::Relaxed)
     }

@@ -25,7 +25,7 @@ use crate::views::Added;
 use crate::wire;
 use crate::worker::Due;
 
-/// How long a write is retried while others write to the same conversation.
+/// Time limit for retries of a write while others write to the same conversation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_millis(64);

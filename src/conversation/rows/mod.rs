@@ -44,7 +44,7 @@ pub(crate) use write::{Ops, Replaced, new_generation, staging};
 pub(crate) struct Head {
     /// Sequence number of the newest turn ever added; 0 = none. It never decreases.
     pub(crate) seq: u64,
-    /// Sequence number of the oldest stored turn; `seq + 1` if there is none.
+    /// Sequence number of the oldest stored turn; `seq + 1` if no turn is stored.
     pub(crate) first: u64,
     /// Number of stored turns; less than `seq - first + 1` after deletes.
     pub(crate) turns: u64,
@@ -118,7 +118,7 @@ pub(crate) struct StoredTurn {
 pub(crate) struct State {
     pub(crate) head: Head,
     pub(crate) head_version: u64,
-    /// Time of the last write of the head; `None` = there is none.
+    /// Time of the last write of the head; `None` without a head.
     pub(crate) touched_at: Option<Timestamp>,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) checkpoint_version: u64,
@@ -334,7 +334,7 @@ impl Rows {
     }
 }
 
-/// Takes head and checkpoint out of a scan; absent ones have version 0.
+/// Parses head and checkpoint from a scan; absent ones have version 0.
 fn read_state(entries: &[Entry]) -> Result<State> {
     let mut state = State::default();
     for entry in entries.iter().take(2) {

@@ -23,7 +23,7 @@ pub(crate) struct Orphans {
 }
 
 impl Rows {
-    /// Returns when the checkpoint was last written; `None` if there is none.
+    /// Returns when the checkpoint was last written; `None` without a checkpoint.
     pub(crate) async fn checkpoint_at(&self, namespace: &Namespace) -> Result<Option<Timestamp>> {
         let page = Page { limit: 2, after: None };
         let page = self.store.list(namespace, Kind::Conversation, encoding::STATE, page).await?;

@@ -9,7 +9,7 @@ use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore
 use super::{Checkpoint, Head, Once, Rows, State, encoding};
 use crate::error::{ConversationError, Result};
 
-/// How long an idempotency key is remembered.
+/// Lifetime of an idempotency key.
 const ONCE_FOR: Duration = Duration::from_secs(86_400);
 
 /// Result of a batch.

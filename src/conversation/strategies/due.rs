@@ -1,4 +1,4 @@
-//! What is due: which turns to summarise or prune, and what the opening is.
+//! Due work: which turns to summarise or prune, and what the opening is.
 
 use crate::config::{Config, Strategy};
 use crate::rows::Head;

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 /// Low, for plain summaries, but not 0: the same turns would fail the same way for ever.
 const TEMPERATURE: f32 = 0.2;
 
-/// Finds the endpoint's key for the owner of a conversation; `None` = ask without one.
+/// Finds the endpoint's key for the owner of a conversation; `None` = request without one.
 type FindKey = dyn Fn(&Identity) -> helmdeck_core::Result<Option<Secret>> + Send + Sync;
 
 /// Asks a model for summaries.

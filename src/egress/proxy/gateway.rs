@@ -254,7 +254,7 @@ fn status(code: StatusCode) -> Response<Body> {
     response
 }
 
-/// Takes out what is not for the other end.
+/// Removes the hop-by-hop headers.
 fn between_ends(mut headers: HeaderMap) -> HeaderMap {
     // A peer may name more hop-by-hop headers (RFC 9110, section 7.6.1).
     let named: Vec<HeaderName> = headers

@@ -28,7 +28,7 @@ pub use gateway::Gateway;
 /// The user that a program names to the proxy; only the password counts.
 const USER: &str = "helmdeck";
 
-/// What a proxy lets through, of all that the guard lets through.
+/// What a proxy lets through, out of what the guard allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// One host at one port.
@@ -66,7 +66,7 @@ pub struct ProxyConfig {
     pub max_connections: usize,
     /// The largest head of a request, in bytes; 16 KiB unless said otherwise, 8 KiB at least.
     pub max_header_bytes: usize,
-    /// How long a request's head may take to arrive; 10 s unless said otherwise.
+    /// Timeout for the head of a request. Default 10 s.
     pub header_timeout: Duration,
     /// Timeout for silence of both sides. Default 2 min.
     ///

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-/// What stands at a path.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -22,16 +22,16 @@ pub enum Kind {
     Other,
 }
 
-/// What is known of something without opening it.
+/// Metadata of a file, known without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
     /// Whether it belongs to another user than that of this process.
     ///
     /// git makes the same check before it trusts a repository.
     pub foreign: bool,
-    /// How large it is, in bytes; of what is no file it says nothing.
+    /// Size in bytes; meaningful for files only.
     pub size: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Contents {
 pub struct DirEntry {
     /// Its name.
     pub name: OsString,
-    /// Whether it is a folder; a link to one is none.
+    /// Whether it is a folder; a link to a folder is not.
     pub folder: bool,
 }
 
@@ -57,16 +57,16 @@ pub struct DirEntry {
 ///
 /// A missing file is `None`; one that exists and cannot be read is an error.
 pub trait Look: std::fmt::Debug + Send + Sync {
-    /// Says what stands at a path; a link at its end is not followed.
+    /// Returns the metadata at a path. A link at its end is not followed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn about(&self, path: &Path) -> io::Result<Option<About>>;
 
-    /// Says what stands behind a path; links are followed. A link that leads nowhere is `None`.
+    /// Returns the metadata behind a path, following links. A broken link is `None`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn behind(&self, path: &Path) -> io::Result<Option<About>>;
 
     /// Reads the first bytes of a regular file, at most `most`. Links are followed.
@@ -106,7 +106,7 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Looks at the files of this machine.
+/// Access to the files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
@@ -181,7 +181,7 @@ impl Look for Disk {
     }
 }
 
-/// How a file is opened. What became a pipe since it was looked at must not make anybody wait.
+/// Flags for opening a file. A file that became a pipe since the check must not block any caller.
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 fn no_file() -> io::Error {

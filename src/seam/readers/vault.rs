@@ -31,12 +31,12 @@ const PROJECTS: [(Layout, &str); 3] =
     [(Layout::Root, "projects"), (Layout::Desk, "desk/projects"), (Layout::Legacy, "personal-projects")];
 /// Maximum number of entries of one folder.
 const MOST_NOTES: usize = 100_000;
-/// The longest front matter of a note, in bytes: what is longer is text.
+/// Maximum length of a note's front matter, in bytes. Longer front matter counts as text.
 const MOST_FRONT: usize = 64 << 10;
-/// How long front matter usually is at most, in bytes.
+/// Usual maximum length of front matter, in bytes.
 const USUAL_FRONT: usize = 4 << 10;
 
-/// Where the projects of a vault lie.
+/// Location of the projects of a vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -46,7 +46,7 @@ pub enum Layout {
     Desk,
     /// In `personal-projects/`.
     Legacy,
-    /// Where the settings of the vault say.
+    /// The folder from the settings of the vault.
     Set,
 }
 
@@ -75,7 +75,7 @@ impl Spaces {
     }
 }
 
-/// Takes a path that leads down from the root of a vault.
+/// Parses a path that leads down from the root of a vault.
 ///
 /// # Errors
 /// Why it is refused.
@@ -92,7 +92,7 @@ fn below(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a project lies in a vault, or would.
+/// Folder of a project in a vault. It need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectFolder {
     /// Its folder.
@@ -101,14 +101,14 @@ pub struct ProjectFolder {
     pub key: String,
     /// In which layout.
     pub layout: Layout,
-    /// Whether it is there.
+    /// Whether it exists.
     pub exists: bool,
 }
 
 /// A note that was not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoteFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its name without `.md`.
     pub stem: String,
@@ -155,8 +155,9 @@ impl<'a> Vault<'a> {
         &self.root
     }
 
-    /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where
-    /// the vault's other projects are.
+    /// Returns the folder of a project: in the first folder of projects that contains it.
+    ///
+    /// For a project that is in none, it is where the vault's other projects are.
     #[must_use]
     pub fn project(&self, name: &Name) -> ProjectFolder {
         let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
@@ -282,8 +283,9 @@ impl<'a> Vault<'a> {
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
     }
 
-    /// Reads the begin of a note, at most `most` bytes, for its front matter if that is no longer.
-    /// `None` says that it is gone.
+    /// Reads the start of a note, at most `most` bytes, for its front matter if that is no longer.
+    ///
+    /// Returns `None` if the note is gone.
     ///
     /// # Errors
     /// As [`Self::note`].

@@ -8,11 +8,11 @@ use crate::readers::{Note, Vault};
 use super::gather::{From, Source};
 use super::trouble::Troubles;
 
-/// How much of the notes is searched in all, in bytes.
+/// Maximum length searched of all notes, in bytes.
 const MOST: usize = 8 << 20;
-/// How much of each, in bytes.
+/// Maximum length searched of each note, in bytes.
 const MOST_OF_EACH: usize = 16 << 10;
-/// What a note counts at least against the whole, in bytes: to open one takes time, too.
+/// Minimum cost of a note against the whole, in bytes: to open one takes time, too.
 const LEAST: usize = 512;
 
 /// Leaves out the notes that hold no word of a query, and puts those that hold most first: a word
@@ -71,7 +71,7 @@ fn look(vault: Option<&Vault<'_>>, path: &Path, troubles: &mut Troubles) -> Opti
     }
 }
 
-/// A text in which words are looked for.
+/// A text to search for words.
 struct Text {
     lower: String,
     words: BTreeSet<String>,

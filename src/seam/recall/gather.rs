@@ -13,20 +13,20 @@ use crate::resolved::Resolved;
 
 /// Maximum number of always-loaded notes whose priority is read; those after them have none.
 const MOST_ASKED: usize = 256;
-/// How much of a note is read for its priority, in bytes: front matter is seldom longer.
+/// Maximum length read of a note for its priority, in bytes: front matter is seldom longer.
 const HEAD: usize = 1_024;
-/// How long a list of invariants is, in bytes, before another begins.
+/// Length of a list of invariants, in bytes, above which another begins.
 const LIST: usize = 2_000;
 
 /// Something that may be recalled.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What it is called.
+    /// Its label.
     pub(super) label: String,
     pub(super) from: From,
 }
 
-/// Where its text comes from.
+/// Origin of its text.
 #[derive(Debug)]
 pub(super) enum From {
     /// A note that is read when there is room for it.
@@ -37,7 +37,7 @@ pub(super) enum From {
     Text(String),
 }
 
-/// What may be recalled: those that come first, and those that come second.
+/// Candidates for a recall: those that come first, and those that come second.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) first: Vec<Source>,
@@ -159,7 +159,7 @@ impl Gathered {
         }
     }
 
-    /// What of `.forge/` answers to a folder of a vault.
+    /// Adds the part of `.forge/` that corresponds to a folder of a vault.
     fn forge(&mut self, forge: &LongTerm<'_>, prefix: &str, read: Read, learned: &[Learned]) {
         let topic = match read {
             Read::Index => {
@@ -188,7 +188,7 @@ impl Gathered {
         }
     }
 
-    /// What must always hold is always loaded, in lists.
+    /// Adds the invariants, in lists. They are always loaded.
     fn invariants(&mut self, prefix: &str, learned: &[Learned]) {
         let mut lists: Vec<String> = Vec::new();
         for entry in learned.iter().filter(|entry| entry.topic == Topic::Invariant) {

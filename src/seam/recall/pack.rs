@@ -16,27 +16,27 @@ use crate::tokens::{bytes_of, quarters};
 
 /// The smallest room, in quarters of a token, for which another note is opened.
 pub(super) const SMALLEST: usize = 4 * 8;
-/// How many of those that had no room are named.
+/// Maximum number of omitted notes that are named.
 const MOST_NAMED: usize = 20;
-/// How long front matter usually is at most, in bytes.
+/// Usual maximum length of front matter, in bytes.
 const FRONT: usize = 4 << 10;
-/// What a note that is opened in vain counts at least, in bytes: to open one takes time, too.
+/// Minimum cost of a note opened in vain, in bytes: to open one takes time, too.
 const LEAST: usize = 512;
 
-/// What found room.
+/// The notes that found room.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     /// The notes, each with its heading, in their order.
     pub(super) parts: Vec<String>,
     /// The first of those that had none, by what they are called.
     pub(super) omitted: Vec<String>,
-    /// How many had none.
+    /// Number of omitted notes.
     pub(super) omitted_count: usize,
-    /// What could not be read.
+    /// Warning about what could not be read.
     pub(super) warning: Option<Warning>,
 }
 
-/// What became of a source.
+/// State of a source.
 #[derive(Debug)]
 enum Fate {
     /// Not looked at yet.
@@ -89,7 +89,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    /// Takes what has room, but for a part that is kept for others.
+    /// Takes the sources with room, except for `kept`, which is reserved for others.
     fn fill(&mut self, sources: &[Source], fates: &mut [Fate], kept: usize) {
         for (source, fate) in sources.iter().zip(fates) {
             let room = self.left.saturating_sub(kept);
@@ -179,14 +179,15 @@ fn read(heading: &str, text: &str) -> Fate {
     if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
 }
 
-/// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget,
-/// not with the number of notes.
+/// Limit for what is opened in vain, in bytes.
+///
+/// It grows with the budget, not with the number of notes.
 #[derive(Debug)]
 struct Vain {
     done: usize,
-    /// So much for notes that have room if little of them is text.
+    /// Limit for notes that have room if little of them is text.
     few: usize,
-    /// So much in all.
+    /// Limit in all.
     most: usize,
 }
 

@@ -59,7 +59,7 @@ const CHANGES: &[&str] = &[
 /// System calls that do so with some arguments.
 const OPENS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
-/// Says whether a line of a trace changes something. The program itself is started once.
+/// Returns whether a line of a trace changes something. The program itself is started once.
 fn is_change(line: &str) -> bool {
     let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
     match call {
