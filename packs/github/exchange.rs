@@ -23,7 +23,7 @@ const MAX_REDIRECTS: u32 = 3;
 /// A shorter text is no token, and taking it out would only garble the message.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// One call's talk with GitHub.
+/// Exchange of one call with GitHub.
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a Client,
     token: Option<Secret>,

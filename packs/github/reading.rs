@@ -29,7 +29,7 @@ pub(super) struct Taken {
     pub(super) left_over: bool,
 }
 
-/// One call's reading.
+/// Reading of one call.
 pub(super) struct Reading<'a> {
     exchange: Exchange<'a>,
     stale: Option<(Seen, Arc<str>)>,

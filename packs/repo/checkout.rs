@@ -19,7 +19,9 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// The folder of the records, in the folder of supplies.
 const RECORDS: &str = "checkouts";
 
-/// A work tree of a session, as it was made. The record of it stands where commands cannot change it.
+/// A work tree of a session, as it was made.
+///
+/// Its record is where commands cannot change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checkout {
@@ -153,7 +155,7 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     }
 }
 
-/// Returns whether something stands at a path that is to go: a work tree of ours.
+/// Returns whether something at the path must be removed; it must be a work tree of ours.
 fn may_replace(session: &dyn Session, path: &str) -> Result<bool> {
     let ours = record(session, path).exists();
     let mut place = session.folder().to_owned();

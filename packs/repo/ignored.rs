@@ -107,7 +107,7 @@ impl Ignored {
     }
 }
 
-/// Parses the rules of a file; `None` if there are none, or too many.
+/// Parses the rules of a file; `None` without rules, or with too many.
 fn parse(file: &File, bytes_left: &mut u64) -> Option<Gitignore> {
     let most = MAX_BYTES.min(*bytes_left);
     let mut bytes = Vec::new();

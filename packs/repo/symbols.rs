@@ -23,10 +23,10 @@ const BINARY_SNIFF_BYTES: usize = 8 << 10;
 /// A file whose lines are longer than this on average, in bytes, was minified: its names say nothing.
 const MAX_MEAN_LINE_BYTES: usize = 500;
 
-/// The longest name that is kept, in bytes.
+/// Maximum length of a stored name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The longest signature that is kept, in characters.
+/// Maximum length of a stored signature, in characters.
 const MAX_SIGNATURE_CHARS: usize = 160;
 
 /// Maximum number of unfinished matches of a query, so that no file makes it slow.
@@ -170,7 +170,7 @@ fn signature(node: Node<'_>, text: &[u8]) -> String {
     one_line(declaration)
 }
 
-/// Joins a text's words with single blanks, takes off what leads to a body, and cuts it.
+/// Joins a text's words with single spaces, removes the start of a body, and shortens it.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     // A line comment would swallow what follows it once the lines are joined.

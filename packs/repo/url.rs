@@ -1,4 +1,4 @@
-//! Parses addresses of repositories strictly: git gets only what was understood here.
+//! Strict parser of repository addresses: git gets only what was parsed here.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -50,7 +50,7 @@ pub(crate) struct RepoUrl {
     transport: Transport,
     host: Option<Host<String>>,
     port: u16,
-    /// Who logs in, for ssh.
+    /// User name for ssh.
     user: Option<String>,
     /// Path as written: with `/` in front, unless scp's form had none.
     path: String,

@@ -5,7 +5,7 @@ use helmdeck_core::{Code, Error};
 /// Ending of a run. Patch and trajectory are kept in any case.
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
-    /// The model submitted, with these words.
+    /// The model submitted, with this text.
     Submitted(String),
     /// The maximum number of answers was reached.
     Steps(u32),

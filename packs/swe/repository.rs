@@ -19,7 +19,7 @@ const DEFAULT_CREDENTIAL: &str = "github-token";
 /// Location of a repository, without any secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The one text that stands for it however its URL is spelled.
+    /// The canonical text of it, for every spelling of its URL.
     pub(super) key: String,
     /// The host; `None` for a folder of this machine.
     pub(super) host: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Address {
 pub(super) struct Checkout {
     /// Its folder, below the session's.
     pub(super) folder: String,
-    /// The commit that it stands at, as it was fetched.
+    /// Its commit, as fetched.
     pub(super) commit: String,
     /// The requested branch; `None` for a tag, a commit or nothing.
     pub(super) branch: Option<String>,

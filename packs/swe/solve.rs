@@ -26,14 +26,14 @@ use super::result::{self, Output, Tests, UsageOut};
 use super::trajectory::{About, Trajectory, What};
 use crate::repo;
 
-/// What is kept back of a run's time for what comes after the model, of a long run and of any.
+/// Time reserved for the steps after the model: the maximum, and the divisor for a short run.
 const RESERVE: Duration = Duration::from_secs(120);
 const RESERVE_PART: u32 = 5;
 
 /// The least that tests are given.
 const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 
-/// How many tokens the map of the repository may take, and how long.
+/// Maximum tokens of the repository map, and the time limit to make it.
 const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -99,7 +99,7 @@ struct Patch {
     files: Vec<String>,
     /// The artifact with the bytes, or why it is missing; `None` without changes.
     kept: Option<Result<String>>,
-    /// Why it is not known what was changed.
+    /// Why the changes are unknown.
     trouble: Option<Error>,
 }
 

@@ -26,9 +26,9 @@ pub(super) struct Event {
 /// Kind of a step.
 #[derive(Debug)]
 pub(super) enum What {
-    /// The rules were said.
+    /// The rules, as sent to the model.
     Rules(String),
-    /// The task was said.
+    /// The task, as sent to the model.
     Task(String),
     /// The model answered.
     Answered { answer: Answer, took: Duration },

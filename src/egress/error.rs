@@ -62,7 +62,7 @@ impl From<Error> for helmdeck_core::Error {
     }
 }
 
-/// Returns the refusal inside an error of the client, if that is what it comes from.
+/// Returns the refusal inside an error of the client, if that is its cause.
 #[must_use]
 pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Refused> {
     chain(error).find_map(|error| match error.downcast_ref() {

@@ -61,8 +61,8 @@ impl Egress {
 
     /// Returns a guard that may also reach the host and port of this URL.
     ///
-    /// The URL comes from the operator's configuration. The guard has its own client, so that an exception for one purpose does not apply to a URL from a call's input. A URL
-    /// without a host adds nothing.
+    /// The URL comes from the operator's configuration. The guard has its own client, so that an exception for one
+    /// purpose does not apply to a URL from a call's input. A URL without a host adds nothing.
     #[must_use]
     pub fn naming(&self, url: &Url) -> Self {
         Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))

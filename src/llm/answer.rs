@@ -19,7 +19,7 @@ pub enum Finish {
     Length,
     /// The endpoint filtered out the rest.
     ContentFilter,
-    /// Anything else, or nothing was said about it.
+    /// Anything else, or no reason.
     #[serde(other)]
     Other,
 }

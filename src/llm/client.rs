@@ -37,7 +37,7 @@ pub struct Client {
 enum Failure {
     /// A repetition can help.
     Passing(Error),
-    /// A repetition can help, but the model worked: what it said got lost, and may have to be paid for.
+    /// A retry can help, but the model worked: its answer got lost, and may have to be paid for.
     Lost(Error, Taken),
     /// A repetition would fail the same way.
     Final(Error),
@@ -241,7 +241,7 @@ fn authorization(endpoint: &Endpoint) -> Result<Option<HeaderValue>> {
     Ok(Some(header))
 }
 
-/// Reads a body, `None` if it is over the limit; what came of it is dropped then.
+/// Reads a body; `None` if it is over the limit. Then what was read is dropped.
 async fn read(endpoint: &Endpoint, mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| trouble(endpoint, error))? {

@@ -112,7 +112,7 @@ pub struct Price {
     pub input: f64,
     /// Tokens of the answer.
     pub output: f64,
-    /// Tokens of the prompt that the endpoint had in its cache; as `input` unless said otherwise.
+    /// Price of prompt tokens from the endpoint's cache. Default: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
 }

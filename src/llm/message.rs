@@ -85,7 +85,7 @@ impl Serialize for ToolCall {
 pub struct Tool {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
     /// A JSON Schema of its arguments.
     pub parameters: Value,
@@ -106,7 +106,7 @@ impl Serialize for Tool {
 pub struct Request<'a> {
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
-    /// The tools that it may call; none unless said otherwise.
+    /// Tools that the model may call. Default: none.
     pub tools: &'a [Tool],
     /// Sampling temperature, 0 to 2. `None` = the endpoint's default.
     ///

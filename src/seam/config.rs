@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::phase::Phase;
 
-/// The part of a budget that is kept for the notes that come second, in percent.
+/// Default part of a budget reserved for the notes that come second, in percent.
 const KEPT: u8 = 40;
 
 /// A path that was given, and by what.
@@ -27,7 +27,7 @@ pub enum QueryUse {
     /// Nothing: the argument is reserved.
     #[default]
     Reserved,
-    /// Notes of the project that hold none of the words are left out, those that hold most come first.
+    /// Leaves out notes of the project without any of the words; those with most of them come first.
     Filter,
 }
 
@@ -55,9 +55,10 @@ pub struct SeamConfig {
     pub budgets: BTreeMap<Phase, usize>,
     /// How a query is used.
     pub query: QueryUse,
-    /// The part of a budget, in percent, that is kept for the notes that come second: those of the
-    /// project, or in the phase `documenter` those that are always loaded. 40 by default; more than 100
-    /// counts as 100.
+    /// The part of a budget reserved for the notes that come second, in percent. Default 40.
+    ///
+    /// They are those of the project, or in the phase `documenter` those that are always loaded. More than 100 counts
+    /// as 100.
     pub kept_percent: u8,
     /// Whether the long-term memory in `.forge/` is read too. It is by default.
     pub forge: bool,

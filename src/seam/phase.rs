@@ -89,7 +89,7 @@ impl Phase {
         }
     }
 
-    /// Returns how many tokens are recalled unless said otherwise.
+    /// Returns the default budget of a recall, in tokens.
     #[must_use]
     pub const fn budget(self) -> usize {
         match self {
@@ -114,7 +114,7 @@ impl Phase {
         }
     }
 
-    /// Returns whether the project comes before what is always loaded.
+    /// Returns whether the notes of the project come before those that are always loaded.
     pub(crate) const fn project_first(self) -> bool {
         matches!(self, Self::Documenter)
     }

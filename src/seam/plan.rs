@@ -19,7 +19,7 @@ const MOST_MARKER: usize = 4_096;
 pub(crate) enum Meant {
     /// The one with a name that the caller gave.
     Asked(Name),
-    /// The one without a name, as the caller said.
+    /// The plan without a name, chosen by the caller.
     AskedSingleton,
     /// The one the work tree is bound to.
     Bound(Name),
@@ -91,8 +91,9 @@ pub(crate) fn file(which: Which, name: Option<&Name>) -> String {
     }
 }
 
-/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and
-/// copies that a sync left are none, of any plan.
+/// Returns the plan in a file, if the file is one: `Some(None)` for the plan without a name.
+///
+/// Archives and copies that a sync left are no plans.
 pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     let stem = file.strip_suffix(".md")?;
     if is_copy(stem) || stem.ends_with(".archive") || stem.contains(".archive.") {

@@ -137,7 +137,7 @@ impl Shelf<'_> {
         Plan { name: name.map(str::to_owned), path, status, last_progress, active }
     }
 
-    /// Reads the begin of a file, and says whether that is all of it.
+    /// Reads the start of a file, and returns whether that is all of it.
     fn read(&mut self, path: &Path, most: usize) -> Option<(String, bool)> {
         match self.look.read_within(self.root, path, most) {
             Ok(contents) => contents.map(|read| (String::from_utf8_lossy(&read.bytes).into_owned(), read.whole)),

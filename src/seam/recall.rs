@@ -16,7 +16,7 @@ use crate::resolved::Resolved;
 use crate::text::quoted;
 use crate::tokens::quarters;
 
-/// The largest budget, in tokens: what is larger counts as this.
+/// Maximum budget, in tokens; a larger one counts as this.
 const MOST_TOKENS: usize = 1_000_000;
 
 /// Minimum room for the count of omitted notes, in quarters of a token.
@@ -25,7 +25,7 @@ const LEAST_KEPT: usize = 24;
 /// Recalled memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recall {
-    /// It, as Markdown: a header of two lines, then the notes. Empty if there are none.
+    /// Recalled memory as Markdown: a header of two lines, then the notes. Empty without notes.
     pub text: String,
     /// Number of notes in it.
     pub entries: usize,

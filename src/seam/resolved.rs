@@ -416,7 +416,7 @@ fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static s
     Some((name.to_owned(), "github.repo"))
 }
 
-/// Puts the home folder in the place of `~` at the begin of a path.
+/// Replaces `~` at the start of a path by the home folder.
 fn expand(path: &Path, config: &SeamConfig) -> PathBuf {
     match (path.strip_prefix("~"), &config.home) {
         (Ok(rest), Some(home)) => home.join(rest),

@@ -24,7 +24,7 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// Makes a seam. Nothing is opened: every call looks anew.
+    /// Makes a seam. Nothing is opened: every call reads anew.
     pub fn new(config: SeamConfig, look: Arc<dyn Look>) -> Self {
         Self { config, look }
     }
@@ -89,7 +89,7 @@ impl Seam {
         Plans::of(self.resolved(context))
     }
 
-    /// Returns what the seam sees here, and what is wrong with it.
+    /// Returns a diagnosis of the seam for a context.
     #[must_use]
     pub fn doctor(&self, context: &Context) -> Doctor {
         Doctor::of(self.resolved(context), &self.config, context)

@@ -1,5 +1,6 @@
-//! `.agentm-config.json`: where a vault is, and whether state is kept in it. It is only read: an old
-//! form stays as it is.
+//! `.agentm-config.json`: where a vault is, and whether state is stored in it.
+//!
+//! It is only read: an old form stays unchanged.
 
 use std::path::Path;
 
@@ -35,7 +36,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings in a folder; damaged ones are none.
+    /// Reads the settings in a folder; without a file they are empty.
     ///
     /// # Errors
     /// Why they are damaged.
@@ -97,8 +98,8 @@ impl Settings {
 
 /// Returns the values of a setting.
 ///
-/// First comes that of its whole name, which is how agentm writes it, then those in objects, `{"plugins":
-/// {"obsidian-vault": {...}}}`. What is `null` is absent.
+/// First comes that of its whole name, which is how agentm writes it. Then come those in objects,
+/// `{"plugins": {"obsidian-vault": {...}}}`. What is `null` is absent.
 fn values<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let whole = members.get(name).filter(|value| !value.is_null());
     whole.into_iter().chain(nested(members, name)).collect()

@@ -100,7 +100,7 @@ pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
-/// Returns the begin of a text in quotes, on one line.
+/// Returns the start of a text in quotes, on one line.
 pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();

@@ -64,7 +64,7 @@ fn settled(host: Host<String>) -> Host<String> {
 pub struct ProxyConfig {
     /// Maximum number of connections at once; more wait. Default 64.
     pub max_connections: usize,
-    /// The largest head of a request, in bytes; 16 KiB unless said otherwise, 8 KiB at least.
+    /// Maximum size of a request's head, in bytes. Default 16 KiB, minimum 8 KiB.
     pub max_header_bytes: usize,
     /// Timeout for the head of a request. Default 10 s.
     pub header_timeout: Duration,

@@ -96,7 +96,7 @@ impl<'a> LongTerm<'a> {
         &self.root
     }
 
-    /// Returns what was learned and was not superseded, the freshest of each topic first.
+    /// Returns learned knowledge that was not superseded, newest of each topic first.
     ///
     /// # Errors
     /// Why it cannot be read, with the place, on one line.

@@ -35,7 +35,7 @@ pub struct About {
     pub size: u64,
 }
 
-/// The begin of a file.
+/// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// The bytes that were read.
@@ -75,11 +75,12 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// What the system says; an error for what is no regular file.
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
-    /// Reads the first bytes of a regular file below a folder, at most `most`. The folder itself may be
-    /// a link, and so may what is on the way from it to the file, as long as it leads nowhere outside.
+    /// Reads the first bytes of a regular file below a folder, at most `most`.
+    ///
+    /// The folder itself may be a link, and so may the path from it to the file, as long as it leads nowhere outside.
     ///
     /// # Errors
-    /// As [`Self::read`]; an error for a file that does not lie below the folder.
+    /// As [`Self::read`]; an error for a file outside of the folder.
     fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
     /// Reads a whole file at a relative path below a folder.
@@ -91,10 +92,10 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// file, or that a link leads outside.
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 
-    /// Lists what is in a folder, by name.
+    /// Lists the entries of a folder, by name.
     ///
     /// # Errors
-    /// What the system says; an error for a folder with more than `most` entries.
+    /// The system's error; an error for a folder with more than `most` entries.
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>>;
 
     /// Returns a path without links, `.` and `..`, if something exists there.
@@ -188,7 +189,7 @@ fn no_file() -> io::Error {
     io::Error::other("it is no file")
 }
 
-/// Reads the begin of an open file.
+/// Reads the start of an open file.
 fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
     let file = File::from(file);
     let about = file.metadata()?;

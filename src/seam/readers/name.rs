@@ -6,7 +6,7 @@ use std::path::Path;
 use helmdeck_core::text::is_hidden;
 use serde::Serialize;
 
-/// The longest name, in bytes: with what is put before and after it, it is still the name of a file.
+/// Maximum length of a name, in bytes: with its prefix and suffix it is still a file name.
 const LONGEST: usize = 200;
 
 /// A name that is one part of a path: it leads neither up nor down, and has one line.

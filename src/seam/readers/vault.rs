@@ -121,7 +121,7 @@ pub struct AlwaysLoad {
     pub notes: Vec<NoteFile>,
     /// Notes of older spaces that are left out, each with the note of the same name that hides it.
     pub hidden: Vec<(PathBuf, PathBuf)>,
-    /// Folders that are there and cannot be read, and why.
+    /// Folders that exist and cannot be read, and why.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 

@@ -1,5 +1,7 @@
-//! Fills a budget with notes. One that has no room is passed over, most often without being opened, so
-//! a large note never costs the small ones after it.
+//! Fills a budget with notes.
+//!
+//! A note without room is skipped, most often without being opened, so a large note never costs the small ones after
+//! it.
 
 use std::path::Path;
 
