@@ -175,7 +175,7 @@ pub(super) async fn a_summary_that_is_too_long_is_cut(s: Fixture) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// What is folded is due by its tokens too, not only by its number.
+/// What is summarised is due by its tokens too, not only by its number.
 pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     memory.add_turn(&alice(), sized(0, 396, 0)).await.unwrap();
@@ -188,7 +188,7 @@ pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixt
     assert_eq!((patch.omitted_turns, trace.backlog_turns), (0, 0));
     assert!(patch.tokens <= 200, "{}", patch.tokens);
     assert_eq!(super::fixture::sight(&patch), numbers(0..3));
-    // The newest is never folded, however large.
+    // The newest is never summarised, however large.
     memory.add_turn(&alice(), sized(3, 4000, 0)).await.unwrap();
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();

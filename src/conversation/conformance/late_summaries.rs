@@ -60,7 +60,7 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
         // The summary comes before the next turn is added, or after it: then the conversation was read again, and may
-        // have begun anew.
+        // have started again.
         for (elsewhere, added) in [(false, false), (true, false), (true, true)] {
             let case = format!("{what:?}, elsewhere: {elsewhere}, added before it comes: {added}");
             let s = s.another();
@@ -203,11 +203,11 @@ pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Fixture) {
     let before = memory.context(&alice()).await.unwrap();
     assert_eq!(super::marks(&before.summary), numbers(1000..1008));
     let all = items(&memory, &alice()).await;
-    // Nothing is folded again until it was looked at.
+    // Nothing is summarised again until it was looked at.
     s.summarizer.always(Action::Wait);
     let deleted = memory.delete_turn(&alice(), &all[0].key.to_string()).await.unwrap();
     assert_eq!((deleted.deleted, deleted.remaining_turns, deleted.summary_rebuilt), (true, 11, true));
-    // At once, and not only when it is folded again.
+    // At once, and not only when it is summarised again.
     assert_eq!(s.rows_with("[1000]").await, 0);
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));

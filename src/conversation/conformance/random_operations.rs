@@ -206,7 +206,7 @@ impl Walk {
             process.summarizer.always(Action::Answer);
         }
         for conversation in 0..3 {
-            // Who failed and has nothing more to fold succeeds when there is something again.
+            // A conversation that failed and has nothing more to summarise succeeds when there is something again.
             self.step(Step::Add(4), conversation).await;
             let (identity, model) = (name(conversation), &self.models[conversation]);
             fold(self.memory(), &identity).await;

@@ -164,7 +164,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     }
 }
 
-/// A process that closes in order loses nothing either, and folds nothing more.
+/// A process that closes in order loses nothing either, and summarises nothing more.
 pub(super) async fn a_restart_changes_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..9).await;

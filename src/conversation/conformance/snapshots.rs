@@ -186,7 +186,7 @@ pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Fixtur
         assert_eq!(memory.context(&alice()).await.unwrap().summary, "[5][6]");
         let snapshot = memory.snapshot(&alice()).await.unwrap();
         assert_eq!(&snapshot.bytes[..], format!("{{\"strategy\":\"{name}\",\"summary\":\"[5][6]\"}}").as_bytes());
-        // More turns than are kept out of a summary are folded on top of it.
+        // More turns than are kept out of a summary are summarised on top of it.
         let turns: Vec<_> =
             (7..16).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": ""})).collect();
         let both = json!({"strategy": name, "turns": turns, "summary": "[5][6]"});

@@ -120,7 +120,7 @@ pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Fixture) {
     add(&there, &alice(), 3..4).await;
     add(&here, &alice(), 4..5).await;
     assert_eq!(seen(&here, &alice()).await, numbers(3..5));
-    // Nor on a conversation that was forgotten and begun anew.
+    // Nor on a conversation that was forgotten and started again.
     there.forget(&alice()).await.unwrap();
     add(&there, &alice(), 5..6).await;
     add(&here, &alice(), 6..7).await;

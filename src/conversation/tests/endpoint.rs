@@ -28,7 +28,7 @@ use watched::lock;
 const TURNS: usize = 24;
 const RECENT: usize = 4;
 const BATCH: usize = 4;
-/// How many requests fold a conversation if none fails.
+/// Number of requests that summarise a conversation if none fails.
 const POINTS: usize = (TURNS - RECENT) / BATCH;
 /// Room for the summary, the opening, the recent turns and a few others, but not for all.
 const BUDGET: u64 = 200;

@@ -108,7 +108,7 @@ async fn add(memory: &ConversationMemory, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Returns the numbers of the turns in sight.
+/// Returns the numbers of the visible turns.
 fn shown(patch: &LlmContextPatch) -> Vec<usize> {
     patch.recent_turns.iter().map(|recent| recent.turn.user_message[1..].parse().unwrap()).collect()
 }

@@ -94,7 +94,7 @@ impl Trial {
         };
         let looking = Config { hot_for: Duration::ZERO, ..config.clone() };
         let reading = ConversationMemory::open_briefly(looking, dependencies.clone()).unwrap();
-        // All turns are there before anything is folded: the first sweep comes soon.
+        // All turns are there before anything is summarised: the first sweep comes soon.
         for identity in self.identities() {
             for mark in reading.trace(&identity).await.unwrap().kept_turns as usize..TURNS {
                 reading.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
@@ -130,7 +130,7 @@ impl Process {
         .await;
     }
 
-    /// Waits until all conversations are folded, and checks what became of them.
+    /// Waits until all conversations are summarised, and checks what became of them.
     pub(super) async fn settles(&self, trial: &Trial) {
         for identity in trial.identities() {
             self.until("all to be folded", trial, &identity, |case, trace| {
