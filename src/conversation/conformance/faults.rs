@@ -132,7 +132,9 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
     assert_eq!(s.moves(&alice(), Health::Healthy), [], "whoever goes away changes no health");
 }
 
-/// A summary whose commit fails is committed or made again; nothing is lost and nothing summarised twice.
+/// A summary whose commit fails is committed or made again.
+///
+/// Nothing is lost and nothing is summarised twice.
 pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Fixture) {
     let memory = s.open_with(|config| config.recent_turns = 2);
     add(&memory, &alice(), 0..2).await;
