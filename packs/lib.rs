@@ -7,7 +7,9 @@ use helmdeck_core::{Builtin, Clock};
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
 
-/// Declares a pack by its family, its verb and its handler; the manifest is `<verb>.toml` beside the caller.
+/// Declares a pack by its family, verb and handler.
+///
+/// The manifest is `<verb>.toml` beside the caller.
 macro_rules! pack {
     ($family:literal, $verb:literal, $handler:expr) => {
         ::helmdeck_core::Builtin {

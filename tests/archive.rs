@@ -1,4 +1,6 @@
-//! `memory export` and `memory import` of the real program: from one home to another, through files and pipes.
+//! Tests of `memory export` and `memory import` with the real program.
+//!
+//! They go from one home to another, through files and pipes.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -201,7 +201,7 @@ async fn the_routes_list_stream_and_delete_files() {
         let same = server.exchange(&format!("GET {path}\nIf-None-Match: {etag}"), "").unwrap();
         assert_eq!((same.code, same.body.as_str()), (304, ""));
 
-        // The last byte is wrong: whoever counts what was announced sees that it is not whole.
+        // The last byte is wrong: a client that counts the announced bytes sees that the file is not whole.
         let mut damaged = long();
         damaged.replace_range(2_999_999.., "x");
         place.put_raw(&keys[1], damaged.as_bytes());
@@ -287,7 +287,7 @@ fn unreachable_bucket_stops_no_server_and_leaks_nothing() {
     let run = Run::of(command.env(environment[0].0, &environment[0].1).output().unwrap());
     assert_eq!(run.code, 78, "{}", run.stderr);
     assert!(run.stderr.contains("HELMDECK_S3_ACCESS_KEY_ID"), "{}", run.stderr);
-    // Nor with an address that is none; what stands in it is not repeated.
+    // Nor with an invalid address; the message does not repeat it.
     for command in [&["check"][..], &["config", "show"]] {
         let mut command = home.command(KEY, command);
         let run = Run::of(command.env(environment[0].0, "s3://canary-quokka:x@bucket").output().unwrap());

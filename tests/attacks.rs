@@ -1,5 +1,6 @@
-//! What somebody hostile sends, over real TCP to the real program. Each has to be refused, and to leave
-//! the next caller alone.
+//! Hostile requests, over real TCP to the real program.
+//!
+//! Each has to be refused, and to leave the next caller alone.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -43,7 +44,9 @@ impl Target {
         read(&self.server.raw(head.as_bytes()))
     }
 
-    /// Runs the pack with a body and checks that it was refused as a mistake of the caller, in well-formed words.
+    /// Runs the pack with a body and checks that it is refused as invalid input.
+    ///
+    /// The message must be well-formed.
     #[track_caller]
     fn refuses_input(&self, what: &str, body: &[u8]) {
         let (status, text) = self.send("POST /api/v1/packs/test.echo", "", body);

@@ -1,5 +1,6 @@
-//! Who may call, through the real program: tokens from the shell, tokens of an issuer, and a
-//! configuration that lets nobody in by mistake.
+//! Authentication and authorization, through the real program.
+//!
+//! The cases are tokens from the shell, tokens of an issuer, and a misconfiguration that must let no caller in.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};

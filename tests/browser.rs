@@ -27,7 +27,9 @@ const ways = {
 })();
 </script>"#;
 
-/// A web server that shows the page at `/page`; it hands on everything else to a server, as a proxy that keeps `Host`.
+/// A web server that shows the page at `/page`.
+///
+/// It forwards everything else to a server, as a proxy that keeps `Host`.
 struct Site(SocketAddr);
 
 impl Site {

@@ -12,7 +12,7 @@ use serde_json::Value;
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const OTHER_KEY: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// A home folder of its own, and nothing else of this process's environment.
+/// A separate home folder, without the environment of this process.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -377,7 +377,7 @@ impl Server {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let ready = lines.find(|line| line.as_ref().unwrap().contains("listening on http://")).unwrap().unwrap();
         let address = ready.split("http://").nth(1).unwrap().split('"').next().unwrap().to_owned();
-        // Whoever logs to a pipe that nobody reads would stop when it is full.
+        // A program that logs to a pipe without a reader would stop when it is full.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }

@@ -13,7 +13,9 @@ use crate::support::program::{Home, Run};
 /// lowest that is free.
 const LIST: &str = "import json, os\nprint(json.dumps({'open': sorted(map(int, os.listdir('/proc/self/fd')))}))\n";
 
-/// Runs helmdeck as a careless wrapper does: a key file stays open as descriptor 8, a folder of the host as 9.
+/// Runs helmdeck as a careless wrapper does.
+///
+/// A key file stays open as descriptor 8, a folder of the host as 9.
 fn careless(home: &Home, arguments: &[&str]) -> Run {
     let folder = home.data();
     fs::create_dir_all(&folder).unwrap();

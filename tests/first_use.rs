@@ -1,5 +1,6 @@
-//! What somebody meets on the first day who does something slightly wrong, with the real program:
-//! nothing is lost, nothing is half done, and the message names the cause.
+//! First-day mistakes of a user, with the real program.
+//!
+//! Nothing is lost, nothing is half done, and the message names the cause.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -107,7 +108,9 @@ fn literal_token_in_manifest_is_refused_unprinted() {
     assert!(call.code == 3 && !call.stderr.contains(&token), "{}", call.stderr);
 }
 
-/// Writes the pack `test.secret`, which asks a host with a credential, and returns the path of its manifest.
+/// Writes the pack `test.secret` and returns the path of its manifest.
+///
+/// The pack sends a request with a credential to a host.
 fn secret_pack(home: &Home, host: &str, credential: &str) -> std::path::PathBuf {
     let manifest = format!(
         "name = \"test.secret\"\nversion = \"v1\"\ndescription = \"For tests\"\nread_only = true\n\
@@ -149,7 +152,7 @@ fn lists_and_examples_see_the_same_credentials() {
     }
 }
 
-/// Runs a shell on a terminal of its own, types when the program asks, and returns all that was shown.
+/// Runs a shell on a separate terminal, types when the program asks, and returns all output.
 fn on_a_terminal(home: &Home, line: &str, typed: &str) -> String {
     let mut command = Command::new("script");
     command.args(["-qec", line, "/dev/null"]).env_clear().envs(home.environment(KEY)).env("SHELL", "/bin/sh");

@@ -34,7 +34,7 @@ async fn fill(store: &dyn Store, subject: &str) {
     }
 }
 
-/// Returns which of these texts stand in any file of the data folder.
+/// Returns which of these texts occur in any file of the data folder.
 fn found(home: &Home, texts: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(home.data()).unwrap() {
@@ -113,7 +113,7 @@ async fn forgetting_clears_every_file_of_one_person() {
     assert_eq!(uses.iter().map(|used| used.subject.as_str()).collect::<Vec<_>>(), ["bob"]);
     let left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();
     assert!(left.len() == 2 && left.contains(&tokens[0]) && left.contains(&tokens[3]), "nothing is revoked silently");
-    // Who is told of the token and revokes it can forget again, and then nothing is left to tell.
+    // A user that learns of the token and revokes it can forget again, and then nothing is left to report.
     assert_eq!(home.run(KEY, &["token", "revoke", &tokens[0]]).code, 0);
     let again = home.run(KEY, &["memory", "forget", "--subject", SUBJECT, "--yes"]);
     assert!(again.code == 0 && !again.stdout.contains("still good"), "{}{}", again.stdout, again.stderr);
@@ -139,7 +139,7 @@ async fn forgetting_clears_postgres_dump() {
     opened.close().await.unwrap();
     let marks = [&MARKS[..], &["SESSION-mark-9304"]].concat();
     let held = |mark: &str| {
-        // Texts of any bytes stand in a dump as hex.
+        // In a dump, texts of any bytes are hex.
         let hex: String = mark.bytes().map(|byte| format!("{byte:02x}")).collect();
         let dump = server.dump(&url);
         dump.contains(mark) || dump.contains(&hex)

@@ -1,4 +1,6 @@
-//! What `helmdeck run` does so that no answer is older than its pack allows: renewals, edits, long tags, sessions.
+//! Tests that `helmdeck run` serves no answer older than its pack allows.
+//!
+//! They cover renewals, edits, long tags and sessions.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -8,7 +10,9 @@ use serde_json::Value;
 use crate::support::program::Home;
 use crate::support::{KEY, wait_for};
 
-/// A program that counts its runs. From the second one on it waits until there is a file `go` in its folder.
+/// A program that counts its runs.
+///
+/// From the second one on it waits until there is a file `go` in its folder.
 const COUNTS: &str = "#!/bin/sh\nn=$(($(cat count 2>/dev/null || echo 0) + 1))\necho $n > count\n\
                       while [ $n -gt 1 ] && [ ! -e go ]; do sleep 0.02; done\necho \"{\\\"n\\\":$n}\"\n";
 

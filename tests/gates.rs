@@ -109,7 +109,7 @@ struct Seen {
     tasks: usize,
 }
 
-/// Runs every pack through a stack of its own, in process and over REST.
+/// Runs every pack through a separate stack, in process and over REST.
 fn observe(fixture: &Fixture, gate_one: bool, author: Author) -> Seen {
     let log = Log::default();
     let writer = log.clone();

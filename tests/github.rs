@@ -31,7 +31,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// An engine with the credential that the packs use unless told otherwise.
+    /// An engine with the default credential of the packs.
     async fn open() -> Self {
         Self::with(Wallet::of(&[("github-token", "a-token-of-nobody")])).await
     }
@@ -171,7 +171,7 @@ async fn rate_limit_gives_retry_time_or_stale_answer() {
     let (status, known) = fixture.read(GET, &issue()).await;
     assert_eq!(status, CacheStatus::Miss, "an error is not stored");
     fixture.clock.advance(TTL);
-    // A confirmation would be free, so only a secondary limit can stand in its way.
+    // A confirmation would be free, so only a secondary limit can stop it.
     for (limit, _) in &limits {
         fixture.github.control(limit);
         assert_eq!(fixture.read(GET, &issue()).await, (CacheStatus::Stale, known.clone()));

@@ -284,7 +284,7 @@ async fn import_reads_rows_of_the_log() {
         assert!(log.metadata().unwrap().len() > 0);
         let copy = home.packs().join("killed.db");
         if !running {
-            // As after a power cut: a database and its log, and nobody has them open.
+            // As after a power cut: a database and its log, open in no process.
             std::fs::copy(&path, &copy).unwrap();
             std::fs::copy(&log, home.packs().join("killed.db-wal")).unwrap();
         }

@@ -132,7 +132,7 @@ fn fifty_callers_share_a_request_until_write() {
         let calls: Vec<_> =
             (0..50).map(|_| scope.spawn(|| server.call("shop.item", &json!({"id": "slow"})).0)).collect();
         wait_for("the request", || host.count() > before);
-        // The rest may come while the host is busy or after it answered: in both cases nobody else may ask it.
+        // The rest may come while the host is busy or after it answered: in both cases no other caller may ask it.
         *gate.0.lock().unwrap() = true;
         gate.1.notify_all();
         calls.into_iter().map(|call| call.join().unwrap()).collect::<Vec<_>>()
@@ -239,7 +239,7 @@ fn no_inner_address_is_reached_no_credential_leaks() {
     assert!(!server.says(CANARY), "the log holds the credential");
     drop(server);
 
-    // With both open, the redirect is followed, and what says who asks stays behind.
+    // With both open, the redirect is followed, and the credential stays behind.
     let mut command = home.command(KEY, SERVE);
     command.env(OPEN.0, "127.0.0.1,127.0.0.2").env("SHOP_TOKEN", CANARY);
     let server = Server::launch(command);

@@ -1,6 +1,7 @@
-//! Two tenants with two users each, who bear the same names, over REST and MCP on one server: nobody
-//! sees, lists, purges, cancels, follows or joins anything of another, and everybody finds their own
-//! through both transports and with every token.
+//! Isolation of two tenants with two users each, over REST and MCP on one server.
+//!
+//! The users have the same names. No user sees, lists, purges, cancels, follows or joins anything of another. Every
+//! user finds their own through both transports and with every token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -27,7 +28,7 @@ enum Transport {
 
 const DOORS: [Transport; 2] = [Transport::Rest, Transport::Mcp];
 
-/// Somebody with a token, at one server.
+/// A user with a token, at one server.
 struct Someone<'a> {
     server: &'a Server,
     name: (&'static str, &'static str),
@@ -80,7 +81,7 @@ impl<'a> Someone<'a> {
     }
 }
 
-/// Makes a token that is good for so many seconds.
+/// Makes a token that expires after `lives` seconds.
 fn token((tenant, user): (&str, &str), scope: &str, lives: u64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({"sub": user, "tenant": tenant, "scope": scope, "iat": now, "exp": now + lives});
@@ -473,7 +474,7 @@ fn tasks_of_others_are_not_found() {
             assert!(foreign(at).all(|id| !list.to_string().contains(id.as_str())), "{list}");
         }
     }
-    // Nobody's attempt did anything.
+    // No attempt had an effect.
     std::fs::write(home.packs().join("go"), "").unwrap();
     for (client, id) in all.iter().zip(&tasks) {
         let task = || client.ask("tasks/get", &json!({"taskId": id}))["status"].clone();

@@ -1,5 +1,6 @@
-//! Jobs through the real program: what becomes of them when their server is killed, told to stop, or
-//! asked by another process.
+//! Jobs through the real program.
+//!
+//! Their server is killed or stopped, or another process asks for them.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -47,7 +48,7 @@ fn shown(home: &Home, id: &str) -> Value {
     serde_json::from_str(&run.stdout).unwrap()
 }
 
-/// Looks into the row, so that nobody who asks notices anything first.
+/// Reads the row directly, so that no request notices anything first.
 fn state(home: &Home, id: &str) -> String {
     let database = outside(&home.data().join("helmdeck.db"));
     database.query_row("SELECT state FROM jobs WHERE id = ?1", [id], |row| row.get(0)).unwrap()
@@ -88,7 +89,7 @@ fn killed_server_loses_no_job() {
     server.signal("-KILL");
     assert_eq!(server.ended(), None, "it was killed");
 
-    // Without any server: whoever asks first is told.
+    // Without any server: the first request gets the result.
     for id in [&running, &queued] {
         let job = shown(&home, id);
         assert_eq!((&job["state"], &job["error"]["retry"]), (&json!("failed"), &json!("later")), "{job}");

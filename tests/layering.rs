@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Every crate, and those of ours that it may depend on. Dev-dependencies on `testkit` are always allowed.
+/// Every crate, and those of ours that it may depend on.
+///
+/// Dev-dependencies on `testkit` are always allowed.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("process", &[]),
@@ -42,7 +44,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("testkit", &["core", "events", "memory", "engine"]),
 ];
 
-/// Crates that may depend on all others: the one that wires them, the binary with its tests, the benchmarks.
+/// Crates that may depend on all others.
+///
+/// They are the one that wires them, the binary with its tests, and the benchmarks.
 const MAY_DEPEND_ON_ALL: &[&str] = &["cli", "helmdeck", "bench"];
 
 /// A dependency of one of our crates on another of ours.
@@ -198,8 +202,10 @@ fn edges_of_every_kind_are_read() {
     assert!(edges.iter().all(|edge| edge.from == "a" && edge.to == "core" && edge.manifest == "src/a/Cargo.toml"));
 }
 
+/// Features of `serde_json` that any crate of the graph could switch on for all.
+///
 /// `preserve_order` would make objects come out in another order than the one that digests of schemas are made over;
-/// `arbitrary_precision` changes how every number is kept. Any crate of the graph could switch them on for all.
+/// `arbitrary_precision` changes how every number is kept.
 #[test]
 fn serde_json_features_keep_json_meaning() {
     // Build scripts and macros have a copy of their own (resolver 2 and later); it is no part of the binary.

@@ -305,7 +305,7 @@ fn an_independent_checker_finds_nothing_wrong() {
     }
 }
 
-/// A control: what the other tests of this file ask of the clients, they do with somebody else's server.
+/// A control: another project's server passes the requests of the other tests here.
 #[test]
 fn the_clients_speak_to_somebody_elses_server() {
     let programs = Programs::installed();

@@ -27,10 +27,11 @@ use crate::support::mcp::{CONFORMANCE, Programs};
 /// The checks of each scenario, by its name.
 type Results = BTreeMap<String, Vec<Value>>;
 
-/// Scenarios that the suite runs without counting them, and that hold here all the same. Of those about
-/// tasks four do not: `tasks-mrtr-input` and `tasks-mrtr-composition` want a task that asks the client
-/// something, which ours never do; `tasks-required-task-error` wants a tool that refuses whoever knows
-/// no tasks, where ours lets them wait for the answer; `tasks-status-notifications` is empty as yet.
+/// Scenarios that the suite runs without counting them, and that pass here all the same.
+///
+/// Of those about tasks four do not. `tasks-mrtr-input` and `tasks-mrtr-composition` want a task that asks the client
+/// something, which ours never do. `tasks-required-task-error` wants a tool that refuses clients without tasks, where
+/// ours lets them wait for the answer. `tasks-status-notifications` is empty as yet.
 const UNSCORED: &[(&str, &[&str])] = &[
     ("2025-11-25", &["server-session-lifecycle", "json-schema-2020-12"]),
     (

@@ -10,7 +10,7 @@ use crate::support::program::Home;
 
 const PAGE: &str = include_str!("../docs/mcp.md");
 
-/// A code block: the chapter that it stands in, its language, and its text.
+/// A code block: its chapter, its language, and its text.
 struct Block {
     chapter: String,
     language: String,

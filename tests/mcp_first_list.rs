@@ -1,4 +1,6 @@
-//! MCP servers behind helmdeck at its start: what a client sees that lists once, and what is known without a start.
+//! MCP servers behind helmdeck at its start.
+//!
+//! The tests show what a client sees that lists once, and what is known without a start.
 
 use std::path::PathBuf;
 
@@ -169,7 +171,7 @@ fn hits_and_pack_lists_start_no_server() {
     assert!(!String::from_utf8_lossy(&sealed).contains("inputSchema"));
 }
 
-/// `anyOf` of four references, so many levels deep.
+/// `anyOf` of four references, `levels` deep.
 fn tower(levels: usize) -> Value {
     let mut defs = Map::new();
     for level in 0..levels {
@@ -230,7 +232,7 @@ fn packs_folder_created_after_start_is_served() {
     let manifest = "name = \"first.tool\"\nversion = \"v1\"\ndescription = \"x\"\n[handler]\ncommand = [\"cat\"]\n";
     std::fs::write(folder.join("first.toml"), manifest).unwrap();
     wait_for("the new pack", || server.ask("POST /api/v1/packs/first.tool", "{}").code == 200);
-    // A mistake leaves it serving, and is told.
+    // A mistake leaves it serving, and is reported.
     std::fs::write(folder.join("first.toml"), manifest.replace("command", "comand")).unwrap();
     wait_for("the refusal", || server.ask("GET /readyz", "").body.contains("degraded"));
     assert_eq!(server.ask("POST /api/v1/packs/first.tool", "{}").code, 200);

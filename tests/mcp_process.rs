@@ -9,7 +9,7 @@ use crate::support::program::Home;
 use crate::support::wait_for;
 
 const KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
-/// Starts a child of its own, says its process id, and waits for both for ever.
+/// Starts a child, prints its process id, and waits for both for ever.
 const STUBBORN: &str = "#!/bin/sh\ncat >/dev/null\nsleep 1000 &\necho $! >child\nwait\n";
 
 /// The program, spoken to as a client of revision 2025-11-25.

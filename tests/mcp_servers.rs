@@ -1,4 +1,6 @@
-//! Servers that other people wrote, from npm, behind helmdeck: the real program, over pipes and over HTTP.
+//! Servers of other projects, from npm, behind helmdeck.
+//!
+//! The real program runs over pipes and over HTTP.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,7 @@ fn post(server: &Server, pack: &str, input: &Value) -> Answer {
 fn kill_group(group: &str) {
     let group: i32 = group.parse().unwrap();
     assert!(group > 1);
-    // Without `--`, the `kill` of procps 4.0 takes `-9 -12345` for "signal 9 to everybody": kill(-1, SIGKILL).
+    // Without `--`, the `kill` of procps 4.0 takes `-9 -12345` for "signal 9 to all processes": kill(-1, SIGKILL).
     assert!(Command::new("kill").args(["-9", "--", &format!("-{group}")]).status().unwrap().success());
 }
 
@@ -208,7 +210,7 @@ fn fifty_callers_make_one_tool_call() {
     });
     let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
     assert_eq!(fixture.asked(tool), 2, "one before, and one for all: {statuses:?}");
-    // Who is late on a busy machine finds the answer.
+    // A call that is late on a busy machine finds the answer.
     assert_eq!((count("miss"), count("coalesced") + count("hit")), (1, 49), "all wait for the same call: {statuses:?}");
     assert!(count("coalesced") > 0, "{statuses:?}");
 }

@@ -151,7 +151,7 @@ fn over_stdio() {
     let mut client = Client::over_stdio(&home);
     a_task_is_begun_followed_read_and_cancelled(&home, &mut client);
 
-    // A task lives as long as the program that runs it, and says so afterwards.
+    // A task ends with the program that runs it, and reports that afterwards.
     let id = client.begin(json!({"n": 3}));
     let program = pid(&home);
     let Client::Stdio { mut child, input, output } = client else { unreachable!() };

@@ -1,4 +1,6 @@
-//! The `OpenAPI` document before other people's tools: validators accept it, and what generators make of it works.
+//! Tests of the `OpenAPI` document with other projects' tools.
+//!
+//! Validators accept it, and generated clients work.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

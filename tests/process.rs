@@ -1,4 +1,6 @@
-//! The server as a process of an operator: reload at SIGHUP, exit codes after signals, warnings at the start.
+//! Tests of the server as an operator's process.
+//!
+//! They cover reload at SIGHUP, exit codes after signals, and warnings at the start.
 
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, wait_for};

@@ -47,7 +47,7 @@ impl Replicas {
         std::fs::read_to_string(self.home.packs().join(format!("{of}-runs"))).unwrap_or_default().lines().count()
     }
 
-    /// Sends a pack's call fifty times to each server at once; returns how often each cache status was answered.
+    /// Sends a pack's call fifty times to each server at once, and returns the cache statuses.
     fn fifty_and_fifty(&self, pack: &str, repo: &str) -> Vec<String> {
         let answers = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -213,7 +213,7 @@ impl Load {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            // Mostly what was asked before, and now and then something new, which the store has to be asked for.
+            // Mostly repeated requests, and now and then a new one that reaches the store.
             let repo = if n % 8 == 0 { format!("{caller}/{n}") } else { format!("{}", (caller + n) % 40) };
             let input = json!({ "repo": repo });
             let (status, output) = servers[(caller + n) % 2].call("test.echo", &input);
@@ -225,7 +225,7 @@ impl Load {
         }
     }
 
-    /// Waits for so many more answers.
+    /// Waits for this many more answers.
     fn more(&self, what: &str, answers: usize) {
         let enough = self.answers.load(Ordering::SeqCst) + answers;
         wait_for(what, || self.answers.load(Ordering::SeqCst) >= enough);
@@ -297,7 +297,7 @@ fn postgres_restart_loses_no_answer() {
         assert!(recalled.body.contains(&format!("value of {key}")), "{key} was acknowledged: {}", recalled.body);
     }
     println!("{} facts were acknowledged, and all are there", stored.len());
-    // News reaches the other again, too.
+    // Invalidations reach the other again, too.
     let input = json!({ "repo": "news" });
     servers[0].call("test.echo", &input);
     wait_for("the other to have it", || servers[1].look("test.echo", &input) == "hit");

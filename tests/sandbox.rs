@@ -11,7 +11,9 @@ use crate::support::program::{Home, Run};
 use crate::support::sessions::{SessionFixture, end_running, is_running, place, runs};
 use crate::support::{KEY, wait_for};
 
-/// Makes each call in the sandbox, also as the other ABI of x86-64 numbers it, and prints what is not refused.
+/// Makes each system call in the sandbox, and prints what is not refused.
+///
+/// It uses the numbers of the other ABI of x86-64, too.
 const CALLS: &str = r#"
 import ctypes, errno, platform, sys
 calls = {

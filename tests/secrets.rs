@@ -114,7 +114,7 @@ async fn say(cx: Context, input: Json) -> Result<Reply> {
             cx.put_artifact("typed.txt", &format!("text/plain; token={plain}"), MARKER).await?;
             Ok(Reply::json(fine()))
         }
-        // Whoever is told a secret by a handler may not say it either, nor keep it.
+        // A pack that gets a secret from a handler may neither show nor store it.
         "told to another" | "told to another that fails" => {
             let told = Json::from_serialize(&json!({"said": both, "fail": way.ends_with("fails")})).unwrap();
             let outcome = cx.call("t.told", told).await?;
@@ -124,7 +124,7 @@ async fn say(cx: Context, input: Json) -> Result<Reply> {
     }
 }
 
-/// Says what it was told.
+/// Repeats its input.
 async fn repeat(_: Context, input: Json) -> Result<Reply> {
     if input.to_value()["fail"] == true {
         return Err(Error::new(Code::HandlerFailed, format!("cannot repeat {}", input.as_str())));

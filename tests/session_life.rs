@@ -1,5 +1,6 @@
-//! Whose a session is, how long it lives, and that nothing is left of it: of calls that fail, of
-//! processes that are killed.
+//! Owner and lifetime of a session.
+//!
+//! Nothing is left of a session after calls that fail and processes that are killed.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -76,7 +77,7 @@ async fn pinned_session_keeps_files_fresh_one_has_none() {
     let session = fixture.kept(&local, "echo here > file").await;
     let given = session.supplies().join("given");
     std::fs::write(&given, "supplied\n").unwrap();
-    // A command of the sandbox may be another user, whatever files the user who runs the tests makes.
+    // A command of the sandbox may be another user, whatever the umask of the user that runs the tests.
     std::fs::set_permissions(&given, std::fs::Permissions::from_mode(0o644)).unwrap();
     let input = json!({"sh": "cat file /supplies/given; : > /supplies/given", "_session_id": session.id()});
     let (came, _) = fixture.call_as(&local, "maybe", input).await.unwrap();
@@ -200,8 +201,9 @@ async fn network_wish_or_missing_runtime_is_refused() {
     assert_eq!(engine.call(call()).await.unwrap_err().code(), Code::SessionUnavailable);
 }
 
-/// Adds a pack that keeps its session, and one whose session ends with its call, which lasts until the
-/// file `go` is there, or for some minutes where its server was killed and nobody can say so.
+/// Adds a pack that keeps its session, and one whose session ends with its call.
+///
+/// That call lasts until the file `go` exists. If its server was killed first, it ends after some minutes.
 fn install(home: &Home) {
     for (name, script, session) in [
         ("test.box", "#!/bin/sh\ncat >/dev/null\necho '{}'\n", "preserve = true\ntimeout = \"1h\""),
@@ -295,7 +297,7 @@ fn killed_process_leaves_no_session() {
         .spawn()
         .unwrap();
     wait_for("the call to have a session", || listed(&server).as_array().unwrap().len() == 2);
-    // What a process that lives has made is not removed by another one.
+    // A process does not remove what another running process has made.
     assert!(home.run(KEY, &["run", "test.box", "--json"]).code == 0 && listed(&server).as_array().unwrap().len() == 3);
     server.signal("-KILL");
     server.ended();
@@ -358,7 +360,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A home of a user who is not root, and the program where that user can run it.
+/// A home of a user other than root, and the program where that user can run it.
 struct Plain {
     home: Home,
     program: PathBuf,
@@ -419,7 +421,7 @@ fn plain_user_has_sandbox_or_may_disable_it() {
     let run = plain.sh(id, "stat -c %a a b && chmod 700 a b && rm -r a b", &[]);
     assert_eq!(run.stdout, "300\n0\n", "{}", run.stderr);
 
-    // A path that is not there: no sandbox can be made.
+    // A missing path: no sandbox can be made.
     let none = ("HELMDECK_SESSIONS__READ_ONLY_PATHS", "/not/there");
     let allow = ("HELMDECK_SESSIONS__ALLOW_UNSANDBOXED", "true");
     let run = plain.sh(id, "true", &[none]);

@@ -1,4 +1,6 @@
-//! What commands of a session see, reach and take: everything here runs in the real sandbox, by the real program.
+//! Tests of what commands of a session see, reach and take.
+//!
+//! Everything here runs in the real sandbox, by the real program.
 
 use std::io::Read;
 use std::net::TcpListener;

@@ -122,7 +122,7 @@ fn damaged_store_is_removed_by_reset() {
     assert_eq!(home.call(KEY, &["test.echo", "repo=a"]).0, "hit");
 }
 
-/// A file system of its own, unmounted at the end.
+/// A separate file system, unmounted at the end.
 struct Disk(PathBuf);
 
 impl Disk {

@@ -148,7 +148,7 @@ async fn locked_database_still_serves_hits() {
     other.execute_batch("COMMIT").unwrap();
 }
 
-/// A file of the data folder's name where the folder was: nothing can be opened, whoever one is.
+/// A file in the place of the data folder: no user can open anything, not even root.
 #[tokio::test(flavor = "multi_thread")]
 async fn data_folder_disappears_and_returns() {
     let away = |fixture: &Fixture| -> Ending {
@@ -168,7 +168,7 @@ async fn data_folder_disappears_and_returns() {
 async fn a_database_that_is_deleted() {
     for gone in [r#"rm "$1" "$1-wal" "$1-shm""#, r#"rm "$1""#, r#"rm -r "$(dirname "$1")""#] {
         for hot_bytes in [0, HOT] {
-            // Whoever looks takes a new file for a purge by somebody else, and takes back what it wrote at that moment.
+            // A watcher takes a new file for a purge by another process, and removes what it wrote at that moment.
             let unwatched = CacheConfig { watch_interval: Duration::from_secs(3600), ..hasty(hot_bytes) };
             let fixture = Fixture::new(unwatched).await;
             fixture.fill(&["before"]).await;
@@ -256,7 +256,7 @@ async fn garbage_written_over_the_database() {
     }
 }
 
-/// A small file system of its own, unmounted at the end.
+/// A small separate file system, unmounted at the end.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {

@@ -1,7 +1,7 @@
-//! What somebody who can write the SQLite file, but has no key, can do to answers: make them miss, and nothing else.
+//! Tampering with answers by an attacker that can write the SQLite file, but has no key.
 //!
-//! The hot tier is off, so that every call asks the file. Each call checks itself (`Fixture::call`): a
-//! hit is what this caller was told before, anything else comes from the handler.
+//! The attacker can make them miss, and nothing else. The hot tier is off, so that every call asks the file. Each call
+//! checks itself (`Fixture::call`): a hit is what this caller got before, anything else comes from the handler.
 
 use helmdeck_core::{CacheStatus, Identity};
 use helmdeck_memory::{Kind, MemoryKey, Namespace, StoreError};
@@ -134,7 +134,7 @@ async fn row_moved_to_another_caller_does_not_open() {
     missed(&fixture, "moved away", &["victim"], 0).await;
     fixture.settle().await;
     assert_eq!(fixture.call_as(bob(), input).await, CacheStatus::Hit, "mended");
-    // The spaces trade their names: nobody finds a row of their own there.
+    // The spaces trade their names: no caller finds its rows there.
     let name = |from: &str, to: &str| {
         format!("UPDATE memory_spaces SET subject = '{to}' WHERE subject = '{from}' AND kind = 'cache'")
     };

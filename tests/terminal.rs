@@ -1,4 +1,6 @@
-//! `helmdeck run` at a real terminal, over a pack that works in steps: an MCP server, and hostile where it can be.
+//! Tests of `helmdeck run` at a real terminal, over a pack that works in steps.
+//!
+//! The pack is an MCP server, and hostile where it can be.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -87,7 +89,9 @@ fn run(tool: &str) -> String {
     format!("{} run test.{tool}", env!("CARGO_BIN_EXE_helmdeck"))
 }
 
-/// Takes out of what was shown all that helmdeck itself says to a terminal: colours, and how a line is written over.
+/// Removes from the output all that helmdeck itself sends to a terminal.
+///
+/// That is colours, and how a line is written over.
 fn bare(shown: &str) -> String {
     let (mut text, mut rest) = (String::new(), shown);
     while let Some((before, after)) = rest.split_once("\x1b[") {

@@ -100,7 +100,9 @@ fn latency(home: &Home, server: &Server, input: &Value) -> Duration {
     seen
 }
 
-/// Not a measurement: how long it took is printed, and compared only with what a stuck watch would take.
+/// Not a measurement: it prints how long it took.
+///
+/// It compares the time only with that of a stuck watch.
 #[test]
 fn purge_of_another_process_reaches_a_server() {
     let home = Home::new();

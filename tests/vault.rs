@@ -1,5 +1,7 @@
-//! Credentials of the vault, with the real program: who may use them, what becomes of cached answers,
-//! and that nothing of a secret is ever seen in any file, answer, log or process.
+//! Credentials of the vault, with the real program.
+//!
+//! The tests show which callers may use them, and what becomes of cached answers. No part of a secret is ever seen in
+//! any file, answer, log or process.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -108,10 +110,9 @@ fn rotation_and_removal_purge_answers_in_every_process() {
         assert_eq!(made_with(&home, "token"), 0, "the row is gone, not only out of use");
         wait_for("the server to see the rotation", || server.look("test.count", &mine) == "cache_miss");
         assert_eq!(call(&mine), "miss");
-        // The server sees the new version and hears of the purge one after the other, in any order.
-        // When it hears of a purge it takes no chances with what was written about then: both may run
-        // once more. And what ran before it saw the new version is kept under the old one, where nobody
-        // asks.
+        // The server sees the new version and is notified of the purge one after the other, in any order. At a purge it
+        // takes no chances with what was written about then: both may run once more. And what ran before it saw the new
+        // version is kept under the old one, where no call looks.
         wait_for("both answers to be kept", || {
             call(&mine) == "hit"
                 && call(&others) == "hit"
@@ -128,7 +129,7 @@ fn rotation_and_removal_purge_answers_in_every_process() {
         };
         wait_for("the server to see the removal", || refused(&others).0 == 403);
 
-        // Taking a grant back is seen as fast, and told in the same words as a credential that there is not.
+        // A revoked grant takes effect as fast, and gives the same message as a missing credential.
         let revoked = vault(&home, VAULT_KEY, "", &["vault", "revoke", "token", "--allow", "local/local"]);
         assert_eq!(revoked.code, 0, "{}", revoked.stderr);
         let named = json!({"repo": "a", "credential": "token"});

@@ -14,7 +14,9 @@ use crate::support::raw_mcp::{McpClient, bearer};
 use crate::support::{KEY, wait_for};
 use crate::vault::{Canaries, VAULT_KEY, base64, feed, files, processes, set};
 
-/// Says what it was given as a text, an error of the tool, an error of the protocol, progress and on stderr.
+/// A program that returns its input in every way.
+///
+/// The ways are a text, an error of the tool, an error of the protocol, progress and stderr.
 const STDIO: &str = r#"#!/bin/sh
 hex=$(printf %s "$TOKEN" | od -An -tx1 | tr -d ' \n')
 said="$TOKEN $hex"

@@ -13,10 +13,10 @@ use crate::support::engine::{self, Wallet};
 use crate::support::program::{Home, Server};
 use crate::support::{KEY, OTHER_KEY, outside, wait_for};
 
-/// What must never stand in a file.
+/// Text that must never occur in a file.
 const MARKER: &str = "marker-8d1f-of-a-fact";
 
-/// Runs a pack in a process of its own and returns its output.
+/// Runs a pack in a separate process and returns its output.
 #[track_caller]
 fn run(home: &Home, arguments: &[&str]) -> Value {
     let run = home.run(KEY, &[&["run"], arguments, &["--json"]].concat());
@@ -30,7 +30,7 @@ fn keys(output: &Value) -> Vec<&str> {
     output["facts"].as_array().unwrap().iter().map(|fact| fact["key"].as_str().unwrap()).collect()
 }
 
-/// Says whether a text stands in any file of a folder.
+/// Returns whether a text occurs in any file of a folder.
 fn stands_in(folder: &std::path::Path, text: &str) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();

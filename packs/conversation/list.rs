@@ -1,4 +1,6 @@
-//! `conversation.list`: lists the turns of a conversation, with their texts on request, or the caller's conversations.
+//! `conversation.list`: lists the turns of a conversation, or the conversations of the caller.
+//!
+//! Turns include their texts on request.
 
 use async_trait::async_trait;
 use helmdeck_conversation::{ConversationFilter, ConversationInfo, Conversations, Health, TurnFilter, TurnId};

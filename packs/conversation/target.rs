@@ -7,13 +7,15 @@ use helmdeck_core::{Code, Context, Error, Result};
 /// A conversation of the caller.
 pub(super) struct Conversation<'a> {
     pub(super) memory: &'a ConversationMemory,
-    /// Tenant and user are the call's, never the input's. Without a conversation id every method refuses it.
+    /// Identity of the conversation. Tenant and user come from the call, never from the input.
+    ///
+    /// Without a conversation id every method refuses it.
     pub(super) identity: Identity,
     own: &'a Memory,
 }
 
 impl<'a> Conversation<'a> {
-    /// Finds the conversation that is named, or else the one that the caller belongs to.
+    /// Finds the named conversation, or else the one that the caller belongs to.
     ///
     /// # Errors
     /// The reason, if there is no memory for this call.

@@ -1,5 +1,6 @@
-//! The contracts, what each pack answers without a memory, and what they do with one. What only an engine does (taking
-//! secrets out, forgetting everything of a caller) is shown where there is one.
+//! Tests of the contracts, without a memory and with one.
+//!
+//! Redaction and forgetting a whole caller need an engine; they are tested where there is one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,7 +248,7 @@ async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
 async fn a_snapshot_goes_in_and_out_byte_for_byte() {
     let desk = Desk::new(Strategy::Truncation).await;
     let me = caller("t", "alice");
-    // What a reader that builds values would change: digits, escapes, the order of members, members that nobody knows.
+    // A reader that builds values would change digits, escapes, the order of members, and unknown members.
     let turn = r#"{"UserMessage":"a \u003c b \u0026 c","AssistantResponse":"\u2028ä","TrajectoryDigest":null,"ArtifactsShown":{"z":123456789012345678901234567890,"a":1.10,"e":1E2,"n":{"b":-0.0,"a":[1.0]}},"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:11:12.123456789+02:00","Later":{"y":9007199254740993,"x":"\u00e9"}}"#;
     let record = format!(r#"{{"strategy":"truncation","turns":[{turn}],"unknown":{{"big":1.0000000000000000001}}}}"#);
     let input = format!(r#" {{ "snapshot" : {record} , "session":"s" }} "#);

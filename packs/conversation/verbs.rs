@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::target::Conversation;
 
-/// Declares the handler of a pack: reads the input, finds the conversation that it names, and runs the body.
+/// Declares the handler of a pack: reads the input, finds its conversation and runs the body.
 macro_rules! handler {
     ($(#[$doc:meta])* $name:ident, |$conversation:ident, $input:ident: $type:ty| $body:expr) => {
         $(#[$doc])*
@@ -162,7 +162,7 @@ handler!(
 );
 
 handler!(
-    /// `conversation.forget`: removes a conversation with everything about it, also an unreadable one.
+    /// `conversation.forget`: removes a conversation and all its data, even an unreadable one.
     Forget, |conversation, input: Target| {
         Reply::value(&json!({ "removed_turns": conversation.memory.forget(&conversation.identity).await? }))
     }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};
 
-/// So many artifacts are listed, unless asked otherwise.
+/// Default number of artifacts in a list.
 const LISTED: usize = 50;
-/// So much of an artifact is returned, unless asked otherwise, in bytes.
+/// Default length of an artifact in the answer, in bytes.
 const RETURNED: u64 = 256 * 1024;
 
 #[derive(Deserialize)]

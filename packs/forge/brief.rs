@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::place::{Done, Nothing};
 
-/// So many events, unless asked otherwise.
+/// Default number of events.
 const EVENTS: usize = 20;
 
 #[derive(Deserialize)]

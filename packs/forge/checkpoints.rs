@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::place::Done;
 
-/// So many checkpoints are listed, unless asked otherwise.
+/// Default number of checkpoints in a list.
 const LISTED: usize = 20;
 
-/// Input of `checkpoint_create`. The project configures what must succeed, and people decide where a tag goes.
+/// Input of `checkpoint_create`.
+///
+/// The project configures what must succeed, and people decide where a tag goes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct New {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};
 
-/// So many features are listed, unless asked otherwise.
+/// Default number of features in a list.
 const LISTED: usize = 100;
 
 /// Adds a feature.
@@ -31,7 +31,7 @@ pub(super) struct List {
 pub(super) struct Listed {
     etag: Option<String>,
     counts: Counts,
-    /// How many there are of those asked for, with those beyond the limit.
+    /// Number of features that match, including those beyond the limit.
     total: usize,
     features: Vec<Item>,
 }

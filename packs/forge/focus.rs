@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::place::{Done, Nothing};
 
-/// The focus of the session in which the work is done; all members are there without one, too.
+/// The focus of the work session; without one all members are present, too.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Seen {

@@ -27,18 +27,21 @@ use place::{ProjectOpener, Verb};
 /// Settings of the `forge.*` packs.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// A folder of the project; none = every call answers `not_found` and says what to set. Nothing is opened before
-    /// the first call.
+    /// A folder of the project. `None` = every call answers `not_found` and says what to set.
+    ///
+    /// Nothing is opened before the first call.
     pub root: Option<PathBuf>,
-    /// Whether the packs that run programs are offered, and tests may be named that those run. No by default.
+    /// Whether the packs that run programs are offered, and features may name tests to run. Default: no.
     pub run: bool,
-    /// The clock, the zone, new ids, and the ways to event servers. Who works is the caller; the local one has the
-    /// name, and unless it says otherwise the session, that stand here.
+    /// The clock, time zone, id generator, and connections to event servers.
+    ///
+    /// The caller is the one who works. The local caller gets the name from here, and the session too unless the call
+    /// names one.
     pub environment: ProjectEnvironment,
 }
 
 impl Config {
-    /// Says whether the project is there and a person has agreed to run its commands (`helmdeck forge trust`).
+    /// Returns whether the project exists and a person agreed to run its commands (`helmdeck forge trust`).
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         let project = self.root.as_deref().map(|root| Project::open(root, self.environment.clone()));

@@ -17,7 +17,7 @@ use super::Config;
 /// A result of the project.
 pub(super) type Done<T> = Result<T, ProjectError>;
 
-/// Where the project is.
+/// Opens the project for a caller.
 #[derive(Clone)]
 pub(super) struct ProjectOpener(Arc<Config>);
 
@@ -54,13 +54,13 @@ impl ProjectOpener {
     }
 }
 
-/// Returns whether a caller is the one who runs this program.
+/// Returns whether the caller is the local user.
 fn is_local(caller: &Identity) -> bool {
     let local = Identity::local();
     !caller.is_anonymous() && (caller.tenant(), caller.user()) == (local.tenant(), local.user())
 }
 
-/// What to do if the project's settings are damaged.
+/// Policy for damaged settings of the project.
 #[derive(Debug, Clone, Copy)]
 enum Settings {
     /// Refuse: they are needed.
@@ -92,7 +92,7 @@ impl<I, O> Verb<I, O> {
         Self { in_session: true, ..self }
     }
 
-    /// Works also if the settings are damaged.
+    /// Accepts damaged settings.
     pub(super) fn or_defaults(self) -> Self {
         Self { settings: Settings::OrDefaults, ..self }
     }
@@ -147,7 +147,7 @@ where
     }
 }
 
-/// Takes the session off an input.
+/// Splits the session off an input.
 fn without_session(input: Json) -> Result<(Option<String>, Json)> {
     let read = |text: String| {
         Json::parse(text)

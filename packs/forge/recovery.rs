@@ -34,8 +34,10 @@ pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
     Ok(attempts)
 }
 
-/// How to go back. Where a new work tree goes is not for a caller to say, nor to which checkpoint: one that is named is
-/// gone back to whatever was measured, and that is for a person to decide.
+/// Input of a rollback.
+///
+/// A caller chooses neither the folder of a new work tree nor the checkpoint. A rollback to a named checkpoint happens
+/// whatever the assessment says, so a person must decide on it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Back {

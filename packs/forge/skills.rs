@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::artifacts::Content;
 use super::place::Done;
 
-/// So many skills are listed, unless asked otherwise.
+/// Default number of skills in a list.
 const LISTED: usize = 100;
 /// The largest resource that is returned, in bytes.
 const RESOURCE: usize = 256 * 1024;

@@ -17,7 +17,9 @@ use super::Config;
 
 mod over;
 
-/// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
+/// A text that looks like a credential.
+///
+/// It is assembled here, so that scanners do not take this file for one with a credential.
 fn token() -> String {
     format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
 }
@@ -63,7 +65,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Makes one whose features are tested, and whose checkpoints are verified, by programs that need no compiler.
+    /// Makes a fixture whose tests and checkpoint verification run programs that need no compiler.
     fn new(run: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

@@ -1,6 +1,6 @@
-//! Maps an unsuccessful answer to an error, by status, headers and documented fields; never searches message text.
+//! Maps an unsuccessful answer to an error, by status, headers and documented fields.
 //!
-//! Sources: GitHub's documentation of
+//! Never searches message text. Sources: GitHub's documentation of
 //! [rate limits](https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api) and
 //! [troubleshooting](https://docs.github.com/en/rest/using-the-rest-api/troubleshooting-the-rest-api).
 
@@ -19,7 +19,7 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 /// The longest wait that is believed.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most of GitHub's own words that a message repeats, in bytes.
+/// Maximum length of GitHub's own words in a message, in bytes.
 const MAX_WORDS_BYTES: usize = 300;
 
 /// The whole messages of a 403 that means wrong credentials; GitHub gives no other sign of it.
@@ -105,7 +105,7 @@ pub(super) fn classify(received: &Received, target: &Target, with_token: bool, n
     }
 }
 
-/// Which limit GitHub means: the quota of the hour, or one against bursts, which leaves the quota as it is.
+/// The limit that GitHub means: the hourly quota, or one against bursts, which leaves the quota alone.
 enum Limit {
     Primary,
     Secondary,

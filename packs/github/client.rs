@@ -17,13 +17,13 @@ use url::Url;
 
 use super::Config;
 
-/// The most bytes of one answer.
+/// Maximum size of one answer, in bytes.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
 /// The version of the REST API whose shapes `model.rs` knows.
 const API_VERSION: &str = "2022-11-28";
 
-/// What an answer is asked to be.
+/// Form of the requested answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Form {
@@ -37,7 +37,7 @@ pub(super) enum Form {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Target(pub(super) Form, pub(super) String);
 
-/// What came back.
+/// An answer from GitHub.
 pub(super) struct Received {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -196,7 +196,7 @@ impl Client {
             .map_err(|error| Error::new(Code::Internal, "a request to GitHub cannot be written").with_source(error))
     }
 
-    /// octocrab with nothing around the guarded client: no cache, no retries and no credentials of its own.
+    /// octocrab with nothing around the guarded client: no cache, no retries and no credentials.
     async fn octocrab(&self) -> Result<&Octocrab> {
         self.octocrab
             .get_or_try_init(|| async {

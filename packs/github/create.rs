@@ -15,7 +15,7 @@ use super::repo::Repo;
 
 /// A body of a `POST` request, which is the pack's input without the repository.
 pub(super) trait Body: DeserializeOwned + Serialize + Send + Sync + 'static {
-    /// What GitHub answers.
+    /// Answer of GitHub.
     type Created: DeserializeOwned + Serialize + Send + Sync;
 
     /// Returns the path below the repository.

@@ -1,4 +1,6 @@
-//! The requests of one call: retries what may be repeated, within the call's deadline, and counts used quota.
+//! The requests of one call.
+//!
+//! Retries what may be repeated, within the call's deadline, and counts used quota.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +14,16 @@ use serde::de::DeserializeOwned;
 use super::classify::classify;
 use super::client::{Client, Failure, Form, Received, Target};
 
-/// How often a request is repeated before it has failed.
+/// Maximum number of retries of a request.
 const MAX_REPEATS: u32 = 3;
 
-/// The most redirects of a writing request that are followed.
+/// Maximum number of redirects to follow for a writing request.
 const MAX_REDIRECTS: u32 = 3;
 
 /// A shorter text is no token, and taking it out would only garble the message.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// One call's talk with GitHub.
+/// Exchange of one call with GitHub.
 pub(super) struct Exchange<'a> {
     pub(super) client: &'a Client,
     token: Option<Secret>,
@@ -30,7 +32,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Starts with the credential that the manifest declares; without one GitHub is asked anonymously.
+    /// Starts with the credential that the manifest declares; without one the requests are anonymous.
     pub(super) fn new(client: &'a Client, context: &Context) -> Result<Self> {
         Ok(Self { client, token: context.credential()?, deadline: context.deadline, calls: 0 })
     }
@@ -135,8 +137,9 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Waits before a repetition: as long as GitHub asks, else doubling with jitter. Says no if the deadline comes
-    /// first.
+    /// Waits before a retry: as long as GitHub asks, else doubling with jitter.
+    ///
+    /// Returns `false` if the deadline comes first.
     async fn wait(&self, repeats: u32, asked: Option<Duration>) -> bool {
         let step = self.client.retry_wait * 2u32.pow(repeats);
         // Half fixed, half random, so that callers who failed together do not retry together.

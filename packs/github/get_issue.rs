@@ -1,4 +1,4 @@
-//! `github.get_issue`: one issue, with its comments if asked for.
+//! `github.get_issue`: one issue, with its comments on request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::model::{Comment, Issue};
 use super::reading::Reading;
 use super::repo::Repo;
 
-/// The most comments that one answer holds.
+/// Maximum number of comments in one answer.
 const MAX_COMMENTS: usize = 1000;
 
 pub(super) struct GetIssue(pub(super) Arc<Client>);

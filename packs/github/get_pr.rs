@@ -1,4 +1,4 @@
-//! `github.get_pr`: one pull request, with its diff if asked for.
+//! `github.get_pr`: one pull request, with its diff on request.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Input {
 struct Output {
     #[serde(flatten)]
     pull: PullDetail,
-    /// Absent unless asked for; `null` if it is too large for GitHub or for us.
+    /// Absent unless requested; `null` if it is too large for GitHub or for us.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<Option<String>>,
 }

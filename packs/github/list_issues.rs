@@ -1,4 +1,4 @@
-//! `github.list_issues`: the issues of a repository, over as many pages as asked for.
+//! `github.list_issues`: the issues of a repository, over the requested number of pages.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `github.list_prs`: the pull requests of a repository, over as many pages as asked for.
+//! `github.list_prs`: the pull requests of a repository, over the requested number of pages.
 
 use std::sync::Arc;
 

@@ -30,8 +30,9 @@ use create::{Create, NewComment, NewIssue, NewPull, NewRelease};
 /// Settings of the `github.*` packs.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The root of the REST API: `https://api.github.com`, or `https://<host>/api/v3` on an Enterprise server. Its host
-    /// and port are reachable even if they are not public.
+    /// Root of the REST API: `https://api.github.com`, or `https://<host>/api/v3` on an Enterprise server.
+    ///
+    /// Its host and port are reachable even if they are not public.
     pub base_url: Url,
     /// The `User-Agent`; default `helmdeck/<version>`.
     pub user_agent: String,

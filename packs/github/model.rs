@@ -140,7 +140,7 @@ pub(super) struct Pull {
     merged_at: Option<String>,
 }
 
-/// A pull request by itself.
+/// A single pull request, with its details.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct PullDetail {
     #[serde(flatten)]

@@ -13,15 +13,15 @@ use super::client::{Client, Received, Target};
 use super::exchange::{Exchange, parse};
 use super::link;
 
-/// The most pages that one list reads.
+/// Maximum number of pages that one list reads.
 pub(super) const MAX_PAGES: usize = 100;
 
 /// Everything that was read for an answer, in order, with its `ETag`.
 type Seen = Vec<(Target, String)>;
 
-/// What one page brought.
+/// Result of reading one page.
 pub(super) struct Taken {
-    /// How many items the page has, taken or not.
+    /// Number of items on the page, taken or not.
     pub(super) on_page: usize,
     /// Whether no more are wanted.
     pub(super) enough: bool,
@@ -29,7 +29,7 @@ pub(super) struct Taken {
     pub(super) left_over: bool,
 }
 
-/// One call's reading.
+/// Reading of one call.
 pub(super) struct Reading<'a> {
     exchange: Exchange<'a>,
     stale: Option<(Seen, Arc<str>)>,

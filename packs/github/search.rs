@@ -12,7 +12,7 @@ use super::exchange::parse;
 use super::model::{CodeHit, CommitHit, Issue, RawCommit, RepositoryHit};
 use super::reading::{Reading, fill};
 
-/// The most items of a page that GitHub gives.
+/// Maximum number of items in a page from GitHub.
 const MAX_PER_PAGE: usize = 100;
 
 pub(super) struct Search(pub(super) Arc<Client>);

@@ -1,5 +1,6 @@
-//! The handlers against a scripted server and against recorded exchanges with the real GitHub, through their own
-//! schemas.
+//! Tests of the handlers against a scripted server and recorded exchanges with the real GitHub.
+//!
+//! They go through the handlers' schemas.
 
 mod limits;
 mod manifests;

@@ -1,6 +1,7 @@
-//! The `memory.*` packs: durable facts about the caller. Without a memory key each of them answers `not_found`.
+//! The `memory.*` packs: durable facts about the caller.
 //!
-//! The packs write no audit rows, and their answers are not cached: both would outlive what was forgotten.
+//! Without a memory key each of them answers `not_found`. The packs write no audit rows, and their answers are not
+//! cached: both would outlive what was forgotten.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
-//! The contracts, and what each pack answers without a memory. That they work with one is shown where there is an
-//! engine.
+//! Tests of the contracts, and of each pack without a memory.
+//!
+//! The tests with a memory are where there is an engine.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Finds the changes of a work tree since its checkout, also those that commands committed.
+//! Finds the changes of a work tree since its checkout, including those that commands committed.
 //!
 //! This runs inside the session with its own git folder, so that settings, hooks, filters and refs in the work tree's
 //! `.git` have no effect. The output is untrusted text to look at and apply.
@@ -12,20 +12,22 @@ use uuid::Uuid;
 use super::checkout::{self, Checkout};
 use super::inside::{Inside, supply};
 
-/// The most bytes that git may print besides the patch.
+/// Maximum output of git besides the patch, in bytes.
 const MAX_LIST: usize = 8 << 20;
 
 /// The longest path that an error repeats, in bytes.
 const MAX_NAME: usize = 1 << 10;
 
-/// What tools leave behind and nobody means to commit; only files that the commit does not have already.
+/// Files that tools leave behind and that rarely belong in a commit, as ignore patterns.
+///
+/// They apply only to files that the commit does not have already.
 const JUNK: &str = "__pycache__/\n*.pyc\n*.pyo\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n.tox/\n.nox/\n*.egg-info/\n.eggs/\n\
      .coverage\nnode_modules/\n.DS_Store\n*.swp\n*~\n.hypothesis/\n.cache/\n.venv/\n";
 
 /// The name of the list of junk in the folder of supplies.
 const JUNK_FILE: &str = "junk";
 
-/// What changed.
+/// Changes of a work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// A unified diff that `git apply` takes, binary files included; empty if nothing changed.
@@ -47,10 +49,10 @@ pub(crate) struct Changed {
     pub(crate) removed: Option<u64>,
 }
 
-/// Finds out what changed.
+/// Finds the changes of a work tree.
 ///
 /// # Errors
-/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is none any more; else as
+/// `too_large` if the patch has more than `max_bytes`; `conflict` if the folder is no longer a work tree; else as
 /// [`Inside::run`].
 pub(crate) async fn changes(session: &dyn Session, checkout: &Checkout, max_bytes: usize) -> Result<Changes> {
     let base = checkout::base(checkout)?;

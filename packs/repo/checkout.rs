@@ -13,13 +13,15 @@ use super::inside::Inside;
 use super::mirror::{self, Mirror, WANTED, Wish};
 use super::names::check_folder;
 
-/// The most bytes that git may print while a work tree is made.
+/// Maximum output of git while a work tree is made, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// The folder of the records, in the folder of supplies.
 const RECORDS: &str = "checkouts";
 
-/// A work tree of a session, as it was made. The record of it stands where commands cannot change it.
+/// A work tree of a session, as it was made.
+///
+/// Its record is where commands cannot change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checkout {
@@ -83,8 +85,9 @@ fn record(session: &dyn Session, path: &str) -> PathBuf {
     session.supplies().join(RECORDS).join(format!("{name}.json"))
 }
 
-/// Brings a repository into a session: renews the clean copy and makes the work tree anew from it, whatever stood
-/// there.
+/// Checks a repository out into a session.
+///
+/// Renews the clean copy and makes the work tree anew from it, replacing whatever was there.
 pub(crate) async fn check_out(
     git: &Git,
     remote: &Remote,
@@ -107,7 +110,7 @@ pub(crate) async fn check_out(
     if renewed {
         inside.run("", &["rm", "-rf", "--", path], MAX_OUTPUT, Bytes::new()).await?;
     }
-    // Written before the work tree is made: whoever is stopped in between may replace what is half there.
+    // Written before the work tree is made: a run that is interrupted in between can then replace the incomplete one.
     checkout.write(session)?;
     make(git, &inside, &checkout, &mirror).await?;
     Ok(checkout)
@@ -152,7 +155,7 @@ async fn make(git: &Git, inside: &Inside<'_>, checkout: &Checkout, mirror: &Mirr
     }
 }
 
-/// Says whether something stands at a path that is to go: a work tree of ours.
+/// Returns whether something at the path must be removed; it must be a work tree of ours.
 fn may_replace(session: &dyn Session, path: &str) -> Result<bool> {
     let ours = record(session, path).exists();
     let mut place = session.folder().to_owned();
@@ -175,7 +178,7 @@ fn taken(path: &str) -> Error {
     Error::new(Code::Conflict, message)
 }
 
-/// Says whether a record names a commit at all; it always does, unless a newer version wrote it.
+/// Returns the commit of a record. It is always set, unless a newer version wrote the record.
 pub(super) fn base(checkout: &Checkout) -> Result<&str> {
     if is_id(&checkout.commit) {
         return Ok(&checkout.commit);

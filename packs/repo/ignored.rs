@@ -45,14 +45,17 @@ struct Rules {
 }
 
 impl Ignored {
-    /// Prepares the rules of a folder. They begin at `top`: its root, or a folder above it outside of sessions.
+    /// Prepares the ignore rules of a folder.
+    ///
+    /// They begin at `top`: its root, or a folder above it outside of sessions.
     pub(super) fn new(map_root: Arc<MapRoot>, top: &Path) -> Self {
         let known = Known { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
         Self { map_root, top: top.to_owned(), known: Mutex::new(known) }
     }
 
-    /// Returns whether to look at a file or folder, given its path below the top. Hidden ones need a rule that includes
-    /// them.
+    /// Returns whether to look at a file or folder, given its path below the top.
+    ///
+    /// Hidden ones need a rule that includes them.
     pub(super) fn shows(&self, path: &Path, is_folder: bool) -> bool {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         self.says(path, is_folder).unwrap_or(!hidden)
@@ -104,7 +107,7 @@ impl Ignored {
     }
 }
 
-/// Parses the rules of a file; `None` if there are none, or too many.
+/// Parses the rules of a file; `None` without rules, or with too many.
 fn parse(file: &File, bytes_left: &mut u64) -> Option<Gitignore> {
     let most = MAX_BYTES.min(*bytes_left);
     let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use tree_sitter::{Language, Query};
 
-/// A grammar and what is looked for in it.
+/// A grammar and its query.
 pub(super) struct Grammar {
     /// The language's name in input and output.
     pub(super) name: &'static str,
@@ -19,7 +19,9 @@ pub(super) struct Grammar {
     ready: OnceLock<Option<Ready>>,
 }
 
-/// A grammar that was loaded, with its query compiled. Compiling costs milliseconds and is done once per process.
+/// A loaded grammar with its compiled query.
+///
+/// Compiling costs milliseconds and is done once per process.
 pub(super) struct Ready {
     pub(super) language: Language,
     pub(super) query: Query,
@@ -27,7 +29,7 @@ pub(super) struct Ready {
     pub(super) name: u32,
     /// The index of the capture `@reference`.
     pub(super) reference: u32,
-    /// What each capture stands for: the kind of symbol; `None` for those that only a predicate looks at.
+    /// Kind of symbol of each capture; `None` for captures that only a predicate uses.
     pub(super) kinds: Vec<Option<&'static str>>,
 }
 
@@ -90,8 +92,9 @@ pub(super) fn of(file: &Path) -> Option<&'static Grammar> {
 }
 
 impl Grammar {
-    /// Returns the grammar with its query compiled; `None` if the query does not fit the grammar, which a test rules
-    /// out.
+    /// Returns the grammar with its compiled query.
+    ///
+    /// `None` if the query does not fit the grammar, which a test rules out.
     pub(super) fn ready(&'static self) -> Option<&'static Ready> {
         self.ready
             .get_or_init(|| {
@@ -106,7 +109,9 @@ impl Grammar {
     }
 }
 
-/// The kinds that the manifest lists, so that a capture with a slip in its name can never reach the output.
+/// The kinds that the manifest lists.
+///
+/// A mistyped capture name can thus never reach the output.
 const KINDS: &[&str] = &[
     "class",
     "constant",

@@ -1,6 +1,6 @@
 //! `repo.map`: the most important symbols of a source tree, within a token budget.
 //!
-//! Reads files only, on blocking threads. Uses neither the network nor git, and nothing outside the folder.
+//! It reads files only, on blocking threads. It uses neither the network nor git, and reads nothing outside the folder.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

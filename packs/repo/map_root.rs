@@ -1,5 +1,6 @@
-//! The folder to map, and access to its files. In a session, links are never followed: commands may create one at any
-//! moment.
+//! The folder to map, and access to its files.
+//!
+//! In a session, links are never followed: commands may create one at any moment.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,9 @@ pub(super) struct MapRoot {
 }
 
 impl MapRoot {
-    /// Finds a folder: below the session's own if the path is relative and there is a session, else on this machine.
+    /// Finds a folder: in the session for a relative path, else on this machine.
+    ///
+    /// Without a session every path is on this machine.
     ///
     /// # Errors
     /// `invalid_input`, `not_found` or `forbidden`.

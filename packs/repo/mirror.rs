@@ -1,4 +1,4 @@
-//! The clean copy of a repository: bare, in a folder that commands of the session can read but not change.
+//! The clean copy of a repository: bare, and read-only for the commands of a session.
 //!
 //! Only trusted git writes it. Only this copy is used with the network and a credential.
 
@@ -15,25 +15,25 @@ use super::git::{Git, Refs, Remote, is_id};
 use super::names::is_ref;
 use super::url::RepoUrl;
 
-/// How often it is looked whether another call has finished with the copy.
+/// Interval of the check whether another call has released the copy.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What git takes for "all of the history" (git-fetch(1), `--depth`).
+/// The depth that git takes for "all of the history" (git-fetch(1), `--depth`).
 const WHOLE: u32 = 2_147_483_647;
 
-/// The ref that keeps a commit which was asked for by its id.
+/// The ref that keeps a commit requested by its id.
 pub(super) const WANTED: &str = "refs/helmdeck/wanted";
 
-/// What is wanted of a repository.
+/// Requested part of a repository.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wish {
     /// A branch, a tag or a commit; `None` = what the repository's HEAD names.
     pub(crate) reference: Option<String>,
-    /// How many commits of the history; `None` = all. Of no effect with the short id of a commit.
+    /// Number of commits of the history; `None` = all. No effect with the short id of a commit.
     pub(crate) depth: Option<u32>,
 }
 
-/// What a name stands for.
+/// Target of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
     /// A branch, without `refs/heads/`.
@@ -49,7 +49,7 @@ pub(super) enum Named {
 /// A copy, up to date.
 #[derive(Debug, Clone)]
 pub(crate) struct Mirror {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
     /// The commit that was wanted.
     pub(crate) commit: String,
@@ -66,7 +66,9 @@ pub(super) fn name_of(url: &RepoUrl) -> String {
     format!("{digits}.git")
 }
 
-/// Makes or renews the copy of a repository in a folder. Calls for one copy wait for each other, in all processes.
+/// Makes or renews the copy of a repository in a folder.
+///
+/// Calls for one copy wait for each other, across all processes.
 pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish) -> Result<Mirror> {
     if wish.reference.as_deref().is_some_and(|name| !is_ref(name)) {
         return Err(Error::new(Code::InvalidInput, "ref is neither a branch nor a tag nor a commit"));
@@ -79,7 +81,7 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     let unfinished = folder.join(format!("{name}.unfinished"));
     let failed =
         |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be kept").with_source(error);
-    // Whoever was stopped in the middle may have left locks and half a history: begin again.
+    // An interrupted run may have left locks and half a history: begin again.
     if unfinished.exists() || !path.join("HEAD").exists() {
         remove(&path).await.map_err(failed)?;
         std::fs::write(&unfinished, "").map_err(failed)?;
@@ -112,7 +114,9 @@ pub(crate) async fn renew(git: &Git, remote: &Remote, folder: &Path, wish: &Wish
     Ok(Mirror { path, commit, branch, default_branch: refs.default_branch })
 }
 
-/// Decides what a name stands for: a branch before a tag before a commit, as git does where a name is none of its own.
+/// Resolves a name: a branch before a tag before a commit.
+///
+/// `git clone --branch` prefers the branch, too.
 pub(super) fn choose(refs: &Refs, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else {
         return match &refs.default_branch {
@@ -199,7 +203,7 @@ async fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Waits until nobody else works on the copy. The lock goes with the value, and with this process.
+/// Waits for the lock of the copy. The lock ends with the value, and with this process.
 async fn lock(path: &Path) -> Result<File> {
     let failed =
         |error| Error::new(Code::ResourceExhausted, "the copy of the repository cannot be locked").with_source(error);

@@ -5,7 +5,9 @@ use helmdeck_core::{Code, Error, Result};
 /// The longest name of a ref, in bytes.
 const MAX_BYTES: usize = 200;
 
-/// Says whether git takes a text as the name of a branch or tag (git-check-ref-format(1)), and nothing else.
+/// Returns whether a text is a valid branch or tag name in git, and nothing else.
+///
+/// Source: git-check-ref-format(1).
 pub(crate) fn is_ref(name: &str) -> bool {
     let odd = |char: char| char.is_control() || " ~^:?*[\\".contains(char);
     let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
@@ -20,10 +22,12 @@ pub(crate) fn is_ref(name: &str) -> bool {
         && name.split('/').all(part)
 }
 
-/// Folders of refs. A branch that begins with one is easily taken for a full name, by people and by git.
+/// Folders of refs.
+///
+/// A branch name that begins with one is easily taken for a full name, by people and by git.
 const FOLDERS: &[&str] = &["refs/", "heads/", "tags/", "remotes/"];
 
-/// Checks the name of a branch that is to be created. A leading `+` would mean a forced push in a refspec.
+/// Checks the name of a branch to create. A leading `+` would mean a forced push in a refspec.
 pub(crate) fn check_branch(name: &str) -> Result<()> {
     let folder = FOLDERS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| same(start, folder)));
     if is_ref(name) && !same(name, "HEAD") && !name.starts_with('+') && !folder {
@@ -32,7 +36,9 @@ pub(crate) fn check_branch(name: &str) -> Result<()> {
     Err(Error::new(Code::InvalidInput, format!("branch \"{}\" is not a name of a branch", name.escape_debug())))
 }
 
-/// Says whether two names are one on a file system that ignores case, where a server may keep its refs.
+/// Returns whether two names are equal on a file system that ignores case.
+///
+/// A server may keep its refs on one.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one == other || one.to_lowercase() == other.to_lowercase()
 }

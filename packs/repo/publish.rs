@@ -1,4 +1,6 @@
-//! Publishes a patch as a new branch, from a clean bare repository outside of any session: exactly the patch is pushed.
+//! Publishes a patch as a new branch, from a clean bare repository outside of any session.
+//!
+//! Exactly the patch is pushed.
 
 use bytes::Bytes;
 use helmdeck_core::session::Session;
@@ -8,7 +10,7 @@ use super::checkout::{self, Checkout};
 use super::git::{Git, Remote, is_id};
 use super::names::{check_branch, same};
 
-/// What default branches are mostly called.
+/// Usual names of default branches.
 const USUAL_DEFAULTS: [&str; 5] = ["main", "master", "trunk", "develop", "default"];
 
 /// A patch and the name of the branch that it becomes.
@@ -22,13 +24,14 @@ pub(crate) struct Proposal<'a> {
     pub(crate) message: &'a str,
 }
 
-/// Applies a patch to the commit of a work tree, commits it, and pushes that as a new branch. Returns the commit.
+/// Commits a patch on top of a work tree's commit and pushes it as a new branch.
 ///
-/// Nothing of the session is read but the clean copy among its supplies, which commands cannot change.
+/// Returns the new commit. It reads nothing of the session but the clean copy among its supplies, which commands cannot
+/// change.
 ///
 /// # Errors
-/// `invalid_input` for a name that no branch has, or a patch that is empty or does not apply; `conflict` for the
-/// default branch, one that exists, or a rejected push; else as [`Remote::fetch`].
+/// `invalid_input` for an invalid branch name, or a patch that is empty or does not apply; `conflict` for the default
+/// branch, one that exists, or a rejected push; else as [`Remote::fetch`].
 pub(crate) async fn apply_and_push(
     git: &Git,
     remote: &Remote,

@@ -1,17 +1,21 @@
-//! Ranks symbols by who uses them: `PageRank` over files, where a file that uses a name votes for the files that define
-//! it.
+//! Ranks symbols by their users, with `PageRank` over files.
 //!
-//! The idea is Aider's repository map (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same
-//! numbers, bit for bit: every sum runs in a fixed order.
+//! A file that uses a name votes for the files that define it. The idea is Aider's repository map
+//! (<https://aider.chat/2023/10/22/repomap.html>). The same input gives the same numbers, bit for bit: every sum runs
+//! in a fixed order.
 
 use std::collections::BTreeMap;
 
 use super::symbols::Symbols;
 
-/// How much of a file's rank its votes pass on; the rest comes from everywhere alike. The customary value.
+/// The part of a file's rank that its votes pass on. The customary value.
+///
+/// The rest is spread evenly over all files.
 const DAMPING: f64 = 0.85;
 
-/// How often ranks are passed on. At 0.85 what is left to move after 40 rounds is under 0.2 %.
+/// Number of rounds that pass ranks on.
+///
+/// At 0.85 what is left to move after 40 rounds is under 0.2 %.
 const ROUNDS: usize = 40;
 
 /// The share of the even part that goes to the files in focus.
@@ -24,9 +28,9 @@ const MAX_DEFINERS: usize = 20;
 pub(super) struct Ranked<'a> {
     /// The languages that see each other's names.
     pub(super) family: &'static str,
-    /// What it defines and uses.
+    /// Symbols that it defines and uses.
     pub(super) symbols: &'a Symbols,
-    /// Whether the caller asked for it.
+    /// Whether the caller requested it.
     pub(super) focus: bool,
 }
 
@@ -57,7 +61,7 @@ pub(super) fn rank(files: &[Ranked<'_>]) -> Ranks {
     let ranks = settle(&definers, &votes, &cast, &even);
 
     let mut definitions: Vec<Vec<f64>> = files.iter().map(|file| vec![0.0; file.symbols.definitions.len()]).collect();
-    // What a file has without any vote is shared by all it defines: order among what nobody uses.
+    // The rank of a file without any vote is shared by all its definitions: it orders symbols without users.
     for (index, shares) in definitions.iter_mut().enumerate() {
         let share = (1.0 - DAMPING) * even[index] / shares.len().max(1) as f64;
         shares.fill(share);
@@ -72,7 +76,7 @@ pub(super) fn rank(files: &[Ranked<'_>]) -> Ranks {
     Ranks { files: ranks, definitions }
 }
 
-/// What every file has before any vote.
+/// Returns the rank of every file before any vote.
 fn even_part(files: &[Ranked<'_>]) -> Vec<f64> {
     let focused = files.iter().filter(|file| file.focus).count();
     let all = if focused == 0 { 1.0 } else { 1.0 - FOCUS_SHARE } / files.len().max(1) as f64;
@@ -80,7 +84,7 @@ fn even_part(files: &[Ranked<'_>]) -> Vec<f64> {
     files.iter().map(|file| if file.focus { all + extra } else { all }).collect()
 }
 
-/// Returns who defines what, all votes, and for each file the sum of those that it cast.
+/// Returns the definers of each name, all votes, and for each file the sum of its votes.
 fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     let mut definers: Vec<Definer> = Vec::new();
     let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -117,8 +121,9 @@ fn votes(files: &[Ranked<'_>]) -> (Vec<Definer>, Vec<Vote>, Vec<f64>) {
     (definers, votes, cast)
 }
 
-/// How much a name tells: long names of several words are seldom two things at once, private ones are seldom meant for
-/// others.
+/// Returns how distinctive a name is.
+///
+/// Long names of several words seldom mean two things at once; private ones are seldom meant for others.
 fn telling(name: &str) -> f64 {
     let several_words = name.contains('_') || name.contains(char::is_uppercase) && name.contains(char::is_lowercase);
     let mut factor = 1.0;
@@ -134,7 +139,7 @@ fn telling(name: &str) -> f64 {
     factor
 }
 
-/// Passes ranks on until they settle. A file that votes for nobody gives its rank back to all.
+/// Passes ranks on until they converge. A file without votes for others gives its rank back to all.
 fn settle(definers: &[Definer], votes: &[Vote], cast: &[f64], even: &[f64]) -> Vec<f64> {
     let mut ranks = even.to_vec();
     for _ in 0..ROUNDS {
@@ -189,11 +194,11 @@ mod tests {
 
     #[test]
     fn two_files_that_use_each_other_rank_alike() {
-        // By hand: by symmetry each has half.
+        // Calculated on paper: by symmetry each has half.
         let files = [symbols(&["left"], &[("right", 3)]), symbols(&["right"], &[("left", 3)])];
         let ranks = rank(&ranked(&files, &[]));
         assert!((ranks.files[0] - 0.5).abs() < 1e-9 && (ranks.files[1] - 0.5).abs() < 1e-9);
-        // 0.15 / 2 of its own and 0.85 * 0.5 of votes.
+        // 0.15 / 2 as the base rank and 0.85 * 0.5 from votes.
         assert!((ranks.definitions[0][0] - 0.5).abs() < 1e-9);
     }
 

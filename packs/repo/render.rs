@@ -8,7 +8,9 @@ use super::rank::Ranks;
 use super::symbols::{Definition, Symbols};
 use super::walk::SourceFile;
 
-/// How many characters count as one token: a customary estimate for source text, a little high for most models.
+/// Number of characters that count as one token.
+///
+/// A customary estimate for source text, a little high for most models.
 const CHARS_PER_TOKEN: usize = 4;
 
 /// A file of the map.
@@ -31,7 +33,7 @@ struct MapSymbol<'a> {
     parent: Option<&'a str>,
 }
 
-/// What fits.
+/// The part of the map that fits.
 pub(super) struct Map<'a> {
     /// The files, highest rank first.
     pub(super) files: Vec<MapFile<'a>>,

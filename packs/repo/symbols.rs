@@ -12,28 +12,30 @@ use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions, S
 
 use super::languages::{Grammar, IGNORED, Ready};
 
-/// The largest file that is read, in bytes. Hand-written source is far below; what is above was generated.
+/// The largest file that is read, in bytes.
+///
+/// Hand-written source is far smaller; a larger file was generated.
 pub(super) const MAX_FILE_BYTES: u64 = 512 << 10;
 
-/// How many bytes are searched for a zero byte, which no source text has. The same rule as git's.
+/// Number of bytes to search for a zero byte, which no source text has. The same rule as git's.
 const BINARY_SNIFF_BYTES: usize = 8 << 10;
 
 /// A file whose lines are longer than this on average, in bytes, was minified: its names say nothing.
 const MAX_MEAN_LINE_BYTES: usize = 500;
 
-/// The longest name that is kept, in bytes.
+/// Maximum length of a stored name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The longest signature that is kept, in characters.
+/// Maximum length of a stored signature, in characters.
 const MAX_SIGNATURE_CHARS: usize = 160;
 
-/// How many unfinished matches a query may hold, so that no file makes it slow.
+/// Maximum number of unfinished matches of a query, so that no file makes it slow.
 const MATCH_LIMIT: u32 = 4096;
 
-/// What a file holds.
+/// Symbols of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Symbols {
-    /// What it defines, in the order of the text.
+    /// Definitions, in the order of the text.
     pub(super) definitions: Vec<Definition>,
     /// The names it uses, with how often.
     pub(super) references: BTreeMap<Box<str>, u32>,
@@ -43,7 +45,7 @@ pub(super) struct Symbols {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) name: Box<str>,
-    /// What it is: `function`, `struct`, ...
+    /// Kind: `function`, `struct`, ...
     pub(super) kind: &'static str,
     /// The line of its name, from 1.
     pub(super) line: usize,
@@ -62,7 +64,7 @@ pub(super) enum Skip {
     NotText,
     /// Gone, or not ours to read.
     Unreadable,
-    /// Nobody waits any more.
+    /// The caller no longer waits.
     Stopped,
 }
 
@@ -168,7 +170,7 @@ fn signature(node: Node<'_>, text: &[u8]) -> String {
     one_line(declaration)
 }
 
-/// Joins a text's words with single blanks, takes off what leads to a body, and cuts it.
+/// Joins a text's words with single spaces, removes the start of a body, and shortens it.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     // A line comment would swallow what follows it once the lines are joined.

@@ -1,4 +1,6 @@
-//! The packs with real git: over a real HTTP server on loopback and from folders, in a session that is a plain folder.
+//! Tests of the packs with real git, in a session that is a plain folder.
+//!
+//! Repositories are reached over a real HTTP server on loopback and from folders.
 
 mod bounds;
 mod failures;
@@ -58,7 +60,7 @@ fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// A repository that somebody works on, and its bare twin that others reach.
+/// A repository with a work tree, and its bare twin that others reach.
 struct Origin {
     folder: tempfile::TempDir,
     server: Option<(Child, u16)>,

@@ -1,4 +1,4 @@
-//! Parses addresses of repositories strictly: git gets only what was understood here.
+//! Strict parser of repository addresses: git gets only what was parsed here.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use url::{Host, Url};
 /// The longest address, in bytes.
 const MAX_BYTES: usize = 2048;
 
-/// How a repository is reached.
+/// Way to reach a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// `https://`.
@@ -50,14 +50,16 @@ pub(crate) struct RepoUrl {
     transport: Transport,
     host: Option<Host<String>>,
     port: u16,
-    /// Who logs in, for ssh.
+    /// User name for ssh.
     user: Option<String>,
-    /// As it was written: with `/` in front, unless scp's form had none.
+    /// Path as written: with `/` in front, unless scp's form had none.
     path: String,
 }
 
 impl RepoUrl {
-    /// Reads an address: `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` or an absolute path.
+    /// Parses an address.
+    ///
+    /// The forms are `https://`, `http://`, `ssh://`, `user@host:path`, `file:///path` and an absolute path.
     ///
     /// # Errors
     /// `invalid_input`; no message repeats what may be a password.
@@ -175,7 +177,7 @@ impl RepoUrl {
         self.port
     }
 
-    /// Says whether everybody on the way can read what is sent: plain http, except to this machine itself.
+    /// Returns whether the network can read what is sent: plain http, except to this machine itself.
     pub(crate) fn is_readable_on_the_way(&self) -> bool {
         let is_here = match &self.host {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -197,8 +199,9 @@ impl RepoUrl {
         format!("{}://{host}{port}", self.transport.name())
     }
 
-    /// Returns the one text that stands for this repository, whatever way to it was written: `host/path`, or the path
-    /// of a folder. For keys only: git cannot use it.
+    /// Returns the canonical text of this repository, for every way to write its address.
+    ///
+    /// It is `host/path`, or the path of a folder. Use it for keys only: git cannot use it.
     pub(crate) fn key(&self) -> String {
         let path = decode(&self.path).unwrap_or_else(|| self.path.clone());
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -235,7 +238,7 @@ fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(Code::InvalidInput, message)
 }
 
-/// Takes percent-encoding out; `None` if that gives no text, or one with control characters.
+/// Decodes percent-encoding; `None` if the result is not UTF-8 or has control characters.
 fn decode(text: &str) -> Option<String> {
     let text = percent_decode_str(text).decode_utf8().ok()?;
     (!text.contains(char::is_control)).then(|| text.into_owned())

@@ -84,7 +84,7 @@ impl Globs {
         Ok(Self(globs))
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,6 +1,7 @@
-//! The `seam.*` packs: read-only access to the operator's project memory and note vault, through the seam only.
+//! The `seam.*` packs: read-only access to the operator's project memory and note vault.
 //!
-//! No input is a path: callers may be others than the operator, whose project is the only one shown.
+//! All access goes through the seam. No input is a path: a caller may not be the operator, whose project is the only
+//! one shown.
 
 #[cfg(test)]
 mod tests;
@@ -122,7 +123,7 @@ fn plans(seam: &Seam, _: Nothing) -> Result<Plans> {
 /// Returns an error of the seam as a transport tells it: with its own code, and what to do.
 fn said(error: &StateError) -> Error {
     let code = match error.fault {
-        // Somebody's file is in the way: no defect of this program, and the caller can name a plan.
+        // A corrupt file of the user is in the way. That is no defect of this program, and the caller can name a plan.
         StateFault::CorruptState => Code::Conflict,
         _ => Code::InvalidInput,
     };

@@ -1,4 +1,6 @@
-//! Finds the commands in a model's answer: calls of the tool, or one fenced block from models without tools.
+//! Parses the commands in a model's answer.
+//!
+//! They are calls of the tool, or one fenced block from models without tools.
 
 use helmdeck_llm::{Answer, Finish, Tool};
 use serde::Deserialize;
@@ -22,7 +24,7 @@ pub(super) struct Action {
     pub(super) command: Result<String, String>,
 }
 
-/// Returns the tool as it is shown to models.
+/// Returns the definition of the tool for models.
 pub(super) fn tool() -> Tool {
     Tool {
         name: TOOL.to_owned(),
@@ -93,8 +95,9 @@ fn check(command: String) -> Result<String, String> {
     Ok(command)
 }
 
-/// Returns the text of every fenced block that says it is for a shell. A fence ends at a line of at least as many
-/// backticks (`CommonMark` 0.31 section 4.5).
+/// Returns the text of every fenced block with a shell as its language.
+///
+/// A fence ends at a line of at least as many backticks (`CommonMark` 0.31 section 4.5).
 fn blocks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = text.lines();

@@ -1,7 +1,7 @@
-//! The agent loop: asks the model, runs its commands in the session and shows it their output, until it submits or a
-//! limit ends it.
+//! The agent loop: asks the model, runs its commands and shows it their output.
 //!
-//! Each command has its own process, without access to the model's key. Dropping the future kills what runs.
+//! It ends when the model submits or a limit is reached. Commands run in the session. Each one has its own process,
+//! without access to the model's key. Dropping the future kills what runs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(super) struct Agent<'a> {
     without_command: u32,
 }
 
-/// Where the agent works, and with whom.
+/// Environment of the agent.
 pub(super) struct Workplace<'a> {
     pub(super) context: &'a Context,
     pub(super) session: &'a dyn Session,
@@ -143,8 +143,9 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// Asks the model. A conversation that is too long is shortened, and an endpoint that knows no tools is asked
-    /// without.
+    /// Asks the model.
+    ///
+    /// It shortens a conversation that is too long, and retries without tools if the endpoint does not know them.
     async fn ask(&mut self) -> Result<Answer, Ending> {
         let mut fitted = self.conversation.fit().ok_or(Ending::TooLong)?;
         let started = Instant::now();
@@ -273,7 +274,9 @@ pub(super) fn quiet() -> BTreeMap<String, String> {
     quiet.into_iter().chain(python).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Returns the words of a submission: what a command that succeeded printed after the marker on its first line.
+/// Returns the text of a submission.
+///
+/// It is what a successful command printed after the marker on its first line.
 fn submission(executed: &Executed) -> Option<String> {
     if executed.ended != Ended::Exited(0) {
         return None;

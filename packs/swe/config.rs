@@ -18,13 +18,16 @@ pub struct Config {
     /// Maximum bytes shown of a command's output. Default 16 KiB.
     #[serde(with = "size")]
     pub observation_bytes: u64,
-    /// Maximum bytes of the conversation with a model; then old outputs are left out. About four bytes are a token.
-    /// Default 400 KiB.
+    /// Maximum size of the conversation with a model, in bytes; above it old outputs are left out.
+    ///
+    /// About four bytes are a token. Default 400 KiB.
     #[serde(with = "size")]
     pub context_bytes: u64,
-    /// Maximum answers per call, whatever it asks for. Default 250.
+    /// Maximum answers per call, even if it requests more. Default 250.
     pub max_steps: u32,
-    /// Maximum cost per call in USD, whatever it asks for; 0 = only the call's own limit. Default 0.
+    /// Maximum cost per call in USD, even if it requests more. Default 0.
+    ///
+    /// 0 = only the call's own limit.
     pub max_cost: f64,
 }
 
@@ -67,7 +70,7 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the most USD that a call may cost which asks for this limit; `None` for no limit.
+    /// Returns the maximum cost in USD of a call with this limit; `None` for no limit.
     pub(super) fn cost(&self, asked: Option<f64>) -> Option<f64> {
         let most = Some(self.max_cost).filter(|most| *most > 0.0);
         match (asked, most) {

@@ -1,10 +1,12 @@
-//! The conversation with a model, kept within a size: the oldest outputs are left out first, and say so.
+//! The conversation with a model, kept within a size limit.
+//!
+//! The oldest outputs are left out first, with a marker in their place.
 
 use std::collections::VecDeque;
 
 use helmdeck_llm::Message;
 
-/// How many of the newest outputs are never left out, only shortened.
+/// Number of the newest outputs that are never left out, only shortened.
 const KEPT: usize = 2;
 
 /// Under how many bytes an output is not shortened any more.
@@ -17,7 +19,7 @@ pub(super) struct Conversation {
     /// The places of outputs that are still whole, oldest first.
     outputs: VecDeque<usize>,
     bytes: usize,
-    /// What it may have, in bytes.
+    /// Size limit, in bytes.
     limit: usize,
 }
 
@@ -52,9 +54,11 @@ impl Conversation {
         self.push(message);
     }
 
-    /// Leaves out old outputs if the conversation is over its size, down to two thirds of it at once, so that what the
-    /// endpoint has in its cache stays good for some steps; shortens the newest if that is not enough. Returns how many
-    /// it left out or shortened, or `None` if the conversation is too long even so.
+    /// Leaves out old outputs if the conversation is over its size limit.
+    ///
+    /// It goes down to two thirds of the limit at once, so that the endpoint's prompt cache stays valid for some steps.
+    /// If that is not enough, it shortens the newest output. Returns how many it left out or shortened, or `None` if
+    /// the conversation is still too long.
     pub(super) fn fit(&mut self) -> Option<usize> {
         if self.bytes <= self.limit {
             return Some(0);
@@ -70,9 +74,10 @@ impl Conversation {
         Some(cut)
     }
 
-    /// Takes the endpoint's word that the conversation is too long: from now on it stays under what it was, and it is
-    /// halved as far as that goes, so that the next steps have room. Returns how many outputs were left out or
-    /// shortened, or `None` if the conversation does not get shorter.
+    /// Shrinks the conversation after the endpoint reported it as too long.
+    ///
+    /// From now on it stays below its present size. It is halved as far as possible, so that the next steps have room.
+    /// Returns how many outputs were left out or shortened, or `None` if the conversation does not get shorter.
     pub(super) fn shrink(&mut self) -> Option<usize> {
         let before = self.bytes;
         self.limit = before.saturating_sub(1);

@@ -1,11 +1,11 @@
-//! How a run ended.
+//! Ending of a run.
 
 use helmdeck_core::{Code, Error};
 
-/// How the run ended. Patch and trajectory are kept in any case.
+/// Ending of a run. Patch and trajectory are kept in any case.
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
-    /// The model submitted, with these words.
+    /// The model submitted, with this text.
     Submitted(String),
     /// The maximum number of answers was reached.
     Steps(u32),
@@ -55,7 +55,7 @@ impl Ending {
         }
     }
 
-    /// Says in a sentence how the work ended; the model's own words if it submitted.
+    /// Returns a sentence about the end of the work; the model's own words if it submitted.
     pub(super) fn summary(&self) -> String {
         match self {
             Self::Submitted(words) if words.is_empty() => "The model submitted its work without a word.".to_owned(),

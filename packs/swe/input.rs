@@ -1,4 +1,4 @@
-//! What `swe.solve` is asked for.
+//! Input of `swe.solve`.
 
 use helmdeck_core::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ impl Input {
     }
 }
 
-/// What is done with a change.
+/// Use of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
@@ -59,7 +59,7 @@ pub(super) enum Mode {
     PullRequest,
 }
 
-/// How the trajectory is written.
+/// Format of the trajectory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Format {
     /// Our own.

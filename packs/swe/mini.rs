@@ -1,6 +1,7 @@
-//! The trajectory in the format of mini-swe-agent 2 (`mini-swe-agent-1.1`), for its inspector and other tools.
+//! The trajectory in the format of mini-swe-agent 2 (`mini-swe-agent-1.1`).
 //!
-//! Source: `minisweagent/agents/default.py` and `models/utils/actions_toolcall.py` of mini-swe-agent 2.4.6.
+//! It is for mini-swe-agent's inspector and other tools. Source: `minisweagent/agents/default.py` and
+//! `models/utils/actions_toolcall.py` of mini-swe-agent 2.4.6.
 
 use helmdeck_core::Timestamp;
 use helmdeck_llm::Answer;
@@ -14,7 +15,9 @@ use super::trajectory::{About, Event, Trajectory, What, calls, exit, role};
 /// The version of mini-swe-agent whose format this is.
 const VERSION: &str = "2.4.6";
 
-/// Returns a trajectory. `submission` is what mini gives as the result: the patch of a run that submitted, else empty.
+/// Returns a trajectory as JSON.
+///
+/// `submission` is what mini gives as the result: the patch of a run that submitted, else empty.
 pub(super) fn to_json(trajectory: &Trajectory, about: &About, ending: &Ending, patch: &str) -> Value {
     let submitted = matches!(ending, Ending::Submitted(_));
     let submission = if submitted { patch } else { "" };

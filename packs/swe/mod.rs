@@ -30,8 +30,9 @@ use solve::Solve;
 
 use crate::repo::Git;
 
-/// Returns the packs of this family. Connects to nothing yet. `github_host` is where the repositories of the `github.*`
-/// packs are.
+/// Returns the packs of this family. Connects to nothing yet.
+///
+/// `github_host` is where the repositories of the `github.*` packs are.
 pub(crate) fn packs(
     config: &Config,
     client: &Client,

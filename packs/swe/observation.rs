@@ -11,7 +11,7 @@ pub(super) fn text(executed: &Executed, limit: usize) -> String {
     if shown.is_empty() { format!("[{ended}, no output]") } else { format!("[{ended}]\n{shown}") }
 }
 
-/// Says how a command ended.
+/// Describes how a command ended.
 pub(super) fn ended(executed: &Executed) -> String {
     let seconds = executed.duration.as_secs_f64();
     match executed.ended {
@@ -23,7 +23,9 @@ pub(super) fn ended(executed: &Executed) -> String {
     }
 }
 
-/// Returns output as text of about `limit` bytes, and how many bytes are left out between its head and its tail.
+/// Returns output as text of about `limit` bytes.
+///
+/// Also returns how many bytes are left out between its head and its tail.
 pub(super) fn output(captured: &Captured, limit: usize) -> (String, u64) {
     let Captured { head, tail, left_out } = captured;
     let (head, tail, left_out) = if *left_out == 0 {
@@ -43,8 +45,9 @@ pub(super) fn output(captured: &Captured, limit: usize) -> (String, u64) {
     (format!("{head}\n[... {left_out} bytes left out here: {note} ...]\n{tail}"), left_out)
 }
 
-/// Returns bytes as text. What is no text, and control characters that steer a terminal and that not every endpoint
-/// takes, are marked.
+/// Returns bytes as text, with markers for invalid and control characters.
+///
+/// Control characters can steer a terminal, and not every endpoint takes them.
 fn readable(bytes: &[u8]) -> String {
     let mark = |c: char| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c };
     String::from_utf8_lossy(bytes).chars().map(mark).collect()

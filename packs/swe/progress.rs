@@ -5,10 +5,10 @@ use helmdeck_core::session::{Ended, Executed};
 
 use super::trajectory::Spent;
 
-/// Where the steps begin and end, of 100.
+/// Start and end of the steps, in percent.
 const STEPS: (f32, f32) = (15.0, 75.0);
 
-/// The most of a command that a line shows, in characters.
+/// Maximum length of a command in a line, in characters.
 const MAX_COMMAND_CHARS: usize = 60;
 
 /// Reports a step: `3/30 grep -n '%f' parse.py -> 0, 0.1 s, 1.2 kt, $0.0012`.
@@ -18,7 +18,7 @@ pub(super) fn report(context: &Context, step: u32, steps: u32, what: &str, spent
     context.report(Some(percent), &format!("{step}/{steps} {what}, {}", so_far(spent)));
 }
 
-/// Says what a command was and how it ended.
+/// Describes a command and its end.
 pub(super) fn command(command: &str, executed: &Executed) -> String {
     let mut lines = command.trim().lines();
     let first = lines.next().unwrap_or_default();
@@ -37,7 +37,7 @@ pub(super) fn command(command: &str, executed: &Executed) -> String {
     format!("{shown} -> {ended}, {:.1} s", executed.duration.as_secs_f64())
 }
 
-/// Says what was spent so far: `1.2 kt, $0.0012`.
+/// Describes the usage so far: `1.2 kt, $0.0012`.
 pub(super) fn so_far(spent: &Spent) -> String {
     let tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens;
     let cost = spent.known_cost().map_or_else(String::new, |usd| format!(", ${usd:.4}"));

@@ -1,22 +1,24 @@
-//! What a model is told: the rules, the task, and what to do about a bad answer.
+//! Prompts for the model: the rules, the task, and reminders after a bad answer.
 //!
-//! What stands in the task's own message is the task, byte for byte, unless there are notes of earlier runs.
+//! The message of the task is the task, byte for byte, unless there are notes of earlier runs.
 
 use std::time::Duration;
 
-/// The first line of the output of the command that ends the work. mini-swe-agent's, so that models know it.
+/// The first line of the output of the command that ends the work.
+///
+/// It is mini-swe-agent's marker, so that models know it.
 pub(super) const MARKER: &str = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
 
-/// What the rules name.
+/// Values in the rules.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     /// Whether the model may call the tool; else it writes fenced blocks.
     pub(super) tools: bool,
-    /// The most answers.
+    /// Maximum number of answers.
     pub(super) steps: u32,
-    /// How long a command may take.
+    /// Timeout of a command.
     pub(super) command_timeout: Duration,
-    /// How much of an output is shown, in bytes.
+    /// Maximum length shown of an output, in bytes.
     pub(super) observation_bytes: usize,
     /// The map of the repository; empty for none.
     pub(super) map: String,
@@ -77,7 +79,7 @@ pub(super) fn task(task: &str, notes: &[String], nonce: &str) -> String {
     )
 }
 
-/// Returns what a model is told whose answer has no command.
+/// Returns the reminder for a model whose answer has no command.
 pub(super) fn reminder(problem: &str, tools: bool) -> String {
     let form = if tools {
         "Call the tool `bash` with {\"command\": \"...\"}."
@@ -92,7 +94,7 @@ pub(super) fn few_left(left: u32) -> String {
     format!("\n[{left} of your answers left: finish what you have]")
 }
 
-/// Returns text that cannot end the fence it stands in.
+/// Returns text that cannot end the fence around it.
 fn without(text: &str, nonce: &str) -> String {
     // Not with nothing: two halves around it would become one whole.
     text.replace(nonce, "?")

@@ -1,4 +1,4 @@
-//! What happens to a change that succeeded: a new branch, and a pull request for it.
+//! Publishes a successful change: a new branch, and a pull request for it.
 //!
 //! The push is one step of git's, so a run that is cancelled leaves no half of a branch. One that is cancelled between
 //! push and pull request leaves the branch.
@@ -14,7 +14,7 @@ use super::repository::{Address, Checkout, Repository, Wanted};
 /// The longest title of a pull request, in characters: GitHub takes 256.
 const MAX_TITLE_CHARS: usize = 120;
 
-/// The most of a task that a pull request repeats, in bytes.
+/// Maximum length of a task in a pull request, in bytes.
 const MAX_TASK_BYTES: usize = 8000;
 
 /// A change on its way.
@@ -29,20 +29,20 @@ pub(super) struct Change<'a> {
     pub(super) model: &'a str,
 }
 
-/// What came of it.
+/// Result of publishing.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     pub(super) commit: Option<String>,
     pub(super) branch: Option<String>,
     pub(super) pr_url: Option<String>,
-    /// Why there is no pull request although one was asked for.
+    /// Why a requested pull request does not exist.
     pub(super) trouble: Option<Error>,
 }
 
-/// Returns `owner/name` of the repository on GitHub; `None` if no pull request is asked for.
+/// Returns `owner/name` of the repository on GitHub; `None` if no pull request is requested.
 ///
 /// # Errors
-/// `invalid_input` if one is, and the repository is not on the GitHub that this engine speaks to.
+/// `invalid_input` if one is, and the repository is not on the GitHub that this engine uses.
 pub(super) fn on_github(mode: Mode, address: &Address, host: Option<&str>) -> Result<Option<String>> {
     if mode != Mode::PullRequest {
         return Ok(None);
@@ -58,15 +58,16 @@ pub(super) fn on_github(mode: Mode, address: &Address, host: Option<&str>) -> Re
     }
 }
 
-/// Returns the name of this run's branch. Each run has its own, whatever commit it began at.
+/// Returns the name of this run's branch. Each run has its own, even for equal commits.
 pub(super) fn branch(run: &str) -> String {
     let digest = Sha256::digest(run.as_bytes());
     let short = helmdeck_core::hex(&digest[..5]);
     format!("helmdeck/swe-solve-{short}")
 }
 
-/// Pushes a change as a new branch, and opens a pull request if `github` names a repository. A pull request that cannot
-/// be opened is trouble, but no failure: the branch is there.
+/// Pushes a change as a new branch, and opens a pull request if `github` names a repository.
+///
+/// A pull request that cannot be opened is reported but no failure: the branch exists.
 pub(super) async fn publish(
     context: &Context,
     repository: &dyn Repository,
@@ -123,8 +124,9 @@ fn body(change: &Change<'_>) -> String {
     )
 }
 
-/// Returns text in a fence that it cannot leave (`CommonMark` 0.31 section 4.5): a model's words name people, close
-/// issues and load images nowhere.
+/// Returns text in a fence that it cannot leave (`CommonMark` 0.31 section 4.5).
+///
+/// A model's words thus cannot mention people, close issues or load images.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

@@ -16,31 +16,31 @@ use tokio::time::timeout;
 
 use super::repository::{Checkout, is_reachable};
 
-/// How long a note lives.
+/// Lifetime of a note.
 const TTL: Duration = Duration::from_secs(30 * 86_400);
 
 /// The category of the notes.
 const CATEGORY: &str = "solve";
 
-/// The most notes that a model is shown.
+/// Maximum number of notes shown to a model.
 const MAX_NOTES: usize = 5;
 
-/// The most notes that are read for that: some are merged.
+/// Maximum number of notes to read for that: some are merged.
 const MAX_READ: usize = 25;
 
-/// The most of one text in a note, in bytes.
+/// Maximum length of one text in a note, in bytes.
 const MAX_TEXT_BYTES: usize = 1500;
 
-/// The most files that a note names.
+/// Maximum number of files that a note names.
 const MAX_FILES: usize = 20;
 
-/// The most of all notes that a model is shown, in bytes.
+/// Maximum size of all notes shown to a model, in bytes.
 const MAX_SHOWN_BYTES: usize = 8 << 10;
 
-/// How long the memory may take: a run is worth more than its notes.
+/// Timeout of the memory: a run is worth more than its notes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one run leaves.
+/// Note of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lesson {
     /// When it ended, RFC 3339.
@@ -49,9 +49,9 @@ pub(super) struct Lesson {
     pub(super) task: String,
     /// Whether it succeeded.
     pub(super) success: bool,
-    /// How it ended.
+    /// Its ending.
     pub(super) ended: String,
-    /// What it says about itself.
+    /// Its own summary.
     pub(super) summary: String,
     /// The commit that it began at.
     pub(super) base_commit: String,
@@ -61,7 +61,7 @@ pub(super) struct Lesson {
     /// The pull request that it opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pr_url: Option<String>,
-    /// How its tests ended, and the end of what they printed if they failed.
+    /// How its tests ended, and the end of their output if they failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tests: Option<String>,
     /// The files that its patch changes.
@@ -100,8 +100,10 @@ impl Lesson {
     }
 }
 
-/// Merges successes of the same task into the newest of them, each with how many there were besides, and returns those
-/// to show, newest first. The newest failure is among them: it is what saves the next run most.
+/// Merges successes of the same task, and returns the notes to show, newest first.
+///
+/// Each success has the number of those merged into it. The newest failure is among the notes: it saves the next run
+/// most.
 fn chosen(lessons: Vec<Lesson>) -> Vec<(Lesson, usize)> {
     let mut merged: Vec<(Lesson, usize)> = Vec::new();
     for lesson in lessons {
@@ -135,15 +137,19 @@ pub(super) struct Recall {
 }
 
 impl Recall {
-    /// Finds the notes; `None` without a memory. `repository` is the same text for every spelling of its URL.
+    /// Opens the notes of a repository; `None` without a memory.
+    ///
+    /// `repository` is the same text for every spelling of its URL.
     pub(super) fn new(context: &Context, repository: &str) -> Option<Self> {
         let digest = Sha256::digest(repository.as_bytes());
         let digest = helmdeck_core::hex(&digest[..16]);
         Some(Self { notes: context.memory()?, prefix: format!("swe.solve/{digest}/") })
     }
 
-    /// Returns what earlier runs left, newest first: equal successes as one, and a failure among them if there was any.
-    /// Those whose commit is no longer part of the repository are marked.
+    /// Returns the notes of earlier runs, newest first.
+    ///
+    /// Equal successes are merged, and a failure is among the notes if there was any. Notes whose commit is no longer
+    /// part of the repository are marked.
     pub(super) async fn earlier(&self, session: &dyn Session, checkout: &Checkout) -> Vec<String> {
         let merged = chosen(timeout(PATIENCE, self.read()).await.unwrap_or_default());
         let mut known: HashMap<String, bool> = HashMap::new();
@@ -183,8 +189,9 @@ impl Recall {
         lessons
     }
 
-    /// Keeps what this run leaves, under a name of its own or one that is written over. A memory that fails is no
-    /// failure of the run.
+    /// Stores the note of this run, under a unique name or one that is overwritten.
+    ///
+    /// A failing memory does not fail the run.
     pub(super) async fn keep(&self, name: &str, mut lesson: Lesson) {
         for text in [&mut lesson.task, &mut lesson.summary] {
             *text = flat(text);

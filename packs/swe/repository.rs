@@ -16,10 +16,10 @@ const MAX_PATCH_BYTES: usize = 8 << 20;
 /// The credential of a repository where a call names none.
 const DEFAULT_CREDENTIAL: &str = "github-token";
 
-/// Where a repository is, without any secret.
+/// Location of a repository, without any secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The one text that stands for it however its URL is spelled.
+    /// The canonical text of it, for every spelling of its URL.
     pub(super) key: String,
     /// The host; `None` for a folder of this machine.
     pub(super) host: Option<String>,
@@ -30,24 +30,24 @@ pub(super) struct Address {
 pub(super) struct Checkout {
     /// Its folder, below the session's.
     pub(super) folder: String,
-    /// The commit that it stands at, as it was fetched.
+    /// Its commit, as fetched.
     pub(super) commit: String,
-    /// The branch that was asked for; `None` if that was a tag, a commit or nothing.
+    /// The requested branch; `None` for a tag, a commit or nothing.
     pub(super) branch: Option<String>,
     /// The branch that the remote has as its default, if it says.
     pub(super) default_branch: Option<String>,
 }
 
-/// What a work tree differs from its commit by.
+/// Difference between a work tree and its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Difference {
-    /// A unified diff; empty if there is none.
+    /// A unified diff; empty without changes.
     pub(super) patch: Bytes,
     /// The files in it, by their paths in the repository.
     pub(super) files: Vec<String>,
 }
 
-/// What is fetched.
+/// Requested part of a repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) url: &'a str,
@@ -91,7 +91,9 @@ pub(super) trait Repository: Send + Sync {
     ) -> Result<String>;
 }
 
-/// Repositories by trusted git; what commands of the session wrote is only looked at inside the session.
+/// Repositories through trusted git.
+///
+/// What commands of the session wrote is read only inside the session.
 pub(super) struct GitRepository(pub(super) Git);
 
 impl GitRepository {
@@ -102,14 +104,15 @@ impl GitRepository {
     }
 }
 
-/// Returns a secret by its name; `None` if there is no such credential.
+/// Returns a secret by its name; `None` if the credential does not exist.
 pub(super) fn credential(context: &Context, name: &str) -> Result<Option<Secret>> {
     let Some(secrets) = &context.secrets else { return Ok(None) };
     if secrets.grants().iter().any(|grant| grant.name == name) { secrets.get(name) } else { Ok(None) }
 }
 
-/// Says whether a commit can be reached from any reference of the work tree's repository, `None` if git does not tell.
-/// Asked before any command of a model has run there.
+/// Returns whether any reference of the work tree's repository reaches a commit; `None` if unknown.
+///
+/// Runs before any command of a model in that repository.
 pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, commit: &str) -> Option<bool> {
     if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -119,7 +122,7 @@ pub(super) async fn is_reachable(session: &dyn Session, checkout: &Checkout, com
         exec.cwd.clone_from(&checkout.folder);
         session.exec(exec).await.ok()
     };
-    // A commit that is not there at all is an error to the other two.
+    // For the other two, a missing commit is an error.
     if git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).await?.ended != Ended::Exited(0) {
         return Some(false);
     }

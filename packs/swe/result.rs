@@ -10,11 +10,13 @@ use super::ending::Ending;
 use super::observation;
 use super::trajectory::{Spent, ended, exit};
 
-/// The most of the tests' output that is answered, in bytes.
+/// Maximum length of the tests' output in the answer, in bytes.
 const MAX_TAIL_BYTES: usize = 4000;
 
-/// The most of a patch that is answered if all of it is an artifact, in bytes. As JSON it is at most six times as long,
-/// so the answer always fits into what a job keeps of a result (`jobs.max_result_bytes`, 4 MiB).
+/// Maximum size of a patch in the answer if all of it is an artifact, in bytes.
+///
+/// As JSON it is at most six times as long, so the answer always fits into the limit of a job's result
+/// (`jobs.max_result_bytes`, 4 MiB).
 const MAX_PATCH_BYTES: usize = 512 << 10;
 
 /// The output.
@@ -53,7 +55,7 @@ pub(super) fn start(patch: String) -> (String, bool) {
     (head[..end].to_owned(), true)
 }
 
-/// How the tests ended.
+/// Result of the tests.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Tests {
     pub(super) command: String,
@@ -63,7 +65,7 @@ pub(super) struct Tests {
 }
 
 impl Tests {
-    /// Says how a command of tests ended.
+    /// Makes the result of a test command.
     pub(super) fn new(command: &str, executed: &Executed) -> Self {
         let (text, _) = observation::output(&executed.stdout, MAX_TAIL_BYTES * 2);
         let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL_BYTES));
@@ -75,17 +77,17 @@ impl Tests {
         }
     }
 
-    /// Says that there was no time or no session for the tests.
+    /// Makes the result for tests that did not run: there was no time or no session for them.
     pub(super) fn not_run(command: &str) -> Self {
         Self { command: command.to_owned(), ended: "not_run", exit: None, tail: String::new() }
     }
 
-    /// Says whether they passed.
+    /// Returns whether they passed.
     pub(super) const fn passed(&self) -> bool {
         matches!(self.exit, Some(0))
     }
 
-    /// Says how they ended, for a person.
+    /// Describes the result for a person.
     pub(super) fn shown(&self) -> String {
         match self.exit {
             Some(status) => format!("`{}` exited with {status}", self.command),
@@ -94,7 +96,7 @@ impl Tests {
     }
 }
 
-/// What was spent, on the wire.
+/// Usage, on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct UsageOut {
     steps: u32,
@@ -119,12 +121,16 @@ impl UsageOut {
     }
 }
 
-/// Says whether a run succeeded: it submitted by itself, changed something, and the tests pass if there are any.
+/// Returns whether a run succeeded.
+///
+/// It submitted by itself, changed something, and the tests pass if there are any.
 pub(super) fn succeeded(ending: &Ending, changed: bool, tests: Option<&Tests>) -> bool {
     matches!(ending, Ending::Submitted(_)) && changed && tests.is_none_or(Tests::passed)
 }
 
-/// Says what came of a run, its tests and its change, for a person; `changed` may be why that is not known.
+/// Summarises a run, its tests and its change for a person.
+///
+/// `changed` is an error if it is unknown whether there is a change.
 pub(super) fn summary(ending: &Ending, changed: Result<bool, &Error>, tests: Option<&Tests>) -> String {
     let mut text = ending.summary();
     match changed {

@@ -26,22 +26,23 @@ use super::result::{self, Output, Tests, UsageOut};
 use super::trajectory::{About, Trajectory, What};
 use crate::repo;
 
-/// What is kept back of a run's time for what comes after the model, of a long run and of any.
+/// Time reserved for the steps after the model: the maximum, and the divisor for a short run.
 const RESERVE: Duration = Duration::from_secs(120);
 const RESERVE_PART: u32 = 5;
 
 /// The least that tests are given.
 const LEAST_FOR_TESTS: Duration = Duration::from_secs(1);
 
-/// How many tokens the map of the repository may take, and how long.
+/// Maximum tokens of the repository map, and the time limit to make it.
 const MAP_TOKENS: usize = 1500;
 const MAP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The name of the note of a run in which no command ran. There is one of them, or an endpoint that is gone for a day
-/// would drive out what runs learned.
+/// The name of the note of a run in which no command ran.
+///
+/// There is only one such note. Otherwise an endpoint that is down for a day would drive out what runs learned.
 const IDLE_NOTE: &str = "idle";
 
-/// How long a run may take that nobody limits.
+/// Default time limit of a run.
 const LONGEST: Duration = Duration::from_secs(1800);
 
 /// The handler.
@@ -90,15 +91,15 @@ struct Run<'a> {
     started: Instant,
 }
 
-/// What was changed.
+/// The patch of a run.
 struct Patch {
     bytes: Bytes,
     /// The same as text.
     text: String,
     files: Vec<String>,
-    /// The artifact with the bytes, or why there is none; `None` if nothing was changed.
+    /// The artifact with the bytes, or why it is missing; `None` without changes.
     kept: Option<Result<String>>,
-    /// Why it is not known what was changed.
+    /// Why the changes are unknown.
     trouble: Option<Error>,
 }
 
@@ -107,20 +108,20 @@ impl Patch {
         self.trouble.as_ref().map_or(Ok(!self.bytes.is_empty()), Err)
     }
 
-    /// Says whether the text is all of it.
+    /// Returns whether the text is all of it.
     fn is_text(&self) -> bool {
         self.text.as_bytes() == &*self.bytes
     }
 }
 
-/// What the work came to.
+/// Result of the work.
 struct Done {
     ending: Ending,
     patch: Patch,
     tests: Option<Tests>,
     success: bool,
     summary: String,
-    /// The artifact with the trajectory, or why there is none.
+    /// The artifact with the trajectory, or why it is missing.
     trajectory: Result<String>,
 }
 
@@ -165,8 +166,10 @@ impl Run<'_> {
         self.reply(done, published?, &trajectory)
     }
 
-    /// Returns what ends the model's work: the input's limits as far as the operator's allow them, and what the call
-    /// and the session leave of time, less what comes after it.
+    /// Returns the limits of the model's work.
+    ///
+    /// They are the input's limits within the operator's, and the time that is left to the call and the session, less
+    /// what the steps after it need.
     fn limits(&self) -> Limits {
         let (input, config) = (&self.input, &self.solve.config);
         let left = self.time_left();
@@ -204,7 +207,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns a map of the repository, for orientation; empty if there is none.
+    /// Returns a map of the repository, for orientation; empty if it cannot be made.
     async fn map(&self) -> String {
         let mapping = repo::map_of_session(self.context, &self.checkout.folder, MAP_TOKENS);
         match tokio::time::timeout(MAP_PATIENCE, mapping).await {
@@ -217,8 +220,9 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the patch, runs the tests, and keeps the trajectory. A patch that cannot be taken is no success, and costs
-    /// nothing else.
+    /// Takes the patch, runs the tests, and keeps the trajectory.
+    ///
+    /// A patch that cannot be taken makes the run unsuccessful, and has no other effect.
     async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Done {
         self.context.report(Some(78.0), "taking the patch");
         let patch = self.patch().await;
@@ -232,7 +236,9 @@ impl Run<'_> {
         Done { ending, patch, tests, success, summary, trajectory: kept }
     }
 
-    /// Takes the patch, within what is left of the time: what commands left there may be made to take for ever.
+    /// Takes the patch, within the time that is left.
+    ///
+    /// Commands can prepare a work tree so that taking the patch never ends.
     async fn patch(&self) -> Patch {
         let taking = self.solve.repository.patch(self.context, &self.checkout);
         let late = || Error::new(Code::Timeout, "the patch could not be taken in time");
@@ -419,7 +425,7 @@ fn end(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
 }
 
-/// Names the trajectory in an error, for an error has no artifacts of its own.
+/// Names the trajectory in an error, because an error has no artifacts.
 fn with_trajectory(error: &Error, kept: &Result<String>) -> Error {
     match kept {
         Ok(key) => {

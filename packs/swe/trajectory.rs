@@ -1,5 +1,6 @@
-//! Trajectory of a run: every message, command and ending with times and tokens. Written in our own format or, by
-//! `mini`, in that of mini-swe-agent.
+//! Trajectory of a run: every message, command and ending, with times and tokens.
+//!
+//! It is written in our own format or, by `mini`, in that of mini-swe-agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,33 +23,33 @@ pub(super) struct Event {
     pub(super) what: What,
 }
 
-/// What happened.
+/// Kind of a step.
 #[derive(Debug)]
 pub(super) enum What {
-    /// The rules were said.
+    /// The rules, as sent to the model.
     Rules(String),
-    /// The task was said.
+    /// The task, as sent to the model.
     Task(String),
     /// The model answered.
     Answered { answer: Answer, took: Duration },
     /// A command ended and was shown to the model.
     Observed { id: Option<String>, command: String, shown: String, left_out: u64, executed: Box<Executed> },
-    /// The model was told that something is wrong with its answer.
+    /// A reminder to the model that something is wrong with its answer.
     Reminded { id: Option<String>, text: String },
     /// Old outputs were left out of the conversation, or shortened in it.
     LeftOut(usize),
-    /// The model could not be asked, or the command not be run.
+    /// A failed request to the model, or a command that could not run.
     Failed(Error),
 }
 
-/// What was spent.
+/// Usage so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spent {
     /// The answers of the model.
     pub(super) steps: u32,
     /// Their tokens, as far as the endpoint tells them.
     pub(super) usage: Usage,
-    /// What they cost in USD; `None` as soon as that of one is unknown, also of one that got lost.
+    /// Cost in USD; `None` as soon as one cost is unknown, including that of a lost answer.
     pub(super) cost: Option<f64>,
 }
 
@@ -66,13 +67,13 @@ impl Spent {
         self.cost = self.cost.zip(answer.cost).map(|(all, one)| all + one);
     }
 
-    /// Returns the cost; `None` if it is unknown, also where nothing was asked.
+    /// Returns the cost; `None` if it is unknown, or without any request.
     pub(super) fn known_cost(&self) -> Option<f64> {
         self.cost.filter(|_| self.steps > 0)
     }
 }
 
-/// What a trajectory says about its run.
+/// Header of a trajectory, about its run.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct About {
     pub(super) run: String,
@@ -113,7 +114,7 @@ impl Trajectory {
         &self.events
     }
 
-    /// Says whether a command was run.
+    /// Returns whether a command was run.
     pub(super) fn has_commands(&self) -> bool {
         self.events.iter().any(|event| matches!(event.what, What::Observed { .. }))
     }
@@ -180,7 +181,7 @@ pub(super) fn calls(calls: &[ToolCall]) -> Value {
     serde_json::to_value(calls).unwrap_or(Value::Null)
 }
 
-/// Returns the role of who answers a call of a tool or says something else.
+/// Returns the role of the message: the tool for the result of a call, else the user.
 pub(super) const fn role(id: Option<&String>) -> &'static str {
     if id.is_some() { "tool" } else { "user" }
 }

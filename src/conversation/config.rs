@@ -5,7 +5,7 @@ use std::time::Duration;
 use helmdeck_core::duration::{size, text};
 use serde::{Deserialize, Serialize};
 
-/// How turns become a context when they exceed the budget.
+/// Strategy: how turns become a context when they exceed the budget.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, strum::IntoStaticStr, strum::Display,
 )]
@@ -54,7 +54,7 @@ impl TryFrom<String> for Strategy {
     }
 }
 
-/// What happens to a turn that exceeds the whole budget.
+/// Policy for a turn that exceeds the whole budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOversize {
@@ -65,7 +65,7 @@ pub enum OnOversize {
     Refuse,
 }
 
-/// How tokens are counted.
+/// Way of counting tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenCounter {
@@ -88,9 +88,9 @@ pub struct Config {
     pub budget_tokens: u64,
     /// Number of newest turns that `rolling_summary` keeps out of the summary. At least 1. Default 4.
     pub recent_turns: usize,
-    /// What happens to a turn that exceeds the budget. Default `keep`.
+    /// Policy for a turn that exceeds the budget. Default `keep`.
     pub on_oversize: OnOversize,
-    /// How tokens are counted. Default `chars`.
+    /// Way of counting tokens. Default `chars`.
     pub tokens: TokenCounter,
     /// Maximum bytes of a stored turn. Default 256 KiB.
     #[serde(with = "size")]
@@ -106,14 +106,16 @@ pub struct Config {
     /// Interval of the sweep, which finds expired conversations and waiting turns. Default 1 min.
     #[serde(with = "text")]
     pub sweep_interval: Duration,
-    /// Number of waiting batches over which a warning is logged. They are still summarised, oldest first; none is
-    /// dropped. Default 16.
+    /// Number of waiting batches above which a warning is logged. Default 16.
+    ///
+    /// They are still summarised, oldest first; none is dropped.
     pub recovery_backlog_max: u64,
     /// Memory of the hot tier. Default 32 MiB.
     #[serde(with = "size")]
     pub hot_bytes: u64,
-    /// How long a cached copy is trusted without asking the store for writes of other processes. 0 = always ask.
-    /// Default 250 ms.
+    /// How long a cached copy is trusted without asking the store for writes of other processes.
+    ///
+    /// 0 = always ask. Default 250 ms.
     #[serde(with = "text")]
     pub hot_for: Duration,
     /// The summarizer of `rolling_summary`.
@@ -124,7 +126,9 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizerConfig {
-    /// The base URL of an OpenAI-compatible endpoint, like `https://api.openai.com/v1`. Default: empty, none.
+    /// Base URL of an OpenAI-compatible endpoint, like `https://api.openai.com/v1`.
+    ///
+    /// Default: empty, none.
     pub endpoint: String,
     /// The model. Default: empty, none.
     pub model: String,

@@ -12,7 +12,7 @@ pub enum Health {
     /// No problem is known.
     #[default]
     Healthy,
-    /// The summarizer failed and is asked again soon.
+    /// The summarizer failed and is retried soon.
     Retry,
     /// The summarizer failed too often. Turns wait unsummarised; none is lost.
     Degraded,

@@ -317,8 +317,9 @@ impl Slot {
         }
     }
 
-    /// Changes the copy after a write of this process. Drops it if the write began at another head version or `change`
-    /// returns `false`.
+    /// Changes the copy after a write of this process.
+    ///
+    /// Drops it if the write began at another head version or `change` returns `false`.
     fn change(&self, head_version: Option<u64>, change: impl FnOnce(&mut CachedConversation) -> bool) {
         let mut held = self.held();
         held.epoch += 1;
@@ -384,8 +385,9 @@ impl HotTier {
         self.settle(namespace, slot);
     }
 
-    /// Updates the weight in the cache. If the slot was evicted and another one exists, that one is dropped: its copy
-    /// may be older than the write.
+    /// Updates the weight in the cache.
+    ///
+    /// If the slot was evicted and another one exists, that one's copy is dropped: it may be older than the write.
     fn settle(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         let (weight, known) = (slot.weigh(), slot.weight.load(Ordering::Relaxed));
         let current = self.slots.get(namespace);
@@ -418,7 +420,7 @@ impl HotTier {
         theirs
     }
 
-    /// Drops the copy in a slot, also if the slot was evicted.
+    /// Drops the copy in a slot, even if the slot was evicted.
     pub(crate) fn forget_slot(&self, namespace: &Namespace, slot: &Arc<Slot>) {
         slot.drop_hold();
         self.settle(namespace, slot);

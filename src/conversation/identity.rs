@@ -30,8 +30,9 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: session.into(), run: None }
     }
 
-    /// Returns the identity of a caller in a conversation: `session`, or the one that the caller names. With neither,
-    /// every method refuses it.
+    /// Returns the identity of a caller in a conversation: `session`, or the one that the caller names.
+    ///
+    /// With neither, every method refuses it.
     #[must_use]
     pub fn of(caller: &helmdeck_core::Identity, session: Option<&str>) -> Self {
         Self::new(caller.tenant(), caller.user(), session.or(caller.session()).unwrap_or_default())
@@ -62,8 +63,9 @@ impl Identity {
         Who { tenant: known(&self.tenant), user: known(&self.user), session: known(&self.session) }
     }
 
-    /// Returns which parts are missing, in a fixed order and fixed words: `tenant_id empty`, `tenant_id and user_id
-    /// empty`, `tenant_id, user_id and session_id empty`.
+    /// Returns which parts are missing, in a fixed order and fixed words.
+    ///
+    /// For example `tenant_id empty`, `tenant_id and user_id empty`, `tenant_id, user_id and session_id empty`.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let parts = [("tenant_id", &self.tenant), ("user_id", &self.user), ("session_id", &self.session)];

@@ -23,7 +23,7 @@ pub struct Metrics {
     pub summaries_discarded: u64,
     /// Failures of the summarizer, by reason.
     pub summary_failures: BTreeMap<&'static str, u64>,
-    /// How often a conversation had more than `recovery_backlog_max` batches waiting.
+    /// Number of times that a conversation had more than `recovery_backlog_max` batches waiting.
     pub long_backlogs: u64,
     /// Turns dropped before they were summarised.
     pub turns_dropped: u64,

@@ -1,4 +1,4 @@
-//! `Debug` without texts: no log or error shows what people said.
+//! `Debug` without texts: no log or error shows the texts of users.
 
 /// Implements `Debug` for a type from the fields given; texts appear as their lengths only.
 macro_rules! redacted_debug {

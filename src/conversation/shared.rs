@@ -45,8 +45,9 @@ impl Shared {
         state.is_live(self.now(), self.config.ttl)
     }
 
-    /// Returns the state as callers see it. An expired conversation looks absent, but keeps the versions to expect and
-    /// the used sequence numbers.
+    /// Returns the state as callers see it.
+    ///
+    /// An expired conversation looks absent, but keeps the versions to expect and the used sequence numbers.
     pub(crate) fn visible(&self, state: State) -> State {
         // A cached state was converted before.
         if state.touched_at.is_none() || self.is_live(&state) {
@@ -62,7 +63,9 @@ impl Shared {
         Checkpoint { generation, strategy: self.config.strategy, ..Checkpoint::default() }
     }
 
-    /// Queries the cached copy. Reads it first if it is missing, not fresh or not enough (`ask` returns `None`).
+    /// Queries the cached copy.
+    ///
+    /// Reads it first if it is missing, not fresh or not enough (`ask` returns `None`).
     pub(crate) async fn ask<T>(
         &self,
         namespace: &Namespace,
@@ -111,8 +114,9 @@ impl Shared {
         Ok((loaded.state, answer))
     }
 
-    /// Reads head and checkpoint for a write to a conversation that is not cached. Turns are read when a context needs
-    /// them; an empty conversation is cached at once.
+    /// Reads head and checkpoint for a write to a conversation that is not cached.
+    ///
+    /// Turns are read when a context needs them; an empty conversation is cached at once.
     pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<State> {
         let (now, epoch) = (self.clock.monotonic(), slot.epoch());
         let state = self.rows.state(namespace).await?;

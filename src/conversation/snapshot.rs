@@ -27,8 +27,9 @@ impl Snapshot {
 
 redacted_debug!(Snapshot, "Snapshot", this => strategy = this.strategy, bytes = this.bytes.len());
 
-/// Content of a snapshot: `{"strategy": ..., "turns": [...], "summary": "..."}`, with empty `turns` and `summary` left
-/// out. Keys and order are those of the Go original.
+/// Content of a snapshot: `{"strategy": ..., "turns": [...], "summary": "..."}`.
+///
+/// Empty `turns` and `summary` are left out. Keys and order are those of the Go original.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Record {
     /// The strategy.

@@ -14,15 +14,15 @@ use crate::wire::{MAX_DEPTH, is_shallow};
 /// `TrajectoryDigest`, `ArtifactsShown`, `ArtifactsHiddenRefs`, `Timestamp`, then unknown members.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ConversationTurn {
-    /// What the user said.
+    /// Message of the user.
     pub user_message: String,
-    /// What the assistant answered.
+    /// Reply of the assistant.
     pub assistant_response: String,
-    /// What the assistant did in between.
+    /// What the assistant did between message and reply.
     pub trajectory_digest: Option<TrajectoryDigest>,
-    /// What the user was shown: a JSON object.
+    /// Artifacts shown to the user: a JSON object.
     pub artifacts_shown: Option<Json>,
-    /// What the user was not shown.
+    /// References to artifacts hidden from the user.
     pub artifacts_hidden_refs: Option<Vec<String>>,
     /// When it happened.
     pub timestamp: TurnTime,
@@ -35,9 +35,9 @@ pub struct ConversationTurn {
 pub struct TrajectoryDigest {
     /// The tools that it called; `None` = `null`, as the original writes an absent list.
     pub tools_invoked: Option<Vec<String>>,
-    /// What it saw.
+    /// Summary of its observations.
     pub observations_summary: String,
-    /// What it thought.
+    /// Summary of its reasoning.
     pub reasoning_summary: String,
     /// The files that it made; `None` = `null`.
     pub artifacts_refs: Option<Vec<String>>,
@@ -50,7 +50,9 @@ pub struct TrajectoryDigest {
 pub struct TurnTime(String);
 
 impl TurnTime {
-    /// Parses a time: `2026-11-22T16:00:00Z`, with an optional fraction (64 characters in all) and any offset.
+    /// Parses a time such as `2026-11-22T16:00:00Z`.
+    ///
+    /// It may have a fraction (64 characters in all) and any offset.
     ///
     /// # Errors
     /// A message, if it isn't RFC 3339. Lower case and leap seconds are refused, as in the original.
@@ -124,26 +126,28 @@ impl fmt::Debug for TurnTime {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewTurn {
-    /// What the user said; may be empty.
+    /// Message of the user; may be empty.
     #[serde(default)]
     pub user_message: String,
-    /// What the assistant answered; may be empty.
+    /// Reply of the assistant; may be empty.
     #[serde(default)]
     pub assistant_response: String,
     /// When it happened, RFC 3339; `None` = now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// What the assistant did in between.
+    /// What the assistant did between message and reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trajectory_digest: Option<NewDigest>,
-    /// What the user was shown: a JSON object.
+    /// Artifacts shown to the user: a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_shown: Option<Json>,
-    /// What the user was not shown.
+    /// References to artifacts hidden from the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_hidden_refs: Option<Vec<String>>,
-    /// Idempotency key, 1 to 256 bytes. Adding the same turn again within a day adds nothing and returns the first
-    /// result; adding another turn under it is an error.
+    /// Idempotency key, 1 to 256 bytes.
+    ///
+    /// Adding the same turn again within a day adds nothing and returns the first result; adding another turn under it
+    /// is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }
@@ -154,9 +158,9 @@ pub struct NewTurn {
 pub struct NewDigest {
     /// The tools that it called.
     pub tools_invoked: Vec<String>,
-    /// What it saw.
+    /// Summary of its observations.
     pub observations_summary: String,
-    /// What it thought.
+    /// Summary of its reasoning.
     pub reasoning_summary: String,
     /// The files that it made.
     pub artifacts_refs: Vec<String>,

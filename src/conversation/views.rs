@@ -1,4 +1,4 @@
-//! What the methods of a conversation memory take and return, in the JSON form of the transports.
+//! Arguments and results of the conversation memory, in the JSON form of the transports.
 
 use std::sync::Arc;
 
@@ -54,7 +54,9 @@ pub struct TurnInfo {
     pub tokens: u64,
     /// Whether it is in the summary.
     pub folded: bool,
-    /// The turn with its texts, in the form of [`TurnDetail::turn`]; only in lists that were asked to contain texts.
+    /// The turn with its texts, in the form of [`TurnDetail::turn`].
+    ///
+    /// Present only in lists for which the caller requested texts.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_turn")]
     pub value: Option<Arc<ConversationTurn>>,
 }
@@ -119,7 +121,7 @@ pub struct Deleted {
     pub summary_rebuilt: bool,
 }
 
-/// What the strategy makes of a conversation right now.
+/// Present state of a conversation under its strategy.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Trace {
     /// The strategy.
@@ -221,7 +223,9 @@ fn optional_time<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Resu
 pub struct ConversationPage {
     /// The conversations, by tenant, user and id.
     pub sessions: Vec<ConversationInfo>,
-    /// Number of conversations that match the filter. Over 500, it includes those that expired and were not swept yet.
+    /// Number of conversations that match the filter.
+    ///
+    /// Over 500, it includes those that expired and were not swept yet.
     pub total: u64,
     /// Number of those that expire within an hour if nothing is added. Over 500 matches, of this page only.
     pub expiring_in_1h: u64,

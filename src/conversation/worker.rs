@@ -103,7 +103,7 @@ impl Worker {
 
     /// Reports due work. Cheap; never waits.
     pub(crate) fn wake(&self, identity: &Identity, due: Due) {
-        // Whoever has due work has a complete identity.
+        // A conversation with due work has a complete identity.
         if let Ok(namespace) = identity.namespace() {
             self.worker_state.wake(&namespace, due);
         }

@@ -28,7 +28,7 @@ const fn v6(first: [u16; 4], bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(first[0], first[1], first[2], first[3], 0, 0, 0, 0), bits)
 }
 
-/// The first match counts, so single addresses stand before the networks around them.
+/// The first match counts, so single addresses come before the networks around them.
 const V4: &[(Ipv4Net, &str)] = &[
     (v4(169, 254, 169, 254, 32), METADATA),
     (v4(100, 100, 100, 200, 32), METADATA),
@@ -67,7 +67,7 @@ const V6: &[(Ipv6Net, &str)] = &[
     (v6([0xff00, 0, 0, 0], 8), MULTICAST),
 ];
 
-/// All that is assigned to ordinary hosts lies in here.
+/// All addresses assigned to ordinary hosts are in this range.
 const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 
 /// Returns what makes an address not public (`a private address`), `None` for a public one.

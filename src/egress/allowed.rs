@@ -55,7 +55,9 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// Returns a host name in the one form that is compared: lower case, without the final dot of a rooted name.
+/// Returns a host name in its canonical form for comparison.
+///
+/// That is lower case, without the final dot of a rooted name.
 pub(crate) fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

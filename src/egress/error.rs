@@ -62,7 +62,7 @@ impl From<Error> for helmdeck_core::Error {
     }
 }
 
-/// Returns the refusal inside an error of the client, if that is what it comes from.
+/// Returns the refusal inside an error of the client, if that is its cause.
 #[must_use]
 pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Refused> {
     chain(error).find_map(|error| match error.downcast_ref() {
@@ -71,7 +71,9 @@ pub fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a R
     })
 }
 
-/// Says whether an error of the client means that no connection was made, so that nothing can have been sent.
+/// Returns whether a client error means that no connection was made.
+///
+/// Then nothing can have been sent.
 #[must_use]
 pub fn never_connected(error: &(dyn std::error::Error + 'static)) -> bool {
     chain(error).filter_map(|error| error.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect)

@@ -13,19 +13,19 @@ use crate::error::{Error, Refused};
 use crate::resolver::{self, Lookup, NOWHERE, Resolver};
 use crate::rules::Rules;
 
-/// The most redirects that are followed.
+/// Maximum number of redirects to follow.
 const MAX_REDIRECTS: usize = 5;
 
-/// What may be reached, and how long it may take.
+/// Settings of the guard: allowed hosts, timeouts and user agent.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What may be reached although it is not public; nothing unless said otherwise.
+    /// Hosts that are allowed although they are not public. Default: none.
     pub allow: Vec<Allowed>,
-    /// How long connecting may take, TLS included; 10 s unless said otherwise.
+    /// Timeout for connecting, TLS included. Default 10 s.
     pub connect_timeout: Duration,
-    /// How long the other side may say nothing in the middle of an answer; 30 s unless said otherwise.
+    /// Timeout for silence of the other side in the middle of an answer. Default 30 s.
     pub read_timeout: Duration,
-    /// What the client calls itself where a request does not say; `helmdeck/<version>` unless said otherwise.
+    /// `User-Agent` of requests that do not set one; `helmdeck/<version>` by default.
     pub user_agent: String,
 }
 
@@ -59,20 +59,19 @@ impl Egress {
         Self::build(config, None, resolver::system())
     }
 
-    /// Returns a guard that may also reach exactly the host and port of this URL, which the operator's configuration
-    /// names.
+    /// Returns a guard that may also reach the host and port of this URL.
     ///
-    /// It has a client of its own, so that what is named for one purpose is not open to a URL that comes from a call's
-    /// input. A URL without a host names nothing.
+    /// The URL comes from the operator's configuration. The guard has its own client, so that an exception for one
+    /// purpose does not apply to a URL from a call's input. A URL without a host adds nothing.
     #[must_use]
     pub fn naming(&self, url: &Url) -> Self {
         Self::build(self.0.config.clone(), Rules::target(url), Arc::clone(&self.0.lookup))
     }
 
-    /// Returns a guard that reaches the host and port of this URL and nothing else, by redirects neither, and lets the
-    /// other side be silent for as long as `read_timeout` in the middle of an answer.
+    /// Returns a guard that reaches the host and port of this URL and nothing else, not even by redirects.
     ///
-    /// For a server that the operator's configuration names and that is sent headers which are nobody else's business.
+    /// It lets the other side be silent for as long as `read_timeout` in the middle of an answer. It is for a server
+    /// from the operator's configuration that gets headers which no other host may see.
     #[must_use]
     pub fn reaching_only(&self, url: &Url, read_timeout: Duration) -> Self {
         let config = Config { read_timeout, ..self.0.config.clone() };
@@ -80,13 +79,17 @@ impl Egress {
         Self::with_rules(config, rules, Arc::clone(&self.0.lookup))
     }
 
-    /// Returns what a proxy is made of: the rules, how names are resolved, and how long connecting may take.
+    /// Returns the components of a proxy.
+    ///
+    /// They are the rules, the name lookup, and the timeout for connecting.
     pub(crate) fn parts(&self) -> (Arc<Rules>, Lookup, Duration) {
         (Arc::clone(&self.0.rules), Arc::clone(&self.0.lookup), self.0.config.connect_timeout)
     }
 
-    /// Returns a guard with the same rules that lets the other side be silent for as long as `read_timeout`, before an
-    /// answer and in the middle of one. For servers that think before they speak.
+    /// Returns a guard with the same rules and another read timeout.
+    ///
+    /// The other side may be silent for as long as `read_timeout`, before an answer and in the middle of one. It is for
+    /// servers that think before they answer.
     #[must_use]
     pub fn patient(&self, read_timeout: Duration) -> Self {
         let inner = &self.0;
@@ -111,9 +114,10 @@ impl Egress {
         Self(Arc::new(Inner { config, rules, lookup, client: OnceCell::new(), single: OnceCell::new() }))
     }
 
-    /// Checks all of a URL that can be checked without resolving its name: scheme, port of a named host, and a host
-    /// that is written as an address. The client checks the same and the rest by itself; this says no before anything
-    /// is sent.
+    /// Checks all of a URL that can be checked without resolving its name.
+    ///
+    /// That is the scheme, the port of a named host, and a host that is written as an address. The client checks the
+    /// same and the rest by itself; this check refuses before anything is sent.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotHttp`].
@@ -121,9 +125,10 @@ impl Egress {
         self.0.rules.check_url(url)
     }
 
-    /// Returns the client. It is made on first use, off the async runtime, since that reads the system's certificates.
+    /// Returns the client.
     ///
-    /// Its errors may hold a [`Refused`], found by [`crate::refusal`].
+    /// It is made on first use, off the async runtime, because that reads the system's certificates. Its errors may
+    /// hold a [`Refused`], found by [`crate::refusal`].
     ///
     /// # Errors
     /// [`Error::Setup`] if the client cannot be made; the next call tries again.
@@ -131,8 +136,10 @@ impl Egress {
         self.0.client.get_or_try_init(|| self.make(true)).await.cloned()
     }
 
-    /// Returns a client that follows no redirect, for those who decide at each one what may go on to the next host.
-    /// Every request of it is checked like those of [`Egress::client`].
+    /// Returns a client that follows no redirect.
+    ///
+    /// It is for callers that decide at each redirect what may go on to the next host. Every request of it is checked
+    /// like those of [`Egress::client`].
     ///
     /// # Errors
     /// As [`Egress::client`].
@@ -150,8 +157,8 @@ impl Inner {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that makes clients")]
     fn make_client(&self, follow: bool) -> Result<Client, Error> {
         let rules = Arc::clone(&self.rules);
-        // A client has no hook that may say no to a URL, and a host written as an address never meets the resolver. So
-        // a refused URL is sent to a proxy whose name the resolver never resolves, and nobody can forget the check.
+        // A client has no hook that can refuse a URL, and a host written as an address never meets the resolver. So a
+        // refused URL is sent to a proxy whose name the resolver never resolves, and no caller can forget the check.
         let gate = Proxy::custom(move |url| rules.check_url(url).err().map(|_| format!("http://{NOWHERE}")));
         let rules = Arc::clone(&self.rules);
         let redirects = redirect::Policy::custom(move |attempt| {

@@ -1,4 +1,6 @@
-//! Resolves a name once and returns only checked addresses, so that the connection goes to one of those.
+//! Resolves a name once and returns only checked addresses.
+//!
+//! The connection thus goes to one of those.
 
 use std::future::Future;
 use std::io;
@@ -11,10 +13,12 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::error::Refused;
 use crate::rules::Rules;
 
-/// A name that is never resolved; refused requests are sent there (see `guard.rs`). RFC 6761 reserves `.invalid`.
+/// A name that is never resolved; refused requests are sent there (see `guard.rs`).
+///
+/// RFC 6761 reserves `.invalid`.
 pub(crate) const NOWHERE: &str = "refused.invalid";
 
-/// How names become addresses; replaced in tests.
+/// Name lookup; replaced in tests.
 pub(crate) type Lookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 

@@ -71,7 +71,9 @@ impl Rules {
         }
     }
 
-    /// Says whether a name may resolve to anything: it is on the list, or named (its port was checked with the URL).
+    /// Returns whether a name may resolve to any address.
+    ///
+    /// It may if it is on the list, or named (its port was checked with the URL).
     pub(crate) fn exempts(&self, name: &str) -> bool {
         let host = Host::Domain(plain(name));
         self.allows_host(&host) || self.named.as_ref().is_some_and(|(named, _)| *named == host)

@@ -15,11 +15,11 @@ pub enum Finish {
     Stop,
     /// It wants tools called.
     ToolCalls,
-    /// It reached the most tokens of an answer, so the answer is cut off.
+    /// It reached the token limit of an answer, so the answer is cut off.
     Length,
-    /// The endpoint withheld the rest.
+    /// The endpoint filtered out the rest.
     ContentFilter,
-    /// Anything else, or nothing was said about it.
+    /// Anything else, or no reason.
     #[serde(other)]
     Other,
 }
@@ -31,7 +31,7 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Of the answer.
     pub completion_tokens: u64,
-    /// How many of the prompt's the endpoint had in its cache.
+    /// Number of prompt tokens from the endpoint's cache.
     pub cached_tokens: u64,
 }
 
@@ -49,7 +49,7 @@ impl Usage {
 pub struct Unanswered {
     /// Why.
     pub error: Error,
-    /// Whether an answer got lost that may have to be paid for, at a price that nobody told.
+    /// Whether an answer got lost that may have to be paid for, at an unknown price.
     pub lost: bool,
 }
 
@@ -59,21 +59,22 @@ impl From<Unanswered> for Error {
     }
 }
 
-/// What a model answered.
+/// Answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The text; `None` if there is none.
+    /// The text; `None` without one.
     pub text: Option<String>,
     /// The tools that it wants called, in its order.
     pub tool_calls: Vec<ToolCall>,
     /// Why it stopped.
     pub finish: Finish,
-    /// What it took, with the answers before it that got lost; `None` if the endpoint does not say.
+    /// Token usage, with the lost answers before it; `None` if the endpoint does not report it.
     pub usage: Option<Usage>,
-    /// What it cost in USD, with the answers before it that got lost; `None` if neither the endpoint nor a configured
-    /// price tells, or not of all of them.
+    /// Cost in USD, with the lost answers before it.
+    ///
+    /// `None` if neither the endpoint nor a configured price gives it, or not for all of them.
     pub cost: Option<f64>,
-    /// How often the request was sent.
+    /// Number of times that the request was sent.
     pub attempts: u32,
 }
 
@@ -90,11 +91,13 @@ impl Answer {
     }
 }
 
-/// Reads the body of a successful answer. Whatever of it cannot be understood is as if it were not there: an answer
-/// that was paid for is not thrown away for the sake of an odd field.
+/// Reads the body of a successful answer.
+///
+/// A field that cannot be understood counts as absent: an answer that was paid for is not thrown away because of an odd
+/// field.
 ///
 /// # Errors
-/// What it took, as far as it says, if it is no answer: no JSON, or nothing chosen.
+/// What it took, as far as the body says, if it is no answer: no JSON, or no choice in it.
 pub(crate) fn read(body: &[u8]) -> Result<Answer, Taken> {
     let completion: Completion = serde_json::from_slice(body).map_err(|_| Taken::default())?;
     let taken = completion.usage.taken();
@@ -111,7 +114,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Answer, Taken> {
     })
 }
 
-/// What an answer took, as far as its endpoint says.
+/// Usage of an answer, as far as its endpoint reports it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Taken {
     pub(crate) usage: Option<Usage>,
@@ -212,8 +215,9 @@ struct Spent {
 }
 
 impl Spent {
-    /// Returns what it says. Tokens of which only one half can be read are unknown: a price of half of them would be
-    /// wrong.
+    /// Returns the usage in the body.
+    ///
+    /// If only one of the two token counts can be read, both are unknown: a price of half of them would be wrong.
     fn taken(&self) -> Taken {
         let both = count(&self.prompt_tokens).zip(count(&self.completion_tokens));
         Taken {
@@ -227,7 +231,7 @@ impl Spent {
     }
 }
 
-/// Reads a number of tokens, also one that is written with a fraction.
+/// Reads a number of tokens. It may be written with a fraction.
 fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|number| (0.0..1e15).contains(number)).map(|number| number as u64))
 }

@@ -1,6 +1,7 @@
-//! Maps an unsuccessful answer to an error, by its status and the fields of its body; never searches message text.
+//! Maps an unsuccessful answer to an error, by its status and the fields of its body.
 //!
-//! Source: OpenAI's [error codes](https://platform.openai.com/docs/guides/error-codes), and what llama.cpp answers.
+//! Never searches message text. Source: OpenAI's [error codes](https://platform.openai.com/docs/guides/error-codes),
+//! and what llama.cpp answers.
 
 use std::time::Duration;
 
@@ -19,14 +20,15 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 /// The longest wait that is believed.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most of the endpoint's own words that a message repeats, in bytes.
+/// Maximum length of the endpoint's own words in a message, in bytes.
 const MAX_WORDS_BYTES: usize = 300;
 
-/// What endpoints call a conversation that is too long for the model: OpenAI, vLLM and gateways; llama.cpp; OpenAI for
-/// one text.
+/// Error codes for a conversation that is too long for the model.
+///
+/// They are from OpenAI, vLLM and gateways; llama.cpp; OpenAI for one text.
 const TOO_LONG: [&str; 3] = ["context_length_exceeded", "exceed_context_size_error", "string_above_max_length"];
 
-/// What endpoints call an account without money: a wait does not help.
+/// The error code for an account without money: a wait does not help.
 const NO_MONEY: &str = "insufficient_quota";
 
 #[derive(Deserialize, Default)]
@@ -50,8 +52,9 @@ impl Problem {
     }
 }
 
-/// Returns the error that an unsuccessful answer means. `too_large` means that the conversation is too long for the
-/// model.
+/// Returns the error that an unsuccessful answer means.
+///
+/// `too_large` means that the conversation is too long for the model.
 pub(crate) fn classify(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let Body { error: problem } = serde_json::from_slice(body).unwrap_or_default();
     let host = endpoint.host();
@@ -109,8 +112,10 @@ fn no_money(host: &str) -> Error {
     Error::new(Code::CredentialInvalid, format!("the account at {host} has no credit left"))
 }
 
-/// Returns how long the endpoint asks to wait: whole seconds (RFC 9110 section 10.2.3) or milliseconds in a header of
-/// OpenAI's. A date is not read, for the clocks may differ.
+/// Returns how long the endpoint asks to wait.
+///
+/// It reads whole seconds (RFC 9110 section 10.2.3) or milliseconds in a header of OpenAI's. A date is not read,
+/// because the clocks may differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |value: &reqwest::header::HeaderValue| value.to_str().ok()?.trim().parse::<f64>().ok();
     let millis = headers.get("retry-after-ms").and_then(number).map(|millis| millis / 1000.0);
@@ -118,7 +123,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(MAX_WAIT.as_secs_f64())))
 }
 
-/// Returns the endpoint's own words, fit for a message: one line, no control characters, not long, and without the key.
+/// Returns the endpoint's own words, fit for a message.
+///
+/// That is one short line, without control characters and without the key.
 fn words(problem: &Problem, endpoint: &Endpoint) -> String {
     let Some(said) = problem.message.as_str().filter(|said| !said.trim().is_empty()) else { return String::new() };
     let said = match &endpoint.key {

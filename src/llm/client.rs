@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::endpoint::{Endpoint, completions, is_private, parse};
 use crate::message::{Body, Request};
 
-/// The most of an unsuccessful answer that is read.
+/// Maximum length read of an unsuccessful answer.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Asks models. Cheap to clone; clones share connections.
@@ -37,7 +37,7 @@ pub struct Client {
 enum Failure {
     /// A repetition can help.
     Passing(Error),
-    /// A repetition can help, but the model worked: what it said got lost, and may have to be paid for.
+    /// A retry can help, but the model worked: its answer got lost, and may have to be paid for.
     Lost(Error, Taken),
     /// A repetition would fail the same way.
     Final(Error),
@@ -46,7 +46,9 @@ enum Failure {
 }
 
 impl Client {
-    /// Decides where a model is asked: at `given`, the base URL of a call's input, or at the operator's endpoint.
+    /// Decides which endpoint is asked: `given`, or the operator's.
+    ///
+    /// `given` is the base URL of a call's input.
     ///
     /// The operator's endpoint gets the key, if the credential is not bound to other hosts. A given one gets it only if
     /// the credential is bound to hosts, this one among them, and over https or on this machine; else it is asked
@@ -215,8 +217,9 @@ impl Client {
         })
     }
 
-    /// Returns how long to wait: as long as the endpoint asks, else doubling; half fixed, half random, so that those
-    /// who failed together do not come back together.
+    /// Returns how long to wait: as long as the endpoint asks, else doubling.
+    ///
+    /// Half of it is fixed and half is random, so that callers that failed together do not retry together.
     fn wait(&self, repeats: u32, asked: Option<Duration>) -> Duration {
         let step = self.config.retry_wait.saturating_mul(1 << repeats.min(16));
         let jittered = jittered(step, 0.5..=1.0);
@@ -238,7 +241,7 @@ fn authorization(endpoint: &Endpoint) -> Result<Option<HeaderValue>> {
     Ok(Some(header))
 }
 
-/// Reads a body, `None` if it is over the limit; what came of it is dropped then.
+/// Reads a body; `None` if it is over the limit. Then what was read is dropped.
 async fn read(endpoint: &Endpoint, mut response: Response, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| trouble(endpoint, error))? {

@@ -13,32 +13,36 @@ use crate::answer::Usage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The base URL of the operator's endpoint, such as `https://api.openai.com/v1`; `/chat/completions` is added to
-    /// its path. Its host and port are reachable whatever they are. Default: empty, none.
+    /// Base URL of the operator's endpoint, such as `https://api.openai.com/v1`. Default: empty, none.
+    ///
+    /// `/chat/completions` is added to its path. Its host and port are always reachable.
     pub endpoint: String,
-    /// The model that is asked where a call names none. Default: empty, none.
+    /// The default model, for calls that name none. Default: empty, none.
     pub model: String,
     /// The models that a call may ask for, by their exact names. Default: empty, any.
     pub models: Vec<String>,
-    /// How long one answer may take in all. Default 5 min.
+    /// Timeout of one answer in all. Default 5 min.
     #[serde(with = "text")]
     pub timeout: Duration,
-    /// How long the endpoint may say nothing, before its answer too. Default 2 min.
+    /// Timeout for silence of the endpoint, also before its answer. Default 2 min.
     #[serde(with = "text")]
     pub idle_timeout: Duration,
     /// The largest answer. Default 1 MiB.
     #[serde(with = "size")]
     pub max_response_bytes: u64,
-    /// How often a request is repeated that was limited, failed or could not be sent; one whose answer got lost is
-    /// repeated once at most. Default 4.
+    /// Maximum repeats of a request that was limited, failed or could not be sent. Default 4.
+    ///
+    /// A request whose answer got lost is repeated once at most.
     pub max_repeats: u32,
     /// The wait before the first repetition, doubled for each one after it. Default 1 s.
     #[serde(with = "text")]
     pub retry_wait: Duration,
-    /// The longest wait that an endpoint may ask for before a repetition; a longer one ends the request. Default 1 min.
+    /// The longest wait that an endpoint may ask for before a repetition. Default 1 min.
+    ///
+    /// A longer one ends the request.
     #[serde(with = "text")]
     pub max_retry_wait: Duration,
-    /// What models cost, by name. Default: none.
+    /// Prices of models, by name. Default: none.
     pub prices: BTreeMap<String, Price>,
 }
 
@@ -83,12 +87,12 @@ impl Config {
         }
     }
 
-    /// Says whether a model may be asked.
+    /// Returns whether a model may be asked.
     pub(crate) fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|allowed| allowed == model)
     }
 
-    /// Returns the operator's endpoint, `None` if there is none.
+    /// Returns the operator's endpoint, `None` if it is not set.
     ///
     /// # Errors
     /// A message that says what it must be.
@@ -100,7 +104,7 @@ impl Config {
     }
 }
 
-/// What a model costs, in USD per million tokens.
+/// Price of a model, in USD per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -108,7 +112,7 @@ pub struct Price {
     pub input: f64,
     /// Tokens of the answer.
     pub output: f64,
-    /// Tokens of the prompt that the endpoint had in its cache; as `input` unless said otherwise.
+    /// Price of prompt tokens from the endpoint's cache. Default: as `input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
 }

@@ -10,10 +10,10 @@ const MAX_URL_BYTES: usize = 2048;
 /// A model at an endpoint, with the key that goes there.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Where requests go.
+    /// URL of the requests.
     pub(crate) url: Url,
     pub(crate) model: String,
-    /// The key; `None` = asked without one.
+    /// The key; `None` = requests without one.
     pub(crate) key: Option<Secret>,
     /// Whether there is a key that does not go to this host.
     pub(crate) withheld: bool,
@@ -28,7 +28,9 @@ impl Endpoint {
         &self.model
     }
 
-    /// Returns scheme, host and port of the endpoint, to show. A URL's path or query may hold what is not to be shown.
+    /// Returns scheme, host and port of the endpoint, to show.
+    ///
+    /// A URL's path or query may hold secrets.
     #[must_use]
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
@@ -58,7 +60,9 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns where chats of a base URL are completed: `<base>/chat/completions`, with the query that the base has.
+/// Returns the chat completions URL of a base URL: `<base>/chat/completions`.
+///
+/// It keeps the query of the base URL.
 #[must_use]
 pub fn completions(base: &Url) -> Url {
     let mut url = base.clone();
@@ -68,7 +72,7 @@ pub fn completions(base: &Url) -> Url {
     url
 }
 
-/// Says whether nobody on the way can read what is sent.
+/// Returns whether the network cannot read what is sent.
 pub(crate) fn is_private(url: &Url) -> bool {
     let here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -1,4 +1,4 @@
-//! What is said to a model: messages, the tools it may call, and a request of both.
+//! Chat requests: messages, the tools that the model may call, and both together.
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
@@ -13,12 +13,12 @@ pub enum Message {
         /// The text.
         content: String,
     },
-    /// What the user says.
+    /// Message of the user.
     User {
         /// The text.
         content: String,
     },
-    /// What the model said.
+    /// Answer of the model.
     Assistant {
         /// The text; `None` beside tool calls alone.
         content: Option<String>,
@@ -26,7 +26,7 @@ pub enum Message {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
-    /// What a tool answered.
+    /// Result of a tool.
     Tool {
         /// The id of the call.
         tool_call_id: String,
@@ -85,7 +85,7 @@ impl Serialize for ToolCall {
 pub struct Tool {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
     /// A JSON Schema of its arguments.
     pub parameters: Value,
@@ -106,11 +106,13 @@ impl Serialize for Tool {
 pub struct Request<'a> {
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
-    /// The tools that it may call; none unless said otherwise.
+    /// Tools that the model may call. Default: none.
     pub tools: &'a [Tool],
-    /// How freely it speaks, 0 to 2; as the endpoint likes unless said otherwise, since some models accept no other.
+    /// Sampling temperature, 0 to 2. `None` = the endpoint's default.
+    ///
+    /// Some models accept no other.
     pub temperature: Option<f32>,
-    /// The most tokens of the answer; as the endpoint likes unless said otherwise.
+    /// Maximum number of tokens in the answer. `None` = the endpoint's default.
     pub max_tokens: Option<u32>,
 }
 

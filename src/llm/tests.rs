@@ -333,7 +333,7 @@ async fn a_given_endpoint_gets_the_key_only_if_it_is_bound_to_that_host() {
         let requests = server.requests();
         assert_eq!(requests.last().unwrap().header("authorization").is_some(), sent);
     }
-    // In the clear over a network it goes to nobody whom an input names.
+    // Over a network without encryption, no host from an input gets it.
     assert!(client.endpoint(Some("http://model.example/v1"), None, bound("model.example")).unwrap().withheld);
     assert!(!client.endpoint(Some("https://model.example/v1"), None, bound("model.example")).unwrap().withheld);
 }

@@ -1,4 +1,4 @@
-//! What can be set. Nothing here is read from the environment: who starts the seam fills it in.
+//! Settings. Nothing here is read from the environment: the caller that starts the seam fills them in.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,54 +8,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::phase::Phase;
 
-/// The part of a budget that is kept for the notes that come second, in percent.
+/// Default part of a budget reserved for the notes that come second, in percent.
 const KEPT: u8 = 40;
 
 /// A path that was given, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// What gave it, for messages: `MEMORY_VAULT_PATH`.
+    /// Where the setting comes from, for messages: `MEMORY_VAULT_PATH`.
     pub by: String,
     /// The path as it was given; blanks around it are dropped, and a `~` at its begin is the home folder.
     pub path: OsString,
 }
 
-/// What is done with the words of a query.
+/// How the words of a query are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryUse {
     /// Nothing: the argument is reserved.
     #[default]
     Reserved,
-    /// Notes of the project that hold none of the words are left out, those that hold most come first.
+    /// Leaves out notes of the project without any of the words; those with most of them come first.
     Filter,
 }
 
-/// What can be set.
+/// Settings of the seam.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeamConfig {
-    /// The folder in which the process works, absolute. Relative paths begin here. An empty one says
-    /// that there is none: then only what is named by its whole path is found.
+    /// The working directory of the process, absolute.
+    ///
+    /// Relative paths begin here. Empty = none; then only absolute paths are found.
     pub cwd: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,
-    /// Where a vault may be, the first that is not blank counts: `HELMDECK_MEMORY`, `MEMORY_ROOT`,
-    /// `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no folder is broken, and
-    /// hides those after it: a wrong setting must show.
+    /// Candidates for the vault; the first that is not blank counts.
+    ///
+    /// They are `HELMDECK_MEMORY`, `MEMORY_ROOT`, `MEMORY_VAULT_PATH`, then the settings of helmdeck. One that names no
+    /// folder is broken, and hides those after it: a wrong setting must show.
     pub vaults: Vec<Given>,
     /// The folder of `.agentm-config.json` (`AGENTM_INSTALL_PREFIX`); `~/.claude` if absent. It is
     /// asked when no vault is given.
     pub prefix: Option<PathBuf>,
-    /// Whether that file is read at all. It is by default.
+    /// Whether that file is read. Default: yes.
     pub settings: bool,
     /// Budgets in tokens that take the place of those of the phases (`HARNESS_RECALL_BUDGET_<PHASE>`).
     /// Zero counts as none.
     pub budgets: BTreeMap<Phase, usize>,
-    /// What is done with a query.
+    /// How a query is used.
     pub query: QueryUse,
-    /// The part of a budget, in percent, that is kept for the notes that come second: those of the
-    /// project, or in the phase `documenter` those that are always loaded. 40 by default; more than 100
-    /// counts as 100.
+    /// The part of a budget reserved for the notes that come second, in percent. Default 40.
+    ///
+    /// They are those of the project, or in the phase `documenter` those that are always loaded. More than 100 counts
+    /// as 100.
     pub kept_percent: u8,
     /// Whether the long-term memory in `.forge/` is read too. It is by default.
     pub forge: bool,

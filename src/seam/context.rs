@@ -1,4 +1,4 @@
-//! Where a caller works, and which file is asked for.
+//! Location of a caller, and the requested file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,16 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
 
-/// Where a caller works. All of it may be absent; members that are not known are passed over.
+/// Location of a caller. All of it may be absent; unknown members are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Context {
-    /// The root of the project, taken as it is: no `~`, and no looking above it. If absent or empty,
-    /// the project around the folder in which the process works.
+    /// The root of the project, unchanged: without `~` expansion or a search above it.
+    ///
+    /// If absent or empty, it is the project around the working directory of the process.
     pub cwd: Option<PathBuf>,
     /// The phase: see [`Phase::of`](crate::Phase::of).
     pub phase: Option<String>,
-    /// The plan: `foo`, `PLAN-foo` or `PLAN-foo.md`. A blank one is the one without a name, whatever is bound.
+    /// The plan: `foo`, `PLAN-foo` or `PLAN-foo.md`.
+    ///
+    /// A blank one is the plan without a name, whatever plan is bound.
     pub plan: Option<String>,
 }
 
@@ -25,11 +28,11 @@ pub struct Context {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// What is to be done.
+    /// The plan.
     Plan,
-    /// What was done.
+    /// The progress so far.
     Progress,
-    /// Where the tasks stand.
+    /// The state of the tasks.
     Tracker,
 }
 

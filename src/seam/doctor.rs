@@ -1,4 +1,4 @@
-//! What the seam sees, to explain its answers.
+//! Diagnosis of the seam, to explain its answers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,16 +16,16 @@ use crate::resolved::Resolved;
 use crate::state::{State, Store};
 use crate::text::one_line;
 
-/// Where notes are recalled from, and how many there are, with those that will have no room.
+/// A source of notes: the number of its notes, and of those without room.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// What it is called: `_always-load`, `decisions`, `.forge/invariants`.
+    /// Name of the source: `_always-load`, `decisions`, `.forge/invariants`.
     pub name: String,
-    /// How many there are.
+    /// Number of notes.
     pub found: usize,
 }
 
-/// What the seam sees.
+/// Diagnosis of the seam.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doctor {
     /// Whether nothing is wrong.
@@ -33,43 +33,44 @@ pub struct Doctor {
     /// The root of the project.
     #[serde(serialize_with = "crate::text::lossy")]
     pub root: PathBuf,
-    /// What the project is called.
+    /// Name of the project.
     pub project: Option<String>,
-    /// What says so: `vault_project`, `github.repo` or `origin`.
+    /// Source of the name: `vault_project`, `github.repo` or `origin`.
     pub project_from: Option<&'static str>,
     /// The root of the vault.
     #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub vault: Option<PathBuf>,
-    /// What says where it is: a variable, or a setting.
+    /// Source of its location: a variable, or a setting.
     pub vault_from: Option<String>,
-    /// Where the project lies in the vault, whether it is there or not.
+    /// Folder of the project in the vault. It need not exist.
     #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub place: Option<PathBuf>,
     /// The folder that holds `.forge/`.
     #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub forge: Option<PathBuf>,
-    /// Where the files of the plan lie, if that can be told.
+    /// Location of the files of the plan, if it is known.
     pub state: Option<State>,
     /// Why it cannot.
     pub error: Option<StateError>,
-    /// How many notes are recalled in the phase of the context.
+    /// Number of notes recalled in the phase of the context.
     pub recalled: usize,
-    /// What cannot be read.
+    /// Warnings about what cannot be read.
     pub warnings: Vec<Warning>,
-    /// In which of the layouts of a vault the project lies: `projects`, `desk`, `personal-projects`, or
-    /// `spaces` if the settings say.
+    /// Layout of the vault: `projects`, `desk`, `personal-projects`, or `spaces` if the settings say.
     pub layout: Option<&'static str>,
     /// Whether the project is in the vault yet.
     pub in_vault: bool,
-    /// Whether `.project-mode` or `state_mode` keeps state in the project, whatever vault there is.
+    /// Whether `.project-mode` or `state_mode` keeps state in the project, even if there is a vault.
     pub local: bool,
-    /// The plan that `.harness/active-plan` binds the work tree to, or why that cannot be told; none without a marker.
+    /// The plan that `.harness/active-plan` binds the work tree to, or why it is unknown.
+    ///
+    /// None without a marker.
     pub marker: Option<String>,
     /// The phase whose notes are counted.
     pub phase: Phase,
-    /// Where its notes come from.
+    /// Sources of its notes.
     pub sources: Vec<Source>,
-    /// How many of them have no room.
+    /// Number of notes without room.
     pub omitted: usize,
 }
 
@@ -128,7 +129,7 @@ const fn layout(layout: Layout) -> &'static str {
     }
 }
 
-/// Counts what may be recalled. What cannot be read was told by the recall.
+/// Counts what can be recalled. The recall reported what cannot be read.
 fn sources(resolved: &Resolved<'_>, config: &SeamConfig, phase: Phase) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut add = |name: String, found: usize| {

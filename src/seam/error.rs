@@ -1,4 +1,4 @@
-//! What fails, and what is only told.
+//! Errors and warnings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use crate::text::one_line;
 
-/// What kind of thing is wrong with the state.
+/// Kind of a fault in the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum StateFault {
-    /// Something that binds a worker to a plan is there and cannot be trusted.
+    /// Something that binds a worker to a plan exists and cannot be trusted.
     CorruptState,
     /// A name is not one part of a path.
     UnsafeName,
     /// There are several tasks, and none was named.
     TaskNameRequired,
-    /// What was asked for is none of the files of a plan, or there is no folder to work in.
+    /// The requested file is none of the files of a plan, or there is no folder to work in.
     Usage,
 }
 
@@ -44,19 +44,19 @@ impl StateFault {
     }
 }
 
-/// The state of a plan cannot be told. Another plan is never put in its place.
+/// The state of a plan is unknown. Another plan is never put in its place.
 ///
 /// It is shown on one line: `<path>: <cause>; <remedy>`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateError {
-    /// What kind of thing is wrong.
+    /// Kind of the fault.
     pub fault: StateFault,
     /// Where.
     #[serde(serialize_with = "crate::text::lossy")]
     pub path: PathBuf,
-    /// What is wrong there.
+    /// The cause.
     pub cause: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -74,7 +74,7 @@ impl StateError {
         Self { fault: StateFault::TaskNameRequired, ..Self::corrupt(path, cause, remedy) }
     }
 
-    /// The process works in a folder that is not there any more.
+    /// Makes the error for a working directory that no longer exists.
     pub(crate) fn nowhere() -> Self {
         let (cause, remedy) =
             ("the working folder does not exist", "go to one that does, or name one by its whole path");
@@ -98,15 +98,16 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// Memory that is there and is not shown, most often since it cannot be read: the call went on without
-/// it. Shown on one line.
+/// Warning about memory that exists and is not shown, most often because it cannot be read.
+///
+/// The call went on without it. Shown on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// Which warning it is, for programs: `memory-unreadable`, `memory-hidden`, `nothing-fits`,
     /// `unknown-phase`, `cwd-below-project`, `plan-misplaced`, `no-such-task`, or the code of an error
     /// that this call goes on in spite of.
     pub code: &'static str,
-    /// What is wrong, and where.
+    /// The problem, and its place.
     pub message: String,
 }
 
@@ -115,7 +116,7 @@ impl Warning {
         Self { code: "memory-unreadable", message: one_line(message.as_ref()) }
     }
 
-    /// What is not shown because something newer has its name.
+    /// Warns that something is hidden by a newer one of the same name.
     pub(crate) fn hidden(message: impl AsRef<str>) -> Self {
         Self { code: "memory-hidden", message: one_line(message.as_ref()) }
     }
@@ -125,22 +126,22 @@ impl Warning {
         Self { code: "nothing-fits", message: one_line(message.as_ref()) }
     }
 
-    /// The folder that was named lies in a project, whose marker it does not see.
+    /// Warns that the named folder is in a project, whose marker it does not see.
     pub(crate) fn below(message: impl AsRef<str>) -> Self {
         Self { code: "cwd-below-project", message: one_line(message.as_ref()) }
     }
 
-    /// A phase is not written as it is called.
+    /// Warns of an unknown spelling of a phase.
     pub(crate) fn unknown_phase(message: impl AsRef<str>) -> Self {
         Self { code: "unknown-phase", message: one_line(message.as_ref()) }
     }
 
-    /// The project has tasks, and none is called as the caller says, nor is there such a plan.
+    /// Warns that no task or plan of the project has the given name.
     pub(crate) fn no_such_task(message: impl AsRef<str>) -> Self {
         Self { code: "no-such-task", message: one_line(message.as_ref()) }
     }
 
-    /// A plan lies somewhere else than it should.
+    /// Warns of a plan in the wrong place.
     pub(crate) fn misplaced(message: impl AsRef<str>) -> Self {
         Self { code: "plan-misplaced", message: one_line(message.as_ref()) }
     }

@@ -1,4 +1,4 @@
-//! What tells whether two texts say the same, whatever their blanks and large letters.
+//! Fingerprints: they tell whether two texts are the same but for blanks and letter case.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub fn fingerprint(text: &str) -> String {
     })
 }
 
-/// Folds the case of a text as Unicode says (full folding).
+/// Folds the case of a text (full folding of Unicode).
 fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for character in text.chars() {

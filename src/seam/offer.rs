@@ -14,24 +14,24 @@ use crate::fingerprint::fingerprint;
 use crate::phase::Read;
 use crate::resolved::Resolved;
 
-/// What a caller gives, in the order in which it is shown.
+/// Members from a caller, in the order in which they are shown.
 const FIRST: [&str; 5] = ["kind", "slug", "body", "confidence", "confidence_reason"];
-/// What is added, in its order.
+/// Added members, in order.
 const ADDED: [&str; 6] = ["project", "phase", "target", "target_key", "fingerprint", "duplicate_of"];
 /// The long-term memory of a project without a vault, from its root.
 const LONG_TERM: &str = ".forge/memory/long-term";
-/// How many notes are looked at for one that says the same.
+/// Maximum number of notes compared with a candidate.
 const MOST_COMPARED: usize = 2_000;
 /// The largest note that is compared, in bytes.
 const COMPARED: u64 = 64 << 10;
-/// What was learned of a project without a vault, from its root.
+/// Path of the learned knowledge in a project without a vault, from its root.
 const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
 
-/// What could be saved: what the caller gave, and where it would go.
+/// A note that could be saved: the caller's members, and its target.
 ///
-/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and
-/// `duplicate_of`. The members have an order: `kind`, `slug`, `body`, `confidence`,
-/// `confidence_reason`, the caller's others, what was added.
+/// Added are `project`, `phase` (if there is one), `target`, `target_key`, `fingerprint` and `duplicate_of`. The
+/// members have an order: `kind`, `slug`, `body`, `confidence`, `confidence_reason`, the caller's others, what was
+/// added.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate(Vec<(String, Value)>);
 
@@ -58,12 +58,12 @@ impl Serialize for Candidate {
     }
 }
 
-/// What could be saved, and what could not be read.
+/// A candidate that could be saved, and warnings.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct Offer {
     /// One candidate, or none.
     pub candidates: Vec<Candidate>,
-    /// What could not be read.
+    /// Warnings about what could not be read.
     pub warnings: Vec<Warning>,
 }
 
@@ -114,7 +114,7 @@ impl Offer {
     }
 }
 
-/// Says whether there is nothing to save.
+/// Returns whether there is nothing to save.
 fn is_empty(candidate: &Value) -> bool {
     match candidate {
         Value::Null | Value::Bool(false) => true,
@@ -136,8 +136,10 @@ fn in_order(mut members: Map<String, Value>) -> Candidate {
     Candidate(all)
 }
 
-/// Finds a note that holds and says the same: in the project, among those of this kind, or among those
-/// that are always loaded. What it says counts, not the fingerprint that was once written into it.
+/// Finds a valid note with the same text.
+///
+/// It looks in the project, among those of this kind, or among those that are always loaded. It compares the text, not
+/// the fingerprint once written into the note.
 fn same_note(
     look: &dyn Look,
     vault: &Vault<'_>,
@@ -162,7 +164,7 @@ fn same_note(
     Some(found.path.to_string_lossy().into_owned())
 }
 
-/// Finds what was learned and says the same: the file, `#` and its id.
+/// Finds learned knowledge with the same text. Returns the file, `#` and its id.
 fn same_entry(forge: &LongTerm<'_>, mark: &str) -> Result<Option<String>, String> {
     let same = |text: String| fingerprint(&visible(&text)) == mark;
     let found = forge.learned()?.into_iter().find(|entry| entry.sayings().any(same));

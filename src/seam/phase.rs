@@ -19,13 +19,13 @@ pub enum Phase {
     Review,
     /// Work is released.
     Release,
-    /// A fault is looked for.
+    /// A fault is searched for.
     Bugfix,
     /// Documents are written.
     Documenter,
 }
 
-/// What of a project is read.
+/// Part of a project that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     /// `_index.md`: what the project is.
@@ -44,7 +44,7 @@ impl Read {
     /// All of them.
     pub(crate) const ALL: [Self; 5] = [Self::Index, Self::Decisions, Self::Questions, Self::Issues, Self::Style];
 
-    /// Returns where it lies in the folder of a project.
+    /// Returns its path in the folder of a project.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Index => "_index.md",
@@ -67,8 +67,9 @@ impl Phase {
         Self::ALL.into_iter().find(|phase| phase.as_str() == name).unwrap_or_default()
     }
 
-    /// Returns the phase that a name which is none surely means, if that is not the one it counts as:
-    /// it is written in other letters, or with blanks around it.
+    /// Returns the phase that a misspelled name surely means, if it does not count as that one already.
+    ///
+    /// The name differs in letter case or in blanks around it.
     pub(crate) fn meant(name: &str) -> Option<Self> {
         let meant = Self::ALL.into_iter().find(|phase| phase.as_str().eq_ignore_ascii_case(name.trim()))?;
         Some(meant).filter(|meant| *meant != Self::of(name))
@@ -88,7 +89,7 @@ impl Phase {
         }
     }
 
-    /// Returns how many tokens are recalled unless said otherwise.
+    /// Returns the default budget of a recall, in tokens.
     #[must_use]
     pub const fn budget(self) -> usize {
         match self {
@@ -98,7 +99,9 @@ impl Phase {
         }
     }
 
-    /// Returns what of a project is read, in its order. A review is not told what was decided: it looks for itself.
+    /// Returns what is read of a project, in reading order.
+    ///
+    /// A review does not get the decisions: it looks for itself.
     pub(crate) const fn reads(self) -> &'static [Read] {
         match self {
             Self::Setup => &[Read::Index],
@@ -111,7 +114,7 @@ impl Phase {
         }
     }
 
-    /// Says whether the project comes before what is always loaded.
+    /// Returns whether the notes of the project come before those that are always loaded.
     pub(crate) const fn project_first(self) -> bool {
         matches!(self, Self::Documenter)
     }

@@ -19,11 +19,11 @@ const MOST_MARKER: usize = 4_096;
 pub(crate) enum Meant {
     /// The one with a name that the caller gave.
     Asked(Name),
-    /// The one without a name, as the caller said.
+    /// The plan without a name, chosen by the caller.
     AskedSingleton,
     /// The one the work tree is bound to.
     Bound(Name),
-    /// Nobody said.
+    /// No plan is named.
     Nothing,
 }
 
@@ -36,8 +36,10 @@ impl Meant {
         }
     }
 
-    /// Finds out which plan is meant: what the caller says comes before the marker, which then is not
-    /// even read. Whether the plan of a marker is there is not asked here.
+    /// Decides which plan is meant.
+    ///
+    /// The caller's choice comes before the marker, which then is not read. This does not check whether the plan of a
+    /// marker exists.
     pub(crate) fn of(resolved: &Resolved<'_>, plan: Option<&str>) -> Result<Self, StateError> {
         if let Some(plan) = plan {
             return match slug(plan) {
@@ -89,8 +91,9 @@ pub(crate) fn file(which: Which, name: Option<&Name>) -> String {
     }
 }
 
-/// Returns the plan a file is, if it is one: `Some(None)` for the one without a name. Archives and
-/// copies that a sync left are none, of any plan.
+/// Returns the plan in a file, if the file is one: `Some(None)` for the plan without a name.
+///
+/// Archives and copies that a sync left are no plans.
 pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     let stem = file.strip_suffix(".md")?;
     if is_copy(stem) || stem.ends_with(".archive") || stem.contains(".archive.") {
@@ -106,9 +109,10 @@ pub(crate) fn plan_in(file: &str) -> Option<Option<Name>> {
     }
 }
 
-/// Says whether a file is a copy of a plan: one that a sync left, as for notes, or one that a program
-/// or a person made of it. Of a note, `Rule (2)` and `Copy of a rule` are names as good as any; a
-/// plan's name has no such part, and its copy must not pass for another plan.
+/// Returns whether a file is a copy of a plan, left by a sync, a program or a person.
+///
+/// For a note, `Rule (2)` and `Copy of a rule` are valid names. A plan's name has no such part, and its copy must not
+/// pass for another plan.
 fn is_copy(stem: &str) -> bool {
     let lower = stem.to_lowercase();
     let numbered = lower
@@ -139,7 +143,7 @@ impl Task {
         if fits { Name::parse(folder).ok().map(|folder| Self { folder }) } else { None }
     }
 
-    /// Says whether a name means this task: its whole name, or the part behind the number.
+    /// Returns whether a name means this task: its whole name, or the part behind the number.
     pub(crate) fn is(&self, name: &Name) -> bool {
         self.folder == *name || self.folder.as_str().split_once('-').is_some_and(|(_, short)| short == name.as_str())
     }

@@ -12,13 +12,13 @@ use crate::resolved::Resolved;
 use crate::state::{State, Store, TASKS, VAULT_STATE};
 use crate::text::one_line;
 
-/// How much of a plan is read for its status, in bytes.
+/// Maximum length read of a plan for its status, in bytes.
 const MOST_PLAN: usize = 64 << 10;
 /// The largest progress that is read for its last line, in bytes.
 const MOST_PROGRESS: usize = 4 << 20;
 /// The longest last line, in characters.
 const LONGEST: usize = 120;
-/// The most entries of one folder.
+/// Maximum number of entries of one folder.
 const MOST_ENTRIES: usize = 100_000;
 
 /// A plan.
@@ -26,10 +26,10 @@ const MOST_ENTRIES: usize = 100_000;
 pub struct Plan {
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Where it lies, absolute.
+    /// Absolute path.
     #[serde(serialize_with = "crate::text::lossy")]
     pub path: PathBuf,
-    /// What stands behind `Status:` in it.
+    /// Text after `Status:` in it.
     pub status: Option<String>,
     /// The last line of its progress, cut at 120 characters.
     pub last_progress: Option<String>,
@@ -40,13 +40,13 @@ pub struct Plan {
 /// The plans of a project: the one without a name first, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plans {
-    /// Where state is kept.
+    /// Where state is stored.
     pub store: Store,
     /// The plans.
     pub plans: Vec<Plan>,
     /// The plan the work tree is bound to, if the marker is sound.
     pub active: Option<String>,
-    /// What cannot be read, and what is wrong with the marker.
+    /// Warnings about what cannot be read, and about the marker.
     pub warnings: Vec<Warning>,
 }
 
@@ -78,7 +78,9 @@ impl Plans {
     }
 }
 
-/// Where plans lie. Nothing is read that a link has outside of its root: the lines of a plan are shown.
+/// Folder of plans.
+///
+/// A file that a link leads outside of its root is not read: lines of a plan are shown.
 struct Shelf<'a> {
     look: &'a dyn Look,
     root: &'a Path,
@@ -135,7 +137,7 @@ impl Shelf<'_> {
         Plan { name: name.map(str::to_owned), path, status, last_progress, active }
     }
 
-    /// Reads the begin of a file, and says whether that is all of it.
+    /// Reads the start of a file, and returns whether that is all of it.
     fn read(&mut self, path: &Path, most: usize) -> Option<(String, bool)> {
         match self.look.read_within(self.root, path, most) {
             Ok(contents) => contents.map(|read| (String::from_utf8_lossy(&read.bytes).into_owned(), read.whole)),

@@ -16,25 +16,25 @@ use crate::resolved::Resolved;
 use crate::text::quoted;
 use crate::tokens::quarters;
 
-/// The largest budget, in tokens: what is larger counts as this.
+/// Maximum budget, in tokens; a larger one counts as this.
 const MOST_TOKENS: usize = 1_000_000;
 
-/// What is kept at least to say how many notes were left out, in quarters of a token.
+/// Minimum room for the count of omitted notes, in quarters of a token.
 const LEAST_KEPT: usize = 24;
 
-/// What memory knows.
+/// Recalled memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recall {
-    /// It, as Markdown: a header of two lines, then the notes. Empty if there are none.
+    /// Recalled memory as Markdown: a header of two lines, then the notes. Empty without notes.
     pub text: String,
-    /// How many notes it holds.
+    /// Number of notes in it.
     pub entries: usize,
     /// The first of the notes that had no room, by what they are called: at most 20, and fewer if their
     /// names are long for the budget.
     pub omitted: Vec<String>,
-    /// How many notes had no room.
+    /// Number of notes without room.
     pub omitted_count: usize,
-    /// What could not be read, and whether there are notes and none has room.
+    /// Warnings about what could not be read, and whether there are notes and none has room.
     pub warnings: Vec<Warning>,
 }
 

@@ -1,4 +1,4 @@
-//! What all calls begin with: the root of the project, its name, the vault, and where state is kept.
+//! Common start of all calls: the root of the project, its name, the vault, and where state is stored.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ use crate::text::{LookedAt, Short, quoted, read_within};
 pub(crate) const HARNESS: &str = ".harness";
 /// The folder of a project's own memory.
 const FORGE: &str = ".forge";
-/// Says which project it is.
+/// The file with the name of the project.
 const PROJECT: &str = "project.json";
-/// Says where state is kept.
+/// The file that says where state is stored.
 const MODE: &str = ".project-mode";
-/// What it may say.
+/// Its valid values.
 const MODES: [&str; 3] = ["local", "backend", "vault"];
 /// The largest `project.json`, in bytes.
 const MOST_PROJECT: usize = 1 << 20;
@@ -31,14 +31,14 @@ const MOST_MODE: usize = 4_096;
 const VAULT: [&str; 8] =
     ["projects", "memory", "desk", "personal", "personal-private", "personal-projects", "_inbox", ".obsidian"];
 
-/// What a project is called, and what says so.
+/// Name of a project, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slug {
     pub(crate) name: Name,
     pub(crate) from: &'static str,
 }
 
-/// What all calls begin with.
+/// Common start of all calls.
 #[derive(Debug)]
 pub(crate) struct Resolved<'a> {
     pub(crate) look: &'a dyn Look,
@@ -46,20 +46,20 @@ pub(crate) struct Resolved<'a> {
     pub(crate) shown: PathBuf,
     /// The same, to be opened.
     pub(crate) root: PathBuf,
-    /// Whether it was named, and not looked for.
+    /// Whether it was named, not searched for.
     named: bool,
     /// Whether its `.harness` is another user's, and counts as absent.
     others: bool,
     repository: Option<Repository>,
-    /// What it is called. An unsafe name is an error, for those who must not go on without.
+    /// Name of the project. An unsafe name is an error, for callers that must not go on without.
     pub(crate) slug: Result<Option<Slug>, StateError>,
     /// The vault, and what says where it is.
     pub(crate) vault: Option<(Vault<'a>, String)>,
-    /// Whether state is kept in the project whatever vault there is.
+    /// Whether state is stored in the project even if there is a vault.
     pub(crate) local: bool,
-    /// What binds a worker and cannot be read.
+    /// Something that binds a worker and cannot be read.
     pub(crate) corrupt: Option<StateError>,
-    /// What of the memory cannot be read.
+    /// Warnings about memory that cannot be read.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Resolved<'a> {
         resolved
     }
 
-    /// Finds the repository and the root of the project around the folder that is asked about.
+    /// Finds the repository and the root of the project around the requested folder.
     fn find_root(&mut self, config: &SeamConfig) {
         let at = self.look.real(&self.root).unwrap_or_else(|| self.root.clone());
         match Repository::find(&LookedAt(self.look), &at, self.named) {
@@ -117,7 +117,7 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Tells that a folder which was named is in a project whose marker is not asked: nothing above it is.
+    /// Warns that a named folder is in a project whose marker does not count: nothing above it does.
     fn warn_of_above(&mut self, at: &Path) {
         let Some(top) = self.repository.as_ref().and_then(|repository| repository.root.as_deref()) else { return };
         let has = |folder: &Path| matches!(self.look.about(&folder.join(HARNESS)), Ok(Some(_)));
@@ -132,9 +132,10 @@ impl<'a> Resolved<'a> {
         }
     }
 
-    /// Returns the folder that holds the nearest `.harness` of who runs this, up to the root of the
-    /// repository. Outside of a repository it is not looked for in the folders of others, nor above the
-    /// home folder.
+    /// Returns the folder that holds the nearest `.harness` of the current user.
+    ///
+    /// It looks up to the root of the repository. Outside of a repository it looks neither in the folders of other
+    /// users nor above the home folder.
     fn discover(&mut self, at: &Path, home: Option<&Path>) -> Option<PathBuf> {
         let root = self.repository.as_ref().and_then(|repository| repository.root.clone());
         for folder in at.ancestors() {
@@ -142,7 +143,7 @@ impl<'a> Resolved<'a> {
                 Some(root) => folder.starts_with(root),
                 None => {
                     let above = home.is_some_and(|home| home != folder && home.starts_with(folder));
-                    // Whose a folder is that cannot be looked at, nobody knows.
+                    // The owner of a folder that cannot be looked at is unknown.
                     let own = || self.look.about(folder).is_ok_and(|about| about.is_some_and(|about| !about.foreign));
                     folder == at || (!above && own())
                 }
@@ -275,7 +276,7 @@ impl<'a> Resolved<'a> {
         None
     }
 
-    /// Says whether a folder has anything of a vault in it. An empty one is a vault that begins.
+    /// Returns whether a folder has anything of a vault in it. An empty one is a vault that begins.
     fn is_vault(&self, root: &Path, settings: &Settings) -> bool {
         let set = settings.spaces.iter().map(|(_, path)| path.as_str()).chain(settings.memory_root.as_deref());
         let mut names = VAULT.into_iter().chain(set);
@@ -283,7 +284,7 @@ impl<'a> Resolved<'a> {
             || self.look.list(root, 1).is_ok_and(|entries| entries.is_none_or(|entries| entries.is_empty()))
     }
 
-    /// A `.harness` that is there and is no folder hides what is bound.
+    /// Checks `.harness`: if it exists and is no folder, it hides what is bound.
     fn check_harness(&mut self) {
         if self.others {
             return;
@@ -347,7 +348,7 @@ impl<'a> Resolved<'a> {
         }
         match Name::parse(name) {
             Ok(name) => Ok(Some(Slug { name, from: "origin" })),
-            // Without a vault, and in local mode, nobody needs it.
+            // Without a vault, and in local mode, it is not needed.
             Err(_) if self.vault.is_none() || self.local => Ok(None),
             Err(why) => {
                 let cause = format!("unsafe project name {} in the address of origin: {why}", quoted(name));
@@ -393,7 +394,7 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Returns the name that `project.json` gives, and how. What of it makes no sense is told.
+/// Returns the name that `project.json` gives, and how. Invalid parts go to `wrong`.
 fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static str)> {
     if !value.is_object() {
         wrong.push("it holds no JSON object, and is passed over".to_owned());
@@ -415,7 +416,7 @@ fn name_of(value: &Value, wrong: &mut Vec<String>) -> Option<(String, &'static s
     Some((name.to_owned(), "github.repo"))
 }
 
-/// Puts the home folder in the place of `~` at the begin of a path.
+/// Replaces `~` at the start of a path by the home folder.
 fn expand(path: &Path, config: &SeamConfig) -> PathBuf {
     match (path.strip_prefix("~"), &config.home) {
         (Ok(rest), Some(home)) => home.join(rest),

@@ -16,7 +16,7 @@ use crate::recall::Recall;
 use crate::resolved::Resolved;
 use crate::state::State;
 
-/// What a process sees of memory. It never writes: all it is given is a [`Look`].
+/// Read-only view of memory for a process. All access goes through a [`Look`].
 #[derive(Debug, Clone)]
 pub struct Seam {
     config: SeamConfig,
@@ -24,12 +24,12 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// Makes a seam. Nothing is opened: every call looks anew.
+    /// Makes a seam. Nothing is opened: every call reads anew.
     pub fn new(config: SeamConfig, look: Arc<dyn Look>) -> Self {
         Self { config, look }
     }
 
-    /// As [`Self::new`], over the files of this machine.
+    /// Makes a seam over the files of this machine, as [`Self::new`] does.
     #[must_use]
     pub fn on_disk(config: SeamConfig) -> Self {
         Self::new(config, Arc::new(Disk))
@@ -44,7 +44,7 @@ impl Seam {
         self.recall(context, query, limit).text
     }
 
-    /// As [`Self::recall_here`], with what was left out and what could not be read.
+    /// Recalls as [`Self::recall_here`], with what was left out and what could not be read.
     #[must_use]
     pub fn recall(&self, context: &Context, query: Option<&str>, limit: Option<usize>) -> Recall {
         Recall::of(self.resolved(context), &self.config, context, query, limit)
@@ -58,24 +58,24 @@ impl Seam {
         self.offer(context, candidate).candidates
     }
 
-    /// As [`Self::offer_save_here`], with what could not be read.
+    /// Offers as [`Self::offer_save_here`], with what could not be read.
     #[must_use]
     pub fn offer(&self, context: &Context, candidate: &Value) -> Offer {
         Offer::of(self.resolved(context), &self.config, context, candidate)
     }
 
-    /// Returns where a file of the plan lies, whether it is there or not. Without a vault it is in the
-    /// project's own `.harness/`.
+    /// Returns the path of a file of the plan. It need not exist.
+    ///
+    /// Without a vault it is in the project's own `.harness/`.
     ///
     /// # Errors
-    /// `corrupt-state` if what binds the work tree to a plan is there and cannot be trusted;
-    /// `unsafe-name` for a plan or a project whose name is no part of a path; `task-name-required` if
-    /// the project has tasks and none is named.
+    /// `corrupt-state` if what binds the work tree to a plan exists and cannot be trusted; `unsafe-name` for a plan or
+    /// a project whose name is no part of a path; `task-name-required` if the project has tasks and none is named.
     pub fn state_path(&self, context: &Context, which: Which) -> Result<PathBuf, StateError> {
         self.state(context).map(|state| state.path(which).to_owned())
     }
 
-    /// Returns where all files of the plan lie: as [`Self::state_path`], looked up once.
+    /// Returns the paths of all files of the plan: as [`Self::state_path`], looked up once.
     ///
     /// # Errors
     /// As [`Self::state_path`].
@@ -83,13 +83,13 @@ impl Seam {
         State::of(&self.resolved(context), context.plan.as_deref())
     }
 
-    /// Returns the plans of the project. It never fails: what is wrong stands in it.
+    /// Returns the plans of the project. It never fails: the result contains the problems.
     #[must_use]
     pub fn plans(&self, context: &Context) -> Plans {
         Plans::of(self.resolved(context))
     }
 
-    /// Returns what the seam sees here, and what is wrong with it.
+    /// Returns a diagnosis of the seam for a context.
     #[must_use]
     pub fn doctor(&self, context: &Context) -> Doctor {
         Doctor::of(self.resolved(context), &self.config, context)

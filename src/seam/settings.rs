@@ -1,5 +1,6 @@
-//! `.agentm-config.json`: where a vault is, and whether state is kept in it. It is only read: an old
-//! form stays as it is.
+//! `.agentm-config.json`: where a vault is, and whether state is stored in it.
+//!
+//! It is only read: an old form stays unchanged.
 
 use std::path::Path;
 
@@ -12,30 +13,30 @@ use crate::text::{Short, read};
 const FILE: &str = ".agentm-config.json";
 /// The largest one, in bytes.
 const MOST: usize = 1 << 20;
-/// What the plugin of the vault is called; what it has stands behind this name and a dot.
+/// Name of the plugin of the vault; its settings have this name and a dot in front.
 const PLUGIN: &str = "plugins.obsidian-vault";
-/// Where the vault is; the old name last.
+/// Names of the setting for the vault; the old name last.
 const VAULT: [&str; 2] = ["plugins.obsidian-vault.vault_path", "vault_path"];
 
-/// What is set. Texts are trimmed, and blank ones absent.
+/// Settings. Texts are trimmed, and blank ones absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// The path of the vault, and what it is called here.
     pub(crate) vault: Option<(&'static str, String)>,
     /// The folder in the vault that is its root.
     pub(crate) memory_root: Option<String>,
-    /// Where the spaces of the vault lie.
+    /// Folders of the spaces of the vault.
     pub(crate) spaces: Vec<(String, String)>,
-    /// Where state is kept.
+    /// Where state is stored.
     pub(crate) state_mode: Option<String>,
-    /// Whether a vault is asked for, wherever it is.
+    /// Whether a vault is configured, wherever it is.
     pub(crate) wants_vault: bool,
-    /// What is there, and of a kind that makes no sense.
+    /// Settings of a wrong kind.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Settings {
-    /// Reads the settings in a folder; damaged ones are none.
+    /// Reads the settings in a folder; without a file they are empty.
     ///
     /// # Errors
     /// Why they are damaged.
@@ -95,14 +96,16 @@ impl Settings {
     }
 }
 
-/// Returns the values of a setting: that of its whole name, which is how agentm writes it, then those in objects,
+/// Returns the values of a setting.
+///
+/// First comes that of its whole name, which is how agentm writes it. Then come those in objects,
 /// `{"plugins": {"obsidian-vault": {...}}}`. What is `null` is absent.
 fn values<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let whole = members.get(name).filter(|value| !value.is_null());
     whole.into_iter().chain(nested(members, name)).collect()
 }
 
-/// As [`values`], without that of the whole name.
+/// Returns the same as [`values`], without that of the whole name.
 fn nested<'a>(members: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let inner = |(at, _): (usize, &str)| Some(values(members.get(&name[..at])?.as_object()?, &name[at + 1..]));
     name.match_indices('.').filter_map(inner).flatten().collect()
@@ -119,7 +122,7 @@ pub(crate) fn text(value: &Value, name: &str, wrong: &mut Vec<String>) -> Option
     Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Says that a member is not of the kind it should have.
+/// Returns the message for a member of a wrong kind.
 pub(crate) fn passed_over(name: &str, value: &Value, kind: &str) -> String {
     let found = match value {
         Value::Null => "null",

@@ -1,7 +1,7 @@
-//! Where the files of a plan lie.
+//! Locations of the files of a plan.
 //!
-//! What binds a work tree to a plan is either there and sound, or absent, or an error: the plan without
-//! a name is never put in the place of one that cannot be told.
+//! What binds a work tree to a plan is either valid, or absent, or an error: the plan without a name never replaces one
+//! that is unknown.
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +17,10 @@ use crate::resolved::{HARNESS, Resolved};
 pub(crate) const VAULT_STATE: &str = "_harness";
 /// The folder of a project's tasks in a vault.
 pub(crate) const TASKS: &str = "tasks";
-/// How much of a plan is read to see that there is something in it, in bytes.
+/// Maximum length read of a plan to see whether it has text, in bytes.
 const MOST_PLAN: usize = 64 << 10;
 
-/// Where state is kept.
+/// Where state is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Store {
@@ -30,23 +30,23 @@ pub enum Store {
     Vault,
 }
 
-/// Where the files of a plan lie. None of them need be there.
+/// Locations of the files of a plan. None of them need exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct State {
-    /// What is to be done.
+    /// The plan.
     #[serde(serialize_with = "crate::text::lossy")]
     pub plan: PathBuf,
-    /// What was done.
+    /// The progress so far.
     #[serde(serialize_with = "crate::text::lossy")]
     pub progress: PathBuf,
-    /// Where the tasks stand.
+    /// The state of the tasks.
     #[serde(serialize_with = "crate::text::lossy")]
     pub tracker: PathBuf,
     /// The name of the plan, if it has one.
     pub name: Option<String>,
-    /// Where state is kept.
+    /// Where state is stored.
     pub store: Store,
-    /// What of the memory cannot be read: without it, state is kept in the project.
+    /// Warnings about memory that cannot be read: without it, state is stored in the project.
     pub warnings: Vec<Warning>,
 }
 
@@ -81,7 +81,7 @@ impl State {
 }
 
 impl Resolved<'_> {
-    /// Returns where the project lies in the vault, if its state is kept there.
+    /// Returns the folder of the project in the vault, if its state is stored there.
     pub(crate) fn place(&self) -> Option<ProjectFolder> {
         let (vault, _) = self.vault.as_ref().filter(|_| !self.local)?;
         Some(vault.project(self.name()?))
@@ -128,7 +128,7 @@ fn in_vault(
     if let Meant::Bound(name) = meant
         && let Err(why) = has_text(resolved, &paths[0])
     {
-        // Before there was a vault, the plan lay in the project: it is told, and is no reason to stop.
+        // Before there was a vault, the plan was in the project. That is reported, and is no reason to stop.
         let [old, ..] = flat(&resolved.root.join(HARNESS), meant);
         if has_text(resolved, &old).is_err() {
             return Err(dangling(resolved, &paths[0], &why));
@@ -165,7 +165,7 @@ impl Tasks {
         Ok(Self { folder, all })
     }
 
-    /// Finds the folder of the task that is meant, in a project that has tasks.
+    /// Finds the folder of the meant task, in a project with tasks.
     fn meant(&self, meant: &Meant) -> Result<Option<PathBuf>, StateError> {
         let Self { folder, all } = self;
         let name = match meant {
@@ -202,7 +202,7 @@ fn is_there(resolved: &Resolved<'_>, path: &Path) -> bool {
     !matches!(resolved.look.about(path), Ok(None))
 }
 
-/// Says whether a file holds any text.
+/// Returns whether a file holds any text.
 fn has_text(resolved: &Resolved<'_>, path: &Path) -> Result<(), String> {
     match resolved.look.read(path, MOST_PLAN) {
         Ok(Some(contents)) if String::from_utf8_lossy(&contents.bytes).trim().is_empty() => Err("is empty".to_owned()),

@@ -12,23 +12,27 @@ use crate::readers::{Contents, Kind, Look};
 /// A short text file, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// Nothing is there.
+    /// The file is missing.
     Absent,
     /// A text.
     Text(String),
     /// Bytes that are no UTF-8: those are replaced by `U+FFFD`.
     Lossy(String),
-    /// It is there and is no file that can be read: why.
+    /// It exists and is not a readable file: why.
     Wrong(String),
 }
 
-/// Reads a short text file. Whatever is there and is no readable file is told apart from what is not
-/// there. A byte order mark, which some editors put before a text, is dropped.
+/// Reads a short text file.
+///
+/// A missing file is distinct from one that exists and is not readable. A byte order mark, which some editors put
+/// before a text, is dropped.
 pub(crate) fn read(look: &dyn Look, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read(path, most))
 }
 
-/// As [`read`], of a file below a folder: one that a link has outside of it is wrong, and nothing of it is read.
+/// Reads a file below a folder, as [`read`] does.
+///
+/// A file that a link leads outside of the folder is wrong, and nothing of it is read.
 pub(crate) fn read_within(look: &dyn Look, folder: &Path, path: &Path, most: usize) -> Short {
     short(look, path, most, look.read_within(folder, path, most))
 }
@@ -88,15 +92,15 @@ pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// As [`lossy`], of a path that may be none.
+/// Serializes an optional path, as [`lossy`] does.
 ///
 /// # Errors
-/// What the serializer says.
+/// The serializer's error.
 pub(crate) fn lossy_or_none<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
-/// Returns the begin of a text in quotes, on one line.
+/// Returns the start of a text in quotes, on one line.
 pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();

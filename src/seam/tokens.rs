@@ -1,7 +1,10 @@
-//! How many tokens a text is, about: four characters each, but one for each character of a script that
-//! writes words with few.
+//! Estimate of the tokens of a text.
+//!
+//! It counts four characters a token, but one for each character of a script that writes words with few.
 
-/// The first character that counts as a token of its own: Hangul, kana, ideographs and signs lie from here on.
+/// The first character that counts as a whole token.
+///
+/// Hangul, kana, ideographs and signs begin here.
 const WIDE: char = '\u{1100}';
 
 /// Returns how many tokens a text is, about.
@@ -20,7 +23,7 @@ const fn is_wide(character: char) -> bool {
     character >= WIDE && !matches!(character, '\u{1e00}'..='\u{1fff}' | '\u{2000}'..='\u{206f}')
 }
 
-/// Returns how many bytes a text may have that is so many quarters.
+/// Returns how many bytes a text with this many quarters of a token may have.
 pub(crate) const fn bytes_of(quarters: usize) -> usize {
     // No character below the wide ones has more than three bytes, nor a wide one more than four.
     quarters.saturating_mul(3)

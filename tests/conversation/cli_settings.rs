@@ -102,7 +102,7 @@ fn check_says_what_would_not_work() {
     let (code, text) = check(&rolling("credential = \"llm\"\n"), &vault);
     assert!(code == 0 && !text.contains("warning"), "{text}");
 
-    // Without a key there is nothing to say, unless somebody set something.
+    // Without a key there is no warning, unless a setting is present.
     for (settings, warned) in [("", false), ("[conversation]\nbudget_tokens = 5\n", true)] {
         home.configure(settings);
         let mut command = home.command(KEY, &["check"]);
@@ -167,7 +167,7 @@ async fn failed_summary_is_reported_and_loses_nothing() {
     for n in 1..=3 {
         add(&home, "s", &format!("question {n}"), "answer");
     }
-    // Without the variable there is no key, and nobody is asked without one.
+    // Without the variable there is no key, and no request is sent without one.
     let run = run(&home, &["fold", "s", "--within", "2s"]);
     assert!(run.code == 1 && run.stderr.contains("credential"), "{}", run.stderr);
     assert!(model.requests().is_empty());

@@ -14,7 +14,9 @@ use crate::support::{KEY, integrity, wait_for};
 
 /// How often the server is killed.
 const KILLS: usize = 40;
-/// How many callers add at once; each has a conversation with the next one: there are half as many conversations.
+/// Number of callers that add at once.
+///
+/// Each shares a conversation with the next one: there are half as many conversations.
 const CALLERS: usize = 4;
 
 fn session(caller: usize) -> String {
@@ -67,7 +69,9 @@ fn add(server: &Server, caller: usize, mut number: usize, acknowledged: &AtomicU
     }
 }
 
-/// Checks that everything that was acknowledged is there once, in order; the one after it may be there too.
+/// Checks that every acknowledged turn is stored once, in order.
+///
+/// The turn after them may be stored too.
 fn check(seen: &[String], caller: usize, next: usize) {
     let prefix = format!("mk_{caller}_");
     let own: Vec<_> = seen.iter().filter(|mark| mark.starts_with(&prefix)).cloned().collect();
@@ -80,7 +84,7 @@ fn check(seen: &[String], caller: usize, next: usize) {
 async fn kills_under_load_lose_no_acknowledged_turn() {
     let broken = Arc::new(AtomicBool::new(false));
     let always = Arc::clone(&broken);
-    // Every second request fails, whoever asks.
+    // Every second request fails, whatever its caller.
     let model = ChatServer::start(move |index, request| {
         if always.load(Ordering::SeqCst) || index % 2 == 1 {
             ChatReply::error(503, "overloaded")

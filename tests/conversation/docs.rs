@@ -110,7 +110,7 @@ fn the_figures_are_the_defaults() {
 
 #[test]
 fn every_fixed_word_is_explained() {
-    // Whoever adds a word adds it here, or this does not build.
+    // A new name must be added here, or this does not build.
     const FAILURES: [Failure; 9] = {
         use Failure as F;
         const fn listed(failure: Failure) -> Failure {

@@ -1,4 +1,6 @@
-//! The packs `conversation.*` over MCP, as agents reach them: the official clients in front of the real program.
+//! Tests of the packs `conversation.*` over MCP, as agents reach them.
+//!
+//! The official clients run against the real program.
 
 use std::time::SystemTime;
 
@@ -12,7 +14,9 @@ use crate::support::raw_mcp::McpClient;
 
 const SECRET: &str = "a shared secret of 32 bytes or so";
 
-/// What another program may have written: digits, escapes and members that a reader of values would change.
+/// A record of another program, with details that a parser of values would change.
+///
+/// They are digits, escapes and unknown members.
 const RECORD: &str = r#"{"strategy":"truncation","turns":[{"UserMessage":"a \u003c b \u0026 c","AssistantResponse":"\u2028","TrajectoryDigest":null,"ArtifactsShown":{"z":123456789012345678901234567890,"a":1.10,"e":1E2},"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:11:12.123456789+02:00","Later":{"y":9007199254740993}}],"unknown":{"big":1.0000000000000000001}}"#;
 
 /// Carries out a plan, and returns what came of it.

@@ -1,4 +1,6 @@
-//! Conversation memory, from outside: the transports, the documentation, and what no single crate can see.
+//! Tests of the conversation memory from outside.
+//!
+//! They cover the transports, the documentation, and what no single crate can see.
 
 mod cli;
 mod cli_settings;
@@ -17,7 +19,7 @@ fn marks(text: &str) -> Vec<String> {
     words.filter(|word| word.starts_with("mk_")).map(str::to_owned).collect()
 }
 
-/// Answers as a model does that never forgets: with all marks that it was told of, once each.
+/// Answers as a model that never forgets: with all marks of the request, once each.
 fn answer(request: &ChatRequest) -> ChatReply {
     let mut all = Vec::new();
     let mut known = std::collections::HashSet::new();

@@ -1,4 +1,6 @@
-//! The packs `conversation.*` in a real engine: credentials of a call, callers that share, and forgetting everything.
+//! Tests of the packs `conversation.*` in a real engine.
+//!
+//! They cover credentials of a call, shared conversations, and forgetting everything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +99,7 @@ async fn credentials_of_calling_packs_are_redacted() {
         let (code, message) = fixture.call(&me, "test.leaky", through("conversation.add", input)).await.unwrap_err();
         assert_eq!(code, Code::InvalidInput, "{message}");
     }
-    // Nobody was handed anything here: the same words are text like any other.
+    // No handler got the credential here: the same words are plain text.
     fixture.call(&me, "conversation.add", json!({"session": "plain", "user_message": TOKEN})).await.unwrap();
     let plain = fixture.call(&me, "conversation.context", json!({"session": "plain"})).await.unwrap();
     assert_eq!(plain["recent_turns"][0]["user_message"], TOKEN);

@@ -14,13 +14,12 @@ use crate::support::{KEY, wait_for};
 const TURNS: usize = 1000;
 const CALLERS: usize = 4;
 
-/// How many adds may be told to come again, of both servers together: one in twenty.
+/// Maximum number of adds that get "try again", of both servers together: one in twenty.
 const REFUSALS: usize = 2 * TURNS / 20;
 
-/// Adds all turns through both servers at once: `mk_<caller>_<number>`; the callers of a server are
-/// those with its letter.
+/// Adds all turns through both servers at once: `mk_<caller>_<number>`.
 ///
-/// Returns the ids, and how many adds were told to come again.
+/// The callers of a server are those with its letter. Returns the ids, and how many adds had to be repeated.
 fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
     let mut ids = HashSet::new();
     let refused = &AtomicUsize::new(0);
@@ -34,8 +33,8 @@ fn add_all(servers: &[Server; 2], session: &str) -> (HashSet<String>, usize) {
                         let text = format!("mk_{letter}{caller}_{number:04}");
                         let turn = json!({ "user_message": text, "assistant_response": "yes", "once": text });
                         let path = format!("POST /api/v1/conversations/{session}/turns");
-                        // Others write at the same time: one who loses every race is told so, and comes
-                        // again. That is rare.
+                        // Others write at the same time: an add that loses every race is refused and repeated. That is
+                        // rare.
                         let added = loop {
                             let answer = server.ask(&path, &turn.to_string());
                             if answer.code != 503 {

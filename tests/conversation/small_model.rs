@@ -24,7 +24,7 @@ const TURNS: u64 = 100;
 const RECENT: usize = 4;
 const BUDGET: u64 = 600;
 
-/// How long the model may work in all. On a busy machine it does not come to the end of the conversation.
+/// Time limit of the model in all. On a busy machine it does not reach the end of the conversation.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What people and their assistant say to each other; `{day}` and the like are different each time.
@@ -168,8 +168,8 @@ async fn real_small_model_summaries_lose_no_turn() {
     memory.close(Duration::from_secs(10)).await;
     drop((memory, model));
 
-    // After a restart each turn is still there, and each is in the summary or after it.
-    // Nothing is folded meanwhile, for nobody answers.
+    // After a restart each turn is still there, and each is in the summary or after it. Nothing is summarised
+    // meanwhile, because the endpoint does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/v1", silent.local_addr().unwrap());
     let silence = SummarizerConfig { endpoint, timeout: Duration::from_secs(3600), ..settings };

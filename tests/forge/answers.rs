@@ -1,4 +1,4 @@
-//! What every command answers: one object on stdout with `--json`, and the exit codes that scripts depend on.
+//! Output of every command: one object on stdout with `--json`, and exit codes for scripts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::fixture::{Ended, Fixture};
 
-/// A text that looks like a credential; put together here so that nobody takes this file for one that holds one.
+/// A text that looks like a credential.
+///
+/// It is assembled here, so that scanners do not take this file for one with a credential.
 fn token() -> String {
     format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
 }
@@ -276,7 +278,7 @@ fn every_exit_code_is_met() {
     assert_eq!(health["long_term"]["colour"], "red");
     fixture.write(path, &good);
 
-    // Nobody can say what a tree in the middle of a merge is.
+    // The state of a tree in the middle of a merge is unknown.
     ends(&fixture, 0, &["session", "end"]);
     ends(&fixture, 0, &["session", "start"]);
     ends(&fixture, 0, &["checkpoint", "create", "--key", "SUM-1"]);
@@ -320,8 +322,8 @@ fn new_project_and_fresh_clone_are_healthy() {
     let next: Vec<&Value> = doctor["found"].as_array().unwrap().iter().map(|found| &found["next"]).collect();
     assert_eq!(doctor["healthy"], true);
     assert_eq!(next, ["helmdeck forge init --merge-driver", "helmdeck forge session start"]);
-    // Nobody has worked in it yet, which is no defect: grey, until the session begins that the doctor
-    // names. Asking twice changes nothing.
+    // No session has worked in it yet, which is no defect: it is grey until the session begins that the doctor names. A
+    // second request changes nothing.
     for _ in 0..2 {
         let grey = fixture.forge_in(&clone, &["health"]);
         let found = (&grey["short_term"]["colour"], &grey["short_term"]["reasons"][0]["code"]);

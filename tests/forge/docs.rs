@@ -1,4 +1,6 @@
-//! `docs/forge.md`: what a reader copies from it works, and the names and figures in it are those of the code.
+//! Tests of `docs/forge.md`.
+//!
+//! The commands in it work, and its names and figures are those of the code.
 
 use helmdeck_forge::config::Config;
 use helmdeck_forge::error::Category;

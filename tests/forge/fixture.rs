@@ -89,8 +89,9 @@ impl Fixture {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Prepares a program with an environment that has nobody's settings, and none of this process's
-    /// but where tools are.
+    /// Prepares a program with an environment without user settings.
+    ///
+    /// Of this process's environment it has only the places of tools.
     pub(crate) fn prepare(&self, program: &str, folder: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder).env_clear().stdin(Stdio::null());

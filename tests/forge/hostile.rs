@@ -1,4 +1,4 @@
-//! A repository of somebody who means harm: what its `.forge` says or holds reaches nothing outside of `.forge`.
+//! A hostile repository: what its `.forge` says or holds reaches nothing outside of `.forge`.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -141,7 +141,7 @@ fn untrusted_clone_runs_nothing() {
     }
     assert_eq!(planted(&victim), Vec::<String>::new());
 
-    // Nobody is there to be asked, and nothing is agreed to by looking.
+    // No person is there to ask, and showing agrees to nothing.
     assert_ne!(fixture.run_in(&victim, &["trust"]).code, 0);
     let shown = fixture.run_in(&victim, &["trust", "--show"]);
     for command in ["touch PWN_runner", "touch PWN_command", "touch PWN_invariant", ".forge/init.sh"] {

@@ -1,4 +1,6 @@
-//! A server that knows its users by their keys: who has the file of credentials is let in, and nobody else.
+//! A server that knows its users by their keys.
+//!
+//! A client with the file of credentials is let in, and no other.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +48,7 @@ fn base32(mut bytes: Vec<u8>) -> String {
     bits.chunks(5).map(letter).collect()
 }
 
-/// A key pair of somebody.
+/// The key pair of a user, account or operator.
 struct Key<'a> {
     folder: &'a Path,
     name: &'a str,
@@ -69,7 +71,7 @@ impl<'a> Key<'a> {
         base32([&[SEED | self.whose >> 5, (self.whose & 31) << 3], &der[der.len() - 32..]].concat())
     }
 
-    /// Signs what is said of somebody.
+    /// Signs claims about another key.
     fn says(&self, of: &Key<'_>, what: Value) -> String {
         let mut what = what;
         what["version"] = json!(2);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::fixture::Fixture;
 
-/// Runs a command line as a person would paste it, and returns its exit code and what it complained about.
+/// Runs a command line as a person would paste it, and returns its exit code and its stderr.
 fn paste(fixture: &Fixture, line: &str) -> (i32, String) {
     let output = fixture.prepare("sh", &fixture.root(), &["-c", line]).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -1,4 +1,4 @@
-//! A pause is ended by a person at a terminal, who is asked.
+//! A pause is ended by a person at a terminal, after a question.
 
 use std::io::Write as _;
 use std::process::Stdio;

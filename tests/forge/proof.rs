@@ -16,7 +16,9 @@ use super::fixture::{Fixture, SUMS};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts a process that works for the session, and waits until it does. It ends when its input is closed.
+/// Starts a process that works for the session, and waits until it does.
+///
+/// It ends when its input is closed.
 fn work(fixture: &Fixture) -> Child {
     let arguments = ["session", "run", "--", "sh", "-c", "echo it runs; read -r line"];
     let mut command = fixture.command(&fixture.root(), &arguments);
@@ -67,7 +69,7 @@ fn first_session(fixture: &Fixture) -> String {
     text(&begun["session"]["id"]).to_owned()
 }
 
-/// The next session takes up the work of the one that died, breaks what worked, and fails to mend it.
+/// The next session takes over from the one that died, breaks what worked, and fails to repair it.
 fn astray(fixture: &Fixture, first: &str) -> String {
     let root = fixture.root();
     let begun = fixture.forge(&["session", "start"]);
@@ -105,7 +107,9 @@ fn astray(fixture: &Fixture, first: &str) -> String {
     text(&begun["session"]["id"]).to_owned()
 }
 
-/// The way back loses nothing, and what was learned comes along. Returns the work tree in which to go on.
+/// Rolls back, and returns the work tree in which to go on.
+///
+/// The rollback loses nothing, and what was learned comes along.
 fn back(fixture: &Fixture, session: &str) -> PathBuf {
     fixture.write("notes.txt", "not tracked, and worth keeping\n");
     fixture.write("staged.txt", "staged\n");
@@ -170,7 +174,7 @@ fn dead_session_and_rollback_are_published() {
     assert_eq!(held["category"], "locked", "{held}");
     process.kill().unwrap();
     process.wait().unwrap();
-    // The server dies too, and nobody waits for it.
+    // The server dies too, and no command waits for it.
     server.kill9();
     let second = astray(&fixture, &first);
     assert!(fixture.forge(&["events", "status"])["waiting"].as_u64().unwrap() > 0);

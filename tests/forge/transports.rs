@@ -15,7 +15,7 @@ use crate::support::program::{Home, Run, Server as Program};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until the server keeps so many learnings, and returns when each applies.
+/// Waits until the server has `count` learnings, and returns when each applies.
 fn learned(server: &Server, count: usize) -> Vec<String> {
     let link = Nats::open(NatsOptions::new(server.url(), subjects::all_with(subjects::PREFIX))).unwrap();
     let end = Instant::now() + PATIENCE;
@@ -62,7 +62,7 @@ fn events_of_every_transport_are_published() {
     fixture.forge(&["events", "send"]);
     assert_eq!(learned(&nats, 3), ["By command", "By pack", "Over HTTP"]);
 
-    // The server goes away and comes back: nobody waits for it, and nothing is lost.
+    // The server goes away and comes back: no call waits for it, and nothing is lost.
     nats.kill9();
     ask("While it is away");
     let status = fixture.forge(&["events", "status"]);
@@ -74,7 +74,7 @@ fn events_of_every_transport_are_published() {
     assert_eq!(learned(&nats, 5), all);
 }
 
-/// Makes a certificate of its own for this machine's loopback address, and an authority that signed it.
+/// Makes a certificate for this machine's loopback address, and an authority that signed it.
 fn certificates(fixture: &Fixture, folder: &Path) {
     let run = |arguments: &[&str]| {
         let output = fixture.prepare("openssl", folder, arguments).output().unwrap();

@@ -1,4 +1,4 @@
-//! Whoever watches the health keeps its colours for the past.
+//! Tests of `health --watch`: it records the colours.
 
 use std::process::{Child, Stdio};
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What destroys something, as the words of a command. Assembled here so that this file does not hold them.
+/// Command words that destroy something. Assembled here so that this file does not hold them.
 fn destructive() -> Vec<String> {
     join(&[CALLED, SAID].concat())
 }
@@ -32,8 +32,9 @@ const CALLED: &[&[&str]] = &[
     &["reflog", "expire"],
 ];
 
-/// What is called, if at all, only on what we made ourselves and for a commit that is named, and is
-/// nothing to tell somebody to do.
+/// Words that code may use only on what it made itself, and for a named commit.
+///
+/// No text may suggest them.
 const SAID: &[&[&str]] = &[
     &["checkout", "."],
     &["restore", "."],
@@ -48,7 +49,9 @@ fn join(all: &[&[&str]]) -> Vec<String> {
     all.iter().map(|words| words.join(" ")).collect()
 }
 
-/// Returns the files below a folder that somebody gets to read: sources without their tests, texts, manifests, scripts.
+/// Returns the files below a folder that a user gets to read.
+///
+/// They are sources without their tests, texts, manifests and scripts.
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -75,7 +78,7 @@ fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let mut all = Vec::new();
     for line in source.lines().map(str::trim) {
-        // What stands in comments of public items is read as well, in the documentation.
+        // Comments of public items are read as well, in the documentation.
         if let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) {
             all.push(typed(text));
         }

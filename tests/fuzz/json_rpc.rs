@@ -58,7 +58,7 @@ pub fn answer(data: &[u8]) -> Option<Answer> {
         2 => in_a_session(&bytes),
         _ => return Some(lines(bytes)),
     };
-    // An answer is to what was asked, or to a message whose id could not be told.
+    // An answer is to its request, or to a message whose id could not be read.
     for message in answer.messages.iter().filter(|message| is_last(message)) {
         assert!(message["id"].is_null() || message["id"] == request["id"], "{message} to {request}");
     }
@@ -87,8 +87,9 @@ fn said_in_headers(request: &Value) -> Vec<(&'static str, HeaderValue)> {
     headers
 }
 
-/// Sends a message in the session that all inputs of a thread share. If others began so many that it
-/// was closed, begins another one.
+/// Sends a message in the session that all inputs of a thread share.
+///
+/// If the session was closed because others began too many, it begins another one.
 fn in_a_session(bytes: &[u8]) -> Answer {
     thread_local! {
         static SESSION: RefCell<Option<HeaderValue>> = const { RefCell::new(None) };
@@ -120,7 +121,9 @@ fn post(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> Answer {
     exchange(bytes, headers).1
 }
 
-/// Sends a message to the router. Whatever it is, the answer is no 500, and nothing but JSON-RPC or a problem.
+/// Sends a message to the router.
+///
+/// The answer is never a 500, and contains only JSON-RPC or a problem.
 fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<()>, Answer) {
     let mut request = Request::builder()
         .method(Method::POST)
@@ -155,7 +158,9 @@ fn exchange(bytes: &[u8], headers: &[(&'static str, HeaderValue)]) -> (Response<
     (head, Answer { status, text, messages })
 }
 
-/// Reads a body; of a stream no more than up to the answer, or up to the word that there will be none but changes.
+/// Reads a body.
+///
+/// A stream is read only up to the answer, or up to the acknowledgement of a subscription.
 async fn read(mut body: Body, is_stream: bool) -> String {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -199,7 +204,7 @@ fn lines(input: Vec<u8>) -> Answer {
         let (mut says, heard) = tokio::io::duplex(1 << 16);
         let (told, mut hears) = tokio::io::duplex(1 << 16);
         let client = async move {
-            // It may be that nobody listens any more.
+            // There may be no reader any more.
             let _ = says.write_all(&input).await;
             // Lets the requests end, of which those that pass through rmcp are given up when the client leaves.
             for _ in 0..100 {

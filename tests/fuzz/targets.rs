@@ -60,7 +60,7 @@ fn make() -> Fixture {
         let input = "[input]\ntype = \"object\"\nadditionalProperties = false\n[input.properties]\nrepo = { type = \"string\", maxLength = 20 }\nn = { type = \"number\", default = 1 }\nlist = { type = \"array\", items = { type = \"integer\" } }\n";
         let cached = format!("{input}[memory]\ncache = true\nttl = \"5m\"\ntags = [\"repo:{{repo}}\"]");
         let echo = |_, input: Json| async move { Ok(Reply::json(input)) };
-        // Spelled as nobody else would: it can be seen whether an answer was parsed on its way out.
+        // An unusual spelling: it shows whether an answer was parsed on its way out.
         let write = |_, input: Json| async move { Ok(Reply::json(Json::parse(format!("{{\"ran\": 1.50, \"input\": {}}}", input.as_str())).unwrap())) };
         let packs = vec![
             function(&manifest_of("fuzz.cached", "read_only = true", &cached), echo).0,
@@ -110,7 +110,9 @@ pub fn rest_status(data: &[u8]) -> Option<u16> {
     send(request.body(Body::from(body.to_vec())).ok()?)
 }
 
-/// Sends a request to the router. Whatever it is, the answer is no 500, and it is what its media type says.
+/// Sends a request to the router.
+///
+/// The answer is never a 500, and its body matches its media type.
 fn send(request: Request<Body>) -> Option<u16> {
     let shown = format!("{} {}", request.method(), request.uri());
     let head = request.method() == Method::HEAD;
@@ -139,7 +141,7 @@ fn send(request: Request<Body>) -> Option<u16> {
             return Some(status);
         }
     }
-    // JSON-RPC has errors of its own; all other transports speak of trouble in one form.
+    // JSON-RPC has separate errors; all other transports report problems in one form.
     assert!(status < 400 || shown.contains("/mcp"), "{shown}: {status} as {media_type}");
     Some(status)
 }
@@ -186,7 +188,9 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// A URL, or 16 bytes of an address: whatever passes the guard is public by another judgement than the guard's.
+/// Checks a URL, or 16 bytes of an address, against the guard.
+///
+/// What passes the guard must be public by a second, independent check.
 pub fn url_guard(data: &[u8]) {
     static GUARD: LazyLock<Egress> = LazyLock::new(|| Egress::new(helmdeck_egress::Config::default()));
     if let Ok(bytes) = <[u8; 16]>::try_from(data) {
@@ -259,7 +263,9 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Reads a host as `inet_aton` does: one to four numbers, decimal, octal or hexadecimal, a final dot allowed.
+/// Reads a host as `inet_aton` does.
+///
+/// It takes one to four numbers, decimal, octal or hexadecimal, and a final dot.
 fn as_the_c_library_reads(host: &str) -> Option<u64> {
     let number = |part: &str| {
         let lower = part.to_ascii_lowercase();

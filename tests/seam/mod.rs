@@ -1,4 +1,6 @@
-//! The seam at its transports: the command line, the wrapper in Python, the packs; and that nothing below knows it.
+//! Tests of the seam at its transports: the command line, the wrapper in Python, the packs.
+//!
+//! They also show that no crate below knows the seam.
 
 mod absent;
 mod commands;
@@ -12,7 +14,7 @@ mod wrapper;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A home, a repository and a vault, each in a folder of its own.
+/// A home, a repository and a vault, each in a separate folder.
 struct Fixture(tempfile::TempDir);
 
 /// How a run ended. What it printed need not be text.
@@ -75,7 +77,7 @@ impl Fixture {
         Ended::of(&mut self.command(words))
     }
 
-    /// Returns every path below a folder with what stands there.
+    /// Returns every path below a folder with its times, permissions and content.
     fn snapshot(&self) -> Vec<(PathBuf, String)> {
         fn add(folder: &Path, all: &mut Vec<(PathBuf, String)>) {
             for entry in std::fs::read_dir(folder).unwrap() {
@@ -109,7 +111,7 @@ impl Ended {
         }
     }
 
-    /// It failed as failures are told: by its exit code, with an empty stdout and one line on stderr.
+    /// Checks that it failed in the usual way: exit code, empty stdout, one line on stderr.
     #[track_caller]
     fn is_loud(&self, exit: i32, code: &str) {
         assert_eq!((self.code, self.stdout.as_str()), (exit, ""), "{self:?}");

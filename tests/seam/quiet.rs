@@ -1,4 +1,4 @@
-//! Nothing is written: not where it could be, not where it cannot be, and not by any call to the system.
+//! Tests that nothing is written, in writable and read-only places, and by no system call.
 
 use std::process::Command;
 
@@ -18,7 +18,9 @@ const WORDS: [&[&str]; 10] = [
     &["bogus"],
 ];
 
-/// Calls that change something whatever they are told. A system that lacks one is told so by the question mark.
+/// System calls that change something whatever their arguments.
+///
+/// A question mark allows for a system that lacks one.
 const CHANGES: &[&str] = &[
     "creat",
     "mkdir",
@@ -70,7 +72,7 @@ const CHANGES: &[&str] = &[
 ];
 /// Calls that a runtime, a database or a program would make.
 const STARTS: &[&str] = &["clone", "clone3", "fork", "vfork", "socket", "epoll_create1", "epoll_create", "execveat"];
-/// Calls that change something if they are told to.
+/// System calls that change something with some arguments.
 const OTHERS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
 /// A place with everything that a call may meet: a repository, memory of both kinds, a marker, settings
@@ -158,7 +160,9 @@ fn a_read_only_mount_changes_no_answer() {
     assert_eq!(place.snapshot(), before);
 }
 
-/// Says whether a line of a trace changes something, or starts what is not wanted. The program itself is started once.
+/// Returns whether a line of a trace changes something, or starts an unwanted program.
+///
+/// The program itself is started once.
 fn is_unwanted(line: &str) -> bool {
     let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
     let names = |words: &[&str]| words.iter().any(|word| line.contains(word));

@@ -1,4 +1,6 @@
-//! The seam over REST and MCP, by the real server: who sees what, and that every transport answers the same.
+//! Tests of the seam over REST and MCP, by the real server.
+//!
+//! They show which caller sees what, and that every transport answers the same.
 
 use std::process::Command;
 
@@ -126,7 +128,7 @@ fn callers_see_and_read_what_they_may_ask() {
         assert_eq!(refused(&client, address), "forbidden");
     }
 
-    // Who runs other packs without a token is nobody here.
+    // A caller that runs other packs without a token is anonymous here.
     let client = McpClient::anonymous(&server);
     assert_eq!(shown(&client), (Vec::new(), template));
     for address in [PLANS, RECALL, RECALL_OF_PLAN] {

@@ -38,13 +38,13 @@ pub(crate) struct Fixtures {
     engine: Engine,
     /// The packs folder of the engine.
     packs: PathBuf,
-    /// The states that were handed out, each with the fixture and the round it belongs to. No other is taken back.
+    /// The states that were handed out, each with its fixture and round. No other is taken back.
     states: Mutex<HashMap<String, (String, usize)>>,
     next_state: AtomicU64,
     log_level: Mutex<LoggingLevel>,
     subscribed: Mutex<HashSet<String>>,
     prompts_changed: watch::Sender<()>,
-    /// One for each listener that has been let in and does not listen yet: what changes meanwhile is not lost.
+    /// One for each accepted listener that does not listen yet: no change in between is lost.
     listeners: Mutex<VecDeque<watch::Receiver<()>>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Fixtures {
 enum Round {
     /// The client has to bring this first.
     Ask(InputRequiredResult),
-    /// It brought all that was asked for.
+    /// It brought all that was requested.
     Done(InputResponses),
 }
 
@@ -113,7 +113,9 @@ impl Fixtures {
         tokio::task::spawn_blocking(change).await.unwrap();
     }
 
-    /// Sends a log message if whoever called wants it: since 2026-07-28 the request says so, before that the session.
+    /// Sends a log message if the caller wants it.
+    ///
+    /// Since 2026-07-28 the request says so, before that the session.
     async fn log(&self, context: &RequestContext<RoleServer>, message: &str) {
         let is_stateless = context.meta.protocol_version().is_some();
         let wanted = if is_stateless { context.meta.log_level() } else { Some(*self.log_level.lock().unwrap()) };
@@ -182,7 +184,7 @@ impl Fixtures {
             _ => 0,
         };
         let requests = possible(read(&rounds[at]), &context.client_capabilities().unwrap_or_default())?;
-        // Without its state nobody can have answered a stateful round.
+        // Without its state no client can have answered a stateful round.
         let answered = (!stateful || state.is_some()) && responses.is_some_and(|given| is_answered(&requests, given));
         let next = match (answered, rounds.get(at + 1)) {
             (false, _) => (requests, at),
@@ -240,7 +242,7 @@ fn possible(mut requests: InputRequests, declared: &ClientCapabilities) -> Resul
     Ok(requests)
 }
 
-/// Says whether each request has an answer that can be one. What else was brought is nobody's concern.
+/// Returns whether each request has a possible answer. Further answers are ignored.
 fn is_answered(requests: &InputRequests, responses: &InputResponses) -> bool {
     requests.iter().all(|(key, request)| {
         let Some(answer) = responses.get(key) else { return false };

@@ -1,5 +1,6 @@
-//! The engine as the program wires it, with a clock that is moved by hand and credentials that a test
-//! names; it opens nothing outside the folder it is given.
+//! Test fixture: the engine as the program wires it, with a manual clock and given credentials.
+//!
+//! It opens nothing outside the given folder.
 
 use std::collections::BTreeMap;
 use std::io;

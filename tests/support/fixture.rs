@@ -1,5 +1,6 @@
-//! An engine over a sealed SQLite file, with a clock that is moved by hand and a pack whose answers are
-//! checked at each call.
+//! Test fixture: an engine over a sealed SQLite file, with a manual clock.
+//!
+//! It has a pack whose answers are checked at each call.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::STUCK;
 
-/// Answers `{"n": <how often it ran>, "input": <input>, "padding": <as many x as asked for>}`.
+/// Answers `{"n": <number of runs>, "input": <input>, "padding": <the requested number of x>}`.
 const MANIFEST: &str = r#"
 name = "t.echo"
 version = "v1"
@@ -33,12 +34,16 @@ ttl = "1h"
 tags = ["repo:{repo}"]
 "#;
 
-/// Returns the settings for trouble: the budget of a read is the default one, that of a write ends soon.
+/// Returns the settings for outages.
+///
+/// The budget of a read is the default one, that of a write is short.
 pub(crate) fn hasty(hot_bytes: u64) -> CacheConfig {
     CacheConfig { hot_bytes, write_budget: Duration::from_millis(500), ..CacheConfig::default() }
 }
 
-/// Returns the settings for what must be a hit on a loaded machine too: time for every read, and no hot tier.
+/// Returns the settings for tests that need hits on a loaded machine too.
+///
+/// They give time for every read, and have no hot tier.
 pub(crate) fn patient() -> CacheConfig {
     CacheConfig { hot_bytes: 0, read_budget: STUCK, write_budget: STUCK, ..CacheConfig::default() }
 }
@@ -84,8 +89,10 @@ impl Fixture {
         self.call_as(Identity::local(), json!({ "repo": repo })).await
     }
 
-    /// Calls the pack. The answer is checked: it is what the handler answers to this input now (a miss, and then it ran
-    /// exactly once) or what it has answered this caller before (a hit, and then it did not run).
+    /// Calls the pack and checks the answer.
+    ///
+    /// It is either what the handler answers to this input now (a miss, and then it ran exactly once). Or it is what it
+    /// has answered this caller before (a hit, and then it did not run).
     pub(crate) async fn call_as(&self, identity: Identity, input: Value) -> CacheStatus {
         let place = (identity.user().to_owned(), input.to_string());
         let call = Call::new(PackName::new("t.echo").unwrap(), input.to_string(), Arc::new(identity));
@@ -134,7 +141,7 @@ impl Fixture {
         self.settle().await;
     }
 
-    /// Says that a hit on this input may be what another fixture was told.
+    /// Allows a hit on this input to be the answer that another fixture got.
     pub(crate) fn expect(&self, repo: &str, other: &Self) {
         let place = (Identity::local().user().to_owned(), json!({ "repo": repo }).to_string());
         let told = other.answers.lock().unwrap()[&place].clone();
@@ -154,7 +161,7 @@ impl Fixture {
         self.metric("helmdeck_store_unreadable_total")
     }
 
-    /// Says whether the answer to an input is in the file at the path, asked through a connection of its own.
+    /// Returns whether the file contains the answer to an input, read through a separate connection.
     pub(crate) fn holds(&self, repo: &str) -> bool {
         let sql = "SELECT count(*) FROM memory_entries WHERE tags = ?1";
         let rows = super::outside(&self.path).query_row(sql, [tags(repo)], |row| row.get::<_, i64>(0));

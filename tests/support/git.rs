@@ -54,7 +54,7 @@ impl GitServer {
         git(self.folder.path(), &["clone", "-q", "--bare", origin.to_str().unwrap(), bare.to_str().unwrap()]);
     }
 
-    /// Returns a branch's commit, `None` if there is no such branch.
+    /// Returns a branch's commit, `None` if the branch does not exist.
     pub(crate) fn head(&self, name: &str, branch: &str) -> Option<String> {
         self.branches(name).into_iter().find(|(found, _)| found == branch).map(|(_, commit)| commit)
     }
@@ -68,7 +68,7 @@ impl GitServer {
             .collect()
     }
 
-    /// Tells it to do something until it is told to stop; the words are in `git/git_http.py`.
+    /// Makes it do something until a later command ends it; the words are in `git/git_http.py`.
     pub(crate) fn tell(&self, word: &str) {
         std::fs::write(self.control(word), "").unwrap();
     }
@@ -83,7 +83,7 @@ impl GitServer {
         let _ = std::fs::remove_file(self.control(word));
     }
 
-    /// Waits until a request waits here, as it was told.
+    /// Waits until a request is stalled here, as ordered.
     #[track_caller]
     pub(crate) fn wait_until_stalled(&self) {
         wait_for("a request to wait at the git server", || self.control("stalled").exists());

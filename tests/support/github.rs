@@ -1,4 +1,6 @@
-//! The GitHub stand-in: starts `replay.py` over recorded exchanges that are fetched once; it never talks to GitHub.
+//! The GitHub stand-in: starts `replay.py` over recorded exchanges.
+//!
+//! They are fetched once; it never talks to GitHub.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +22,9 @@ pub struct GitHub {
 }
 
 impl GitHub {
-    /// Starts one on a free port, after fetching the recordings if they are not there yet (about half a minute, once).
+    /// Starts one on a free port.
+    ///
+    /// It fetches the recordings if they are missing (about half a minute, once).
     #[must_use]
     pub fn start() -> Self {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -60,7 +64,9 @@ impl GitHub {
         assert_eq!(status, 204);
     }
 
-    /// Returns what it was asked so far, in order: method, path, `if_none_match`, `with_credential`, body and more.
+    /// Returns its requests so far, in order.
+    ///
+    /// Each has method, path, `if_none_match`, `with_credential`, body and more.
     #[must_use]
     pub fn log(&self) -> Vec<Value> {
         let (_, body) = self.request("GET", "/__log", "");

@@ -26,9 +26,9 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Returns what `tests/run` installed; run by hand without it, installs the same (about a minute, once).
+    /// Returns what `tests/run` installed; without `tests/run`, installs the same (about a minute, once).
     ///
-    /// The environment says where: `HELMDECK_TEST_NODE` (the program), `HELMDECK_TEST_NPM` (the folder
+    /// The environment gives the places: `HELMDECK_TEST_NODE` (the program), `HELMDECK_TEST_NPM` (the folder
     /// `node_modules`) and `HELMDECK_TEST_PYTHON` (the program), all three or none.
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
     pub(crate) fn installed() -> &'static Self {

@@ -115,7 +115,7 @@ impl Model {
         self.shared.asked.lock().unwrap().clone()
     }
 
-    /// Returns how many answers of the script nobody asked for.
+    /// Returns how many answers of the script are unused.
     pub(crate) fn left(&self) -> usize {
         self.shared.script.lock().unwrap().len()
     }
@@ -132,7 +132,7 @@ impl Model {
     }
 }
 
-/// A request that hangs, until it goes on or whoever asked is gone.
+/// A request that hangs, until it goes on or its client is gone.
 struct Hanging(Arc<Shared>);
 
 impl Hanging {

@@ -1,4 +1,6 @@
-//! The real program: one run of it, or a server in the background. It gets nothing of this process's environment.
+//! The real program: one run of it, or a server in the background.
+//!
+//! It gets nothing of this process's environment.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +24,7 @@ const SLOW: &str =
 /// What makes a run a server.
 pub(crate) const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
 
-/// A home folder of its own.
+/// A separate home folder.
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
@@ -75,9 +77,11 @@ impl Home {
         std::fs::write(self.packs().join(format!("{name}.toml")), manifest).unwrap();
     }
 
-    /// Returns the whole environment of a run with a memory key, for whoever starts the program itself.
-    /// On a machine that is busy a read of the store may take longer than the 50 ms it is given unless
-    /// told otherwise, and would then be a miss.
+    /// Returns the whole environment of a run with a memory key.
+    ///
+    /// It is for tests that start the program themselves.
+    ///
+    /// On a busy machine a read of the store may take longer than its default of 50 ms, and would then be a miss.
     pub(crate) fn environment(&self, key: &str) -> BTreeMap<&'static str, String> {
         let home = self.0.path().to_str().unwrap().to_owned();
         BTreeMap::from([
@@ -216,7 +220,7 @@ impl Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (stderr, lines) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
-        // Whoever logs to a pipe that nobody reads would stop when it is full.
+        // A program that logs to a pipe without a reader would stop when it is full.
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
         });

@@ -1,4 +1,4 @@
-//! MCP over HTTP by hand (revision 2025-11-25): what a test needs to be any client, also one that lies.
+//! Raw MCP over HTTP (revision 2025-11-25): a test can be any client, also one that lies.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl<'a> McpClient<'a> {
         Self::declaring(server, format!("{}\r\n{ACCEPT}", bearer(token)), &able)
     }
 
-    /// Opens a session of somebody without a token.
+    /// Opens a session of a client without a token.
     #[track_caller]
     pub(crate) fn anonymous(server: &'a Server) -> Self {
         Self::with_headers(server, ACCEPT.to_owned())
@@ -57,7 +57,7 @@ impl<'a> McpClient<'a> {
         client
     }
 
-    /// The same connection parameters, with the session id of somebody else.
+    /// The same connection parameters, with the session id of another client.
     pub(crate) fn with_session_of(&self, other: &McpClient<'_>) -> Self {
         Self { server: self.server, headers: self.headers.clone(), session: other.session.clone() }
     }

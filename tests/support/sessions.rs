@@ -1,4 +1,6 @@
-//! An engine with a pack that runs whatever its input says in a session, in the sandbox of the real program.
+//! An engine with a pack that runs commands from its input in a session.
+//!
+//! The session is in the sandbox of the real program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::STUCK;
 
-/// An engine over a folder of its own.
+/// An engine over a separate folder.
 pub(crate) struct SessionFixture {
     pub(crate) engine: Engine,
     pub(crate) data: tempfile::TempDir,

@@ -19,9 +19,9 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Returns what `tests/run` installed; run by hand without it, installs the same (about a minute, once).
+    /// Returns what `tests/run` installed; without `tests/run`, installs the same (about a minute, once).
     ///
-    /// The environment says where: `HELMDECK_TEST_SWE_PYTEST`, `HELMDECK_TEST_SWE_MINI` and
+    /// The environment gives the places: `HELMDECK_TEST_SWE_PYTEST`, `HELMDECK_TEST_SWE_MINI` and
     /// `HELMDECK_TEST_SWE_TASKS`, all three or none.
     #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
     pub(crate) fn installed() -> &'static Self {
@@ -72,12 +72,12 @@ impl Task {
         self.folder.join("origin.git")
     }
 
-    /// Returns what upstream changed to mend it, as `git diff` writes it.
+    /// Returns the upstream fix, as `git diff` writes it.
     pub(crate) fn gold(&self) -> String {
         std::fs::read_to_string(self.folder.join("gold.patch")).unwrap()
     }
 
-    /// Returns the command that mends it as upstream did.
+    /// Returns the command that applies the upstream fix.
     pub(crate) fn mend(&self) -> String {
         format!("git apply - <<'END_OF_PATCH'\n{}END_OF_PATCH", self.gold())
     }
@@ -107,8 +107,9 @@ impl Task {
         (status.success(), String::from_utf8_lossy(&stdout).into_owned())
     }
 
-    /// Shows that a patch mends it: in a fresh clone its tests fail, `git apply` takes the patch, and
-    /// then all tests pass.
+    /// Checks that a patch fixes the bug.
+    ///
+    /// In a fresh clone its tests fail, `git apply` takes the patch, and then all tests pass.
     #[track_caller]
     pub(crate) fn assert_mended_by(&self, patch: &str) {
         let folder = tempfile::tempdir().unwrap();

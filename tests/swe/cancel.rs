@@ -1,4 +1,4 @@
-//! A run that is cancelled, whatever it is doing then: nothing of it goes on, and nothing is left of it.
+//! Tests of a cancelled run, in every phase: nothing of it goes on, and nothing is left of it.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(super) struct Held {
     pub(super) server: Server,
     /// The job.
     pub(super) id: String,
-    /// The processes that the server started, except its reaper, which lives as long as the server.
+    /// The processes that the server started, except its reaper, which ends with the server.
     pub(super) below: Vec<u32>,
     /// The command that runs, in the phases that have one.
     pub(super) command: String,

@@ -1,5 +1,6 @@
-//! Bugs are mended: the tests of the package fail before and pass after, and everything that is told
-//! about the run is right.
+//! Bug fixes by a run: the tests of the package fail before and pass after.
+//!
+//! Everything that is reported about the run is right.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::vault::VAULT_KEY;
 /// What the model says it did.
 const SUMMARY: &str = "The bug that the tests show is mended as upstream did.";
 
-/// Looks around, sees the tests fail, mends, sees them pass, and submits.
+/// Looks around, sees the tests fail, fixes the bug, sees them pass, and submits.
 fn script(desk_task: &crate::support::swe::Task) -> Vec<Reply> {
     vec![
         bash("ls && git log --oneline"),
@@ -81,7 +82,7 @@ fn job_fixes_a_bug_of_parse() {
         let told = serde_json::to_string(told).unwrap();
         assert!(trajectory.contains(told.trim_matches('"')), "the trajectory lacks {told}: {trajectory}");
     }
-    // What is kept for the next run is told to the caller whose it is, and says how it ended.
+    // The caller that owns the notes for the next run can read them; they say how the run ended.
     let notes = fixture.home.run(KEY, &["memory", "list", "--json"]);
     assert!(notes.code == 0 && notes.stdout.contains("solve"), "{} {}", notes.stdout, notes.stderr);
     assert_eq!(fixture.sessions(), [] as [std::path::PathBuf; 0], "the session ends with the run");

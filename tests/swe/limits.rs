@@ -1,4 +1,6 @@
-//! Runs end within their limits and keep their work; commands that misbehave are contained, and the model is told.
+//! Runs end within their limits and keep their work.
+//!
+//! Commands that misbehave are contained, and the model learns of it.
 
 use serde_json::{Value, json};
 
@@ -57,7 +59,7 @@ fn busy_or_failing_endpoint_is_retried() {
     assert_eq!(fixture.model.asked().len(), 4);
 }
 
-/// Returns the most memory that a server ever had, in KiB.
+/// Returns the peak memory of a server, in KiB.
 fn peak(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -14,7 +14,9 @@ use crate::support::swe::{Programs, Task};
 /// What both are asked to do.
 const TASK: &str = "Mend the bug that the failing tests show";
 
-/// Lets mini-swe-agent run these commands on a task, as its deterministic model says them. Returns its trajectory.
+/// Runs these commands on a task with mini-swe-agent, through its deterministic model.
+///
+/// Returns its trajectory.
 fn mini(task: &Task, folder: &Path, commands: &[String]) -> Value {
     let step = |command: &String| {
         let extra = json!({"cost": 0.0, "actions": [{"command": command}]});

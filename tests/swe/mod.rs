@@ -78,7 +78,7 @@ impl Fixture {
         fixture
     }
 
-    /// Puts a credential for this machine into the vault, which everybody may use.
+    /// Puts a credential for this machine into the vault, with a grant for every caller.
     fn set(&self, name: &str, secret: &str) {
         let grants = ["--type", "api_key", "--host", "127.0.0.1", "--allow", "*/*", "--pack", "*"];
         let arguments = [&["vault", "set", name][..], &grants].concat();
@@ -123,14 +123,14 @@ impl Fixture {
         outcome
     }
 
-    /// Returns the folders of sessions that there are.
+    /// Returns the folders of existing sessions.
     fn sessions(&self) -> Vec<PathBuf> {
         let folder = self.home.data().join("sessions");
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         entries.filter(|path| path.is_dir()).collect()
     }
 
-    /// Returns the branches that there are besides `main`.
+    /// Returns the existing branches besides `main`.
     fn pushed(&self) -> Vec<(String, String)> {
         let branches = self.git.branches(&self.repository());
         branches.into_iter().filter(|(name, _)| name != "main").collect()

@@ -36,7 +36,7 @@ fn change_is_pushed_as_a_new_branch() {
     let commit = output["commit"].as_str().unwrap().to_owned();
     assert_eq!(fixture.pushed(), [(branch.to_owned(), commit)]);
     assert_eq!(fixture.git.head(&fixture.repository(), "main"), before);
-    // What is pushed is what is told, and it mends the bug.
+    // The pushed change is the reported one, and it fixes the bug.
     let pushed = difference(&fixture, branch);
     fixture.task.assert_mended_by(&pushed);
     fixture.task.assert_mended_by(output["patch"].as_str().unwrap());
@@ -115,7 +115,7 @@ fn rejected_push_keeps_the_patch() {
 fn branch_of_somebody_else_is_left_alone() {
     let fixture = Fixture::new("parse", []);
     fixture.model.then([bash(fixture.task.mend()), done()]);
-    // Somebody is faster by a moment, whatever the branch is called.
+    // Another push is faster by a moment, whatever the name of the branch.
     hook(&fixture, "pre-receive", "read old new ref; env -u GIT_QUARANTINE_PATH git update-ref \"$ref\" main");
     let (code, problem) = run(&fixture, json!({"mode": "branch"}));
     assert_eq!((code, &problem["code"]), (409, &json!("conflict")), "{problem}");

@@ -1,4 +1,6 @@
-//! What one run leaves to the next: its caller's notes, by the repository however it is spelled, and nothing else.
+//! Notes of one run for the next: those of its caller on the repository, and nothing else.
+//!
+//! The spelling of the repository does not matter.
 
 use std::time::SystemTime;
 
@@ -24,7 +26,7 @@ fn gives_up(word: &str) -> Reply {
     bash(format!("{SUBMIT}; echo '{word}: the digits are counted in a table of patterns'"))
 }
 
-/// Mends and submits, with a word that the note is found by.
+/// Fixes the bug and submits, with a word to find the note by.
 fn mends(fixture: &Fixture, word: &str) -> [Reply; 2] {
     [bash(fixture.task.mend()), bash(format!("{SUBMIT}; echo '{word}: the table of patterns takes 1 to 6 digits now'"))]
 }

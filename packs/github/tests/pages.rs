@@ -119,7 +119,7 @@ async fn one_changed_page_makes_a_whole_new_answer() {
 
         let second = deck.run(LIST, input.clone(), With::token("t").stale(&first)).await.unwrap();
         assert_eq!(numbers(&output(&second)), [10, 11, 20, 21, if changed == 2 { 2 } else { 1 }]);
-        // The changed page is not asked for twice; those that answered 304 before it are fetched in full.
+        // The changed page is not requested twice; those that answered 304 before it are fetched in full.
         assert_eq!(second.upstream_calls, 3, "page {changed}");
         assert_eq!(server.take().len(), 3 + changed);
         assert_ne!(second.validator, first.validator);

@@ -1,4 +1,6 @@
-//! The handlers against recorded exchanges with the real GitHub, and their bodies against its own description.
+//! Tests of the handlers against recorded exchanges with the real GitHub.
+//!
+//! Their bodies are compared with GitHub's own description.
 
 use serde_json::json;
 

@@ -12,7 +12,7 @@ use super::fifo::{Fifo, Parts};
 use super::process::{run, spawn};
 use super::shell::quoted;
 
-/// How long the agent may take to start, and a key to be added.
+/// Timeout for the start of the agent and for adding a key.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running agent. Dropping it ends it, and with it the key.

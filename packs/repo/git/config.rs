@@ -11,13 +11,15 @@ pub struct Config {
     pub program: PathBuf,
     /// The search path for git and ssh; `/usr/local/bin:/usr/bin:/bin` by default.
     pub path: String,
-    /// This program, which ssh starts as `<program> __connect` to use the egress proxy. Without it ssh cannot be used.
+    /// Path of this program, which ssh starts as `<program> __connect` to use the egress proxy.
+    ///
+    /// Without it ssh cannot be used.
     pub connect: Option<PathBuf>,
     /// The file with the keys of known hosts for ssh; `None` uses only the system's file.
     pub known_hosts: Option<PathBuf>,
     /// The repositories of this machine that may be used; none by default.
     pub paths: Paths,
-    /// Hosts that a credential without a host of its own may be sent to; `github.com` by default.
+    /// Hosts that a credential without its own host list may be sent to; `github.com` by default.
     pub credential_hosts: Vec<Glob>,
     /// The size limit for the clean copy of one repository, in bytes; 4 GiB by default.
     pub max_bytes: u64,
@@ -46,14 +48,14 @@ impl Default for Config {
 /// The folders of this machine that may be used as repositories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Paths {
-    /// All that this process can read, for a caller who can read them anyway.
+    /// All that this process can read, for a caller with the same access.
     All,
     /// These and the folders below them.
     Below(Vec<PathBuf>),
 }
 
 impl Paths {
-    /// Says whether a folder, with its links resolved, may be used.
+    /// Returns whether a folder, with its links resolved, may be used.
     pub(super) fn allow(&self, folder: &Path) -> bool {
         match self {
             Self::All => true,

@@ -10,7 +10,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
 
-/// How often the pipe is checked for a reader. The kernel reports one only to a writer that blocks a thread.
+/// How often the pipe is checked for a reader.
+///
+/// The kernel reports a reader only to a writer that blocks a thread.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The content of a pipe, in parts, so that a secret is not copied into a longer text.

@@ -1,4 +1,6 @@
-//! Repositories in folders of this machine: everything that git reads of one must be in allowed folders.
+//! Repositories in folders of this machine.
+//!
+//! Everything that git reads of one must be in allowed folders.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +38,7 @@ impl Git {
             Error::new(Code::Forbidden, message)
         };
         let real = folder.canonicalize();
-        // A caller who may not use a folder does not learn whether it exists.
+        // A caller without access to a folder does not learn whether it exists.
         let real = match real {
             Ok(real) if self.config().paths.allow(&real) => real,
             Err(error) if matches!(self.config().paths, Paths::All) => return Err(none().with_source(error)),
@@ -56,7 +58,9 @@ impl Git {
         RepoUrl::parse(text)
     }
 
-    /// Says whether a repository and everything that it refers to is in allowed folders (gitrepository-layout(5)).
+    /// Returns whether a repository and everything it refers to is in allowed folders.
+    ///
+    /// Source: gitrepository-layout(5).
     fn is_inside(&self, dot_git: &Path) -> bool {
         let allowed = |path: &Path| path.canonicalize().is_ok_and(|real| self.config().paths.allow(&real));
         // A missing file refers to nothing.

@@ -6,7 +6,7 @@ use helmdeck_core::{Code, Error, Result};
 use helmdeck_process::{Capture, Failure, Group, Pipes};
 use tokio::process::Command;
 
-/// How much of the end of stderr is kept, in bytes: the reason for a failure is in the last lines.
+/// Maximum length kept of the end of stderr, in bytes: the reason for a failure is in the last lines.
 const STDERR_BYTES: usize = 16 << 10;
 
 /// A program that ended.
@@ -21,12 +21,12 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Says whether it exited with 0.
+    /// Returns whether it exited with 0.
     pub(crate) fn succeeded(&self) -> bool {
         self.status == Some(0)
     }
 
-    /// Says whether no signal killed it, nor a program that it started and reported.
+    /// Returns whether no signal killed git, nor a program that it started and reported.
     pub(super) fn ended_by_itself(&self) -> bool {
         self.status.is_some() && !self.stderr.contains(" died of signal ")
     }

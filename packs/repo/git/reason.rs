@@ -9,13 +9,13 @@ use helmdeck_egress::Trouble;
 
 use super::process::Finished;
 
-/// What is known about a failed run besides the output of git.
+/// Facts about a failed run besides the output of git.
 pub(super) struct Facts<'a> {
     /// The host of the repository; `None` for this machine.
     pub(super) host: Option<String>,
-    /// What went wrong on the network.
+    /// The failure on the network.
     pub(super) trouble: Option<Trouble>,
-    /// Whether the server asked for a credential.
+    /// Whether the server requested a credential.
     pub(super) asked: bool,
     /// Whether the server rejected the credential.
     pub(super) rejected: bool,

@@ -31,7 +31,7 @@ const PROXY_AUTHORIZATION: &str = "HELMDECK_PROXY_AUTHORIZATION";
 const OWN_RECEIVER: &str = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false \
      -c receive.denyCurrentBranch=refuse receive-pack";
 
-/// An open remote repository. Its secret can be read only while this value lives.
+/// An open remote repository. Its secret can be read only until this value is dropped.
 pub(crate) struct Remote {
     url: RepoUrl,
     proxy: Option<Proxy>,
@@ -57,19 +57,19 @@ pub(crate) struct Refs {
     pub(crate) ids: BTreeMap<String, String>,
 }
 
-/// What git asked the credential helper, recorded as empty files.
+/// Record of git's calls to the credential helper, as empty files.
 struct Marks {
     asked: PathBuf,
     rejected: PathBuf,
 }
 
 impl Marks {
-    /// Says whether the server asked for a credential.
+    /// Returns whether the server requested a credential.
     fn asked(&self) -> bool {
         self.asked.exists()
     }
 
-    /// Says whether the server rejected the credential.
+    /// Returns whether the server rejected the credential.
     fn rejected(&self) -> bool {
         self.rejected.exists()
     }
@@ -91,12 +91,12 @@ impl Parts for Login {
 }
 
 impl Git {
-    /// Opens a repository with the call's credential; `named` says that the caller asked for this credential.
+    /// Opens a repository with the call's credential; `named` = the caller named this credential.
     ///
     /// # Errors
     /// `forbidden` for a folder that may not be used, a host that may not be reached, or a named
     /// credential that is not for the host; `credential_invalid` for a credential that cannot be one of
-    /// this repository; `not_found` for a folder that is not there.
+    /// this repository; `not_found` for a missing folder.
     pub(crate) async fn open(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Remote> {
         let scratch = scratch()?;
         let mut url = url.clone();
@@ -151,8 +151,8 @@ impl Git {
 
     /// Checks that a credential may be sent to a host.
     ///
-    /// A credential that the caller did not name is left out for other hosts, and over http, where
-    /// everybody on the way could read it.
+    /// A credential that the caller did not name is left out for other hosts. It is also left out over http, where
+    /// anyone on the network path could read it.
     fn credential_for(&self, url: &RepoUrl, credential: Option<Secret>, named: bool) -> Result<Option<Secret>> {
         let Some(secret) = credential else { return Ok(None) };
         let host = &url.host().map(ToString::to_string).unwrap_or_default();
@@ -184,7 +184,9 @@ impl Git {
         Agent::start(folder, &self.config.path, key, &host).await
     }
 
-    /// Returns the command that git starts for ssh: without the user's own settings and keys, and through the proxy.
+    /// Returns the command that git starts for ssh.
+    ///
+    /// It uses neither the user's settings nor the user's keys, and connects through the proxy.
     fn ssh(&self, proxy: &Proxy, agent: Option<&Agent>) -> Result<String> {
         let connect = self.config.connect.as_ref().ok_or_else(|| {
             Error::new(Code::Forbidden, "ssh cannot be used here; use the https address of the repository")
@@ -264,10 +266,9 @@ impl Remote {
     /// Fetches into a clean bare repository.
     ///
     /// # Errors
-    /// `credential_invalid` if the server wants another credential; `not_found` if there is no such
-    /// repository or ref; `forbidden` if the host may not be reached or is not who it was; `timeout` if
-    /// it does not answer; `too_large` if the repository grows over what it may have; `handler_failed`
-    /// otherwise.
+    /// `credential_invalid` if the server wants another credential; `not_found` if the repository or the ref does not
+    /// exist; `forbidden` if the host may not be reached or its key changed; `timeout` if it does not answer;
+    /// `too_large` if the repository grows over its limit; `handler_failed` otherwise.
     pub(crate) async fn fetch(&self, repository: &Path, depth: Option<u32>, specs: &[&str]) -> Result<()> {
         let url = self.url.to_string();
         let depth = depth.map(|depth| format!("--depth={depth}"));
@@ -294,7 +295,9 @@ impl Remote {
         if finished.succeeded() { Ok(()) } else { Err(self.failure(&finished)) }
     }
 
-    /// Says whether the last run ended by itself, so that nothing is half written. It may have failed.
+    /// Returns whether the last run ended without a signal, so that nothing is half written.
+    ///
+    /// It may have failed.
     pub(crate) fn ended_by_itself(&self) -> bool {
         self.ended_by_itself.load(Ordering::Relaxed)
     }

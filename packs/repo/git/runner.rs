@@ -57,7 +57,7 @@ impl Git {
         run(command, stdin, MAX_OUTPUT, LONGEST).await
     }
 
-    /// As [`Git::local`], and returns what git printed.
+    /// Runs git as [`Git::local`] does, and returns its output.
     ///
     /// # Errors
     /// As [`Git::local`]; `internal` if git fails.

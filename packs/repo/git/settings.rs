@@ -1,10 +1,14 @@
 //! The settings of every run of git. They override those of the repository.
 
-/// Settings by name, passed in variables (git-config(1), `GIT_CONFIG_COUNT`). The last one of a name wins.
+/// Settings by name, passed in variables (git-config(1), `GIT_CONFIG_COUNT`).
+///
+/// The last one of a name wins.
 #[derive(Debug, Clone)]
 pub(super) struct Settings(Vec<(String, String)>);
 
-/// The settings of every run. Each one stops a repository or its server from starting a program or sending data.
+/// The settings of every run.
+///
+/// Each one stops a repository or its server from starting a program or sending data.
 const ALWAYS: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Code, Error, Result};
 
-/// How often the size is checked.
+/// Interval of the size check.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Waits until a folder has more than `most` bytes, and returns the error.

@@ -403,7 +403,7 @@ async fn planted_rules_are_not_waited_for_and_not_read_without_end() {
     let reply = call(of_session, json!({ "path": "repo" })).await.unwrap();
     assert_eq!(paths(&reply.output.unwrap().to_value()), expected);
     assert_eq!(paths(&map(json!({ "path": folder })).await), expected);
-    // The rules above the folder that is asked for, too.
+    // The rules above the requested folder apply, too.
     assert_eq!(paths(&map(json!({ "path": folder.join("c") })).await), ["c.py"]);
 }
 

@@ -1,10 +1,12 @@
-//! What somebody puts into the work tree to have it run or sent: none of it has a say. Each would touch a file outside.
+//! Attacks planted in the work tree, to have something run or sent. None has an effect.
+//!
+//! Each would touch a file outside.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-/// A work tree with a change, and the file that nobody may touch.
+/// A work tree with a change, and the file that must stay untouched.
 struct Trap {
     origin: Origin,
     desk: Desk,
@@ -35,7 +37,9 @@ impl Trap {
         git(&self.desk.repo(), &["config", name, value]);
     }
 
-    /// Looks for changes, pushes, fetches anew; then exactly one changed line was published, and nothing ran.
+    /// Looks for changes, pushes and fetches anew.
+    ///
+    /// Then exactly one changed line was published, and nothing ran.
     async fn spring(&self, extra: &[&str]) {
         let changes = self.desk.changes(&self.checkout).await;
         let mut paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();

@@ -20,7 +20,7 @@ async fn a_credential_goes_to_its_own_hosts_only() {
         (bound("127.0.0.1"), true, Ok(true)),
         (bound("127.0.0.1"), false, Ok(true)),
         (bound("github.com"), true, Err(Code::Forbidden)),
-        // What nobody asked for by name is left out where it does not belong.
+        // A credential that the caller did not name is left out for other hosts.
         (bound("github.com"), false, Ok(false)),
         (free.clone(), true, Err(Code::Forbidden)),
         (free.clone(), false, Ok(false)),
@@ -74,8 +74,9 @@ fn look(secret: &'static str, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<
     })
 }
 
-/// Returns the files below a folder that hold a text. What is removed meanwhile, as other tests do with theirs, holds
-/// none.
+/// Returns the files below a folder that contain a text.
+///
+/// Files that other tests remove meanwhile are skipped.
 fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

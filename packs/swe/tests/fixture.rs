@@ -343,7 +343,7 @@ impl Notebook {
         self.notes.lock().unwrap().clone()
     }
 
-    /// Writes a note by hand.
+    /// Adds a note directly, without a run.
     pub(super) fn plant(&self, owner: &Identity, note: NewNote) {
         self.notes.lock().unwrap().push((owner.user().to_owned(), note));
     }

@@ -57,7 +57,7 @@ async fn the_other_format_is_that_of_mini_swe_agent() {
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert_eq!(
         roles,
-        // What the submission printed is not there.
+        // The output of the submission has no message.
         ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "tool", "assistant", "exit"]
     );
     assert_eq!(messages[3]["extra"], json!({"interrupt_type": "FormatError"}));

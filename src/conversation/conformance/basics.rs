@@ -63,7 +63,7 @@ pub(super) async fn turns_come_back_whole_and_in_order(s: Fixture) {
     let ids: Vec<_> = std::iter::once(&first).chain(&rest).map(|added| added.id.unwrap()).collect();
     assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
     let expected: ConversationTurn = full.into_turn(helmdeck_core::Clock::now(&*s.clock)).unwrap();
-    // From memory, and from the store by somebody else.
+    // From memory, and from the store by another process.
     for memory in [memory, s.another().open()] {
         let patch = memory.context(&alice()).await.unwrap();
         assert_eq!(patch.recent_turns.iter().map(|recent| recent.id).collect::<Vec<_>>(), ids);
@@ -80,7 +80,7 @@ pub(super) async fn turns_come_back_whole_and_in_order(s: Fixture) {
     }
 }
 
-/// What tokens are, exactly: a fourth of a character of ASCII and one for each text, as in the reference.
+/// Tokens are exact: a quarter for each ASCII character and one for each text, as in the reference.
 pub(super) async fn tokens_are_exact(s: Fixture) {
     let memory = s.open();
     let added = memory.add_turn(&alice(), sized("a", 200, 200)).await.unwrap();
@@ -129,7 +129,7 @@ pub(super) async fn flushing_what_is_not_there_is_fine(s: Fixture) {
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
 }
 
-/// W26: a flush that makes healthy is told.
+/// W26: a flush that restores health publishes an event.
 pub(super) async fn a_flush_leaves_nothing_of_anybody_but_the_others(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 1000..1012).await;
@@ -169,7 +169,9 @@ pub(super) async fn an_empty_snapshot_goes_round(s: Fixture) {
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
 }
 
-/// Reference suite: `RollingSummary_AddTurn_TriggersSummarisation`, with data, and without anybody asking for it.
+/// Reference suite: `RollingSummary_AddTurn_TriggersSummarisation`.
+///
+/// It runs with data, and without a request to summarise.
 pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..10).await;
@@ -192,7 +194,7 @@ pub(super) async fn older_turns_are_folded_by_themselves(s: Fixture) {
         let folded: Vec<bool> = items(&memory, &alice()).await.iter().map(|item| item.folded).collect();
         assert_eq!(folded, [true, true, true, true, true, true, false, false, false, false]);
     }
-    // Each turn was told to the summarizer once, in order, on top of all before it.
+    // The summarizer got each turn once, in order, on top of all before it.
     let sent: Vec<String> = s.summarizer.calls().iter().flat_map(|call| call.turns.clone()).collect();
     assert_eq!(sent, numbers(0..6));
     for call in s.summarizer.calls() {

@@ -88,7 +88,9 @@ pub(super) async fn a_turn_over_the_budget_is_refused_if_that_is_wanted(s: Fixtu
     assert_eq!((recent(&patch), patch.tokens, patch.over_budget), (numbers(1..2), 64, false));
 }
 
-/// The newest turn is always in sight, and nothing but it can take the context over the budget, whatever the sizes are.
+/// The newest turn is always shown, whatever the sizes are.
+///
+/// Nothing else can take the context over the budget.
 pub(super) async fn the_newest_turn_is_always_in_sight(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     let fresh = s.another();
@@ -173,7 +175,7 @@ pub(super) async fn a_summary_that_is_too_long_is_cut(s: Fixture) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// What is folded is due by its tokens too, not only by its number.
+/// What is summarised is due by its tokens too, not only by its number.
 pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixture) {
     let memory = s.open_with(|config| config.budget_tokens = 200);
     memory.add_turn(&alice(), sized(0, 396, 0)).await.unwrap();
@@ -186,7 +188,7 @@ pub(super) async fn turns_that_do_not_fit_are_folded_though_they_are_few(s: Fixt
     assert_eq!((patch.omitted_turns, trace.backlog_turns), (0, 0));
     assert!(patch.tokens <= 200, "{}", patch.tokens);
     assert_eq!(super::fixture::sight(&patch), numbers(0..3));
-    // The newest is never folded, however large.
+    // The newest is never summarised, however large.
     memory.add_turn(&alice(), sized(3, 4000, 0)).await.unwrap();
     fold(&memory, &alice()).await;
     let patch = memory.context(&alice()).await.unwrap();

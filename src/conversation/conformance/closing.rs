@@ -12,8 +12,9 @@ use crate::error::ConversationError;
 use crate::health::Health;
 use crate::views::ConversationFilter;
 
-/// Reference suite: `Close_Idempotent` and `AfterClose_OperationsError`. Closed is said before anything else, without
-/// an event.
+/// Reference suite: `Close_Idempotent` and `AfterClose_OperationsError`.
+///
+/// `Closed` comes before any other error, and without an event.
 pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
     let memory = s.open();
     let clone = memory.clone();
@@ -31,12 +32,12 @@ pub(super) async fn after_close_everything_answers_closed(s: Fixture) {
     let refused = memory.list_conversations(&ConversationFilter::default()).await;
     assert!(matches!(refused, Err(ConversationError::Closed)), "{refused:?}");
     assert_eq!((s.faults.reads(), s.faults.writes(), s.events()), (reads, writes, vec![]));
-    // The store is somebody else's: it stays open.
+    // The store has another owner: it stays open.
     let expected = if s.strategy == crate::Strategy::None { 0 } else { 2 };
     assert_eq!(seen(&s.another().open(), &alice()).await.len(), expected);
 }
 
-/// Case 10, W15: a summarizer that hangs holds nobody up, and its request is dropped at once.
+/// Case 10, W15: a summarizer that hangs delays no caller, and its request is dropped at once.
 pub(super) async fn close_does_not_wait_for_a_summarizer_that_hangs(s: Fixture) {
     s.summarizer.always(Action::Hang);
     let memory = s.open_with(|config| config.summarizer.timeout = STUCK * 60);

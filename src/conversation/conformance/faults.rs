@@ -36,7 +36,9 @@ pub(super) async fn a_write_that_fails_changes_nothing(s: Fixture) {
     assert_eq!(seen(&s.another().open(), &alice()).await, numbers(0..4));
 }
 
-/// A write whose answer was lost: what is seen is what is stored, and a turn with a name is not added again.
+/// The acknowledgement of a write is lost: callers see what is stored.
+///
+/// A turn with an idempotency key is not added again.
 pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..2).await;
@@ -44,7 +46,7 @@ pub(super) async fn a_lost_answer_loses_and_doubles_nothing(s: Fixture) {
     let named = NewTurn { once: Some("n".into()), ..turn(2) };
     let first = memory.add_turn(&alice(), named.clone()).await;
     s.faults.lose_answers(0);
-    // Whether the failure was told or seen through, the same call again answers the turn that is there.
+    // Whether the failure was reported or resolved, the same call again returns the stored turn.
     let again = memory.add_turn(&alice(), named).await.unwrap();
     if let Ok(first) = first {
         assert_eq!(first.id, again.id);
@@ -96,7 +98,7 @@ fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> Option<T> {
     None
 }
 
-/// Whoever goes away in the middle of a call leaves nothing half done: what is seen is what is stored.
+/// A caller that goes away in the middle of a call leaves nothing half done: reads match the store.
 pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..6).await;
@@ -130,7 +132,9 @@ pub(super) async fn a_caller_that_goes_away_leaves_nothing_half_done(s: Fixture)
     assert_eq!(s.moves(&alice(), Health::Healthy), [], "whoever goes away changes no health");
 }
 
-/// A summary whose commit fails is committed or made again; nothing is lost and nothing folded twice.
+/// A summary whose commit fails is committed or made again.
+///
+/// Nothing is lost and nothing is summarised twice.
 pub(super) async fn a_summary_that_cannot_be_stored_is_not_lost(s: Fixture) {
     let memory = s.open_with(|config| config.recent_turns = 2);
     add(&memory, &alice(), 0..2).await;

@@ -118,7 +118,9 @@ impl Fixture {
         }
     }
 
-    /// Returns a conversation's health transitions, checked: each is allowed, and starts where the last one ended.
+    /// Returns a conversation's health transitions, after checking them.
+    ///
+    /// Each is allowed, and starts where the last one ended.
     #[track_caller]
     pub(crate) fn moves(&self, identity: &Identity, from: Health) -> Vec<(Health, &'static str)> {
         let state = |name| *Health::ALL.iter().find(|health| health.as_str() == name).unwrap();
@@ -197,8 +199,9 @@ pub(crate) fn turn(mark: impl std::fmt::Display) -> NewTurn {
     NewTurn::new(format!("[{mark}] is asked"), format!("{mark} is answered"))
 }
 
-/// Returns a turn with a mark whose texts have so many characters, all ASCII; with multiples of 4 it takes
-/// `user / 4 + 1 + assistant / 4 + 1` tokens.
+/// Returns a turn with a mark whose texts have the given lengths in characters, all ASCII.
+///
+/// With multiples of 4 it takes `user / 4 + 1 + assistant / 4 + 1` tokens.
 pub(crate) fn sized(mark: impl std::fmt::Display, user: usize, assistant: usize) -> NewTurn {
     NewTurn::new(format!("{:.<user$}", format!("[{mark}]")), ".".repeat(assistant))
 }

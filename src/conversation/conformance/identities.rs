@@ -12,8 +12,9 @@ use crate::error::ConversationError;
 use crate::identity::Identity;
 use crate::views::{ConversationFilter, TurnFilter};
 
-/// Reference suite: `Identity_Mandatory_*`. W27 of the reference: what is missing is missing, not a word that could be
-/// a name.
+/// Reference suite: `Identity_Mandatory_*`.
+///
+/// W27 of the reference: a missing part is missing, not a word that could be a name.
 pub(super) async fn every_method_refuses_an_incomplete_identity_with_one_event(s: Fixture) {
     let memory = s.open();
     let cases = [
@@ -73,7 +74,9 @@ pub(super) async fn a_run_is_accepted_and_ignored(s: Fixture) {
     assert!(seen(&memory, &of("r1")).await.is_empty());
 }
 
-/// Case 2 of the reference: isolation with data, for every method, with ids that would collide if they were joined.
+/// Case 2 of the reference: isolation with data, for every method.
+///
+/// The ids would collide if they were joined.
 pub(super) async fn conversations_never_see_each_other(s: Fixture) {
     let memory = s.open();
     let names = [
@@ -204,7 +207,7 @@ pub(super) async fn all_methods_at_once_on_many_conversations(s: Fixture) {
     assert_eq!(s.rows_with("is answered").await, 0);
 }
 
-/// Case 15 of the reference: whoever may see all conversations sees them.
+/// Case 15 of the reference: a caller that may see all conversations sees them.
 pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
     let memory = s.open_with(|config| config.ttl = std::time::Duration::from_secs(1800));
     let all = [("t1", "u1", "a"), ("t1", "u1", "b"), ("t1", "u2", "a"), ("t2", "u1", "a"), ("t|1", "u", "a")];
@@ -248,7 +251,7 @@ pub(super) async fn conversations_of_everybody_are_listed(s: Fixture) {
     let forgotten = memory.forget(&Identity::new("t1", "u1", "a")).await.unwrap();
     assert_eq!(forgotten, 1);
     assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 4);
-    // Nobody else's rows are conversations.
+    // Rows of other owners and kinds are not conversations.
     let fact = helmdeck_memory::Put::new(bob().namespace().unwrap(), helmdeck_memory::Kind::Fact, "k", "v".to_owned());
     s.bare.put(fact).await.unwrap();
     assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().total, 4);

@@ -53,18 +53,19 @@ async fn snapshot(s: &Fixture) -> Snapshot {
     snapshot
 }
 
-/// A summary that comes after a flush, a restore, a delete or a forget is thrown away: nothing of it comes back, in no
-/// row.
+/// A summary that comes after a flush, a restore, a delete or a forget is discarded.
+///
+/// Nothing of it comes back, in no row.
 pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     let snapshot = snapshot(&s).await;
     for what in CHANGES {
         // The summary comes before the next turn is added, or after it: then the conversation was read again, and may
-        // have begun anew.
+        // have started again.
         for (elsewhere, added) in [(false, false), (true, false), (true, true)] {
             let case = format!("{what:?}, elsewhere: {elsewhere}, added before it comes: {added}");
             let s = s.another();
             s.summarizer.always(Action::Wait);
-            // Added while nobody folds, so that the first batch is a whole one.
+            // Added while no worker summarises, so that the first batch is a whole one.
             let before = s.under(Strategy::Truncation).open();
             before.forget(&alice()).await.unwrap();
             add(&before, &alice(), 1000..1008).await;
@@ -98,8 +99,9 @@ pub(super) async fn a_late_summary_is_thrown_away(s: Fixture) {
     }
 }
 
-/// A conversation that is forgotten and begun anew by another process has the numbers of the former one: a late summary
-/// of that one is thrown away all the same.
+/// A late summary stays out of a conversation that another process forgot and started again.
+///
+/// The new conversation reuses the numbers of the former one.
 pub(super) async fn a_late_summary_stays_out_of_a_conversation_begun_anew(s: Fixture) {
     s.summarizer.always(Action::Wait);
     let other = s.under(Strategy::Truncation).open();
@@ -201,11 +203,11 @@ pub(super) async fn a_deleted_turn_is_gone_from_the_summary(s: Fixture) {
     let before = memory.context(&alice()).await.unwrap();
     assert_eq!(super::marks(&before.summary), numbers(1000..1008));
     let all = items(&memory, &alice()).await;
-    // Nothing is folded again until it was looked at.
+    // Nothing is summarised again until it was looked at.
     s.summarizer.always(Action::Wait);
     let deleted = memory.delete_turn(&alice(), &all[0].key.to_string()).await.unwrap();
     assert_eq!((deleted.deleted, deleted.remaining_turns, deleted.summary_rebuilt), (true, 11, true));
-    // At once, and not only when it is folded again.
+    // At once, and not only when it is summarised again.
     assert_eq!(s.rows_with("[1000]").await, 0);
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((sight(&patch), patch.opening), (numbers(1001..1012), None));

@@ -39,7 +39,9 @@ pub use scripted_summarizer::{Action, Call, ScriptedSummarizer, marks};
 
 use crate::config::Strategy;
 
-/// Runs the suite under a strategy. `make` returns a new, empty store at every call, with the given clock.
+/// Runs the suite under a strategy.
+///
+/// `make` returns a new, empty store at every call, with the given clock.
 ///
 /// # Panics
 /// If a test case fails: at the end, with the names of all that do.

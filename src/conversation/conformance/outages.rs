@@ -20,8 +20,9 @@ fn summarised(s: &Fixture) -> Vec<String> {
     s.summarizer.calls().into_iter().filter(|call| call.answered).flat_map(|call| call.turns).collect()
 }
 
-/// Case 4; W1, W2, W7: nothing is lost of an outage of ten turns, nothing is out of sight meanwhile, and the summary
-/// stays.
+/// Case 4; W1, W2, W7: an outage of ten turns loses nothing.
+///
+/// No turn is hidden meanwhile, and the summary stays.
 pub(super) async fn an_outage_loses_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..8).await;
@@ -72,7 +73,7 @@ pub(super) async fn a_failure_is_tried_again(s: Fixture) {
     assert_eq!(summarised(&s), numbers(0..1));
 }
 
-/// Every way to fail is told by its word, and none of them becomes a summary; nor does an empty answer.
+/// Every failure is reported by its name, and none becomes a summary; nor does an empty answer.
 pub(super) async fn what_is_no_summary_never_becomes_one(s: Fixture) {
     let ways = [
         (Action::Fail(Failure::Unavailable), "unavailable"),
@@ -108,7 +109,9 @@ pub(super) async fn what_is_no_summary_never_becomes_one(s: Fixture) {
     }
 }
 
-/// W31 and the cap: a backlog of many more batches than may wait is folded oldest first; nothing of it is dropped.
+/// W31 and the cap: a backlog of many more batches than may wait is summarised oldest first.
+///
+/// Nothing of it is dropped.
 pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Fixture) {
     s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| config.recovery_backlog_max = 2);
@@ -139,8 +142,9 @@ pub(super) async fn a_backlog_over_its_cap_loses_nothing(s: Fixture) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// A degraded conversation drains in more than one batch: each success but the last one goes back to degraded, as the
-/// table says.
+/// A degraded conversation drains in more than one batch.
+///
+/// Each success but the last one goes back to degraded, as the table says.
 pub(super) async fn recovery_goes_batch_by_batch(s: Fixture) {
     s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open();
@@ -160,8 +164,9 @@ pub(super) async fn recovery_goes_batch_by_batch(s: Fixture) {
     assert_eq!(summarised(&s), numbers(0..12));
 }
 
-/// One tenant whose summaries hang delays no other one for ever (W15), and many conversations are folded under the
-/// bound.
+/// A tenant whose summaries hang does not delay another one for ever (W15).
+///
+/// Many conversations are summarised under the limit.
 pub(super) async fn conversations_are_folded_side_by_side_and_bounded(s: Fixture) {
     s.summarizer.always(Action::Slow(Duration::from_millis(2)));
     let memory = s.open_with(|config| config.summarizer.concurrency = 3);
@@ -200,7 +205,7 @@ pub(super) async fn nobody_waits_for_a_summary(s: Fixture) {
     assert!(tokio::time::timeout(Duration::from_millis(20), folding).await.is_err());
     assert_eq!(memory.health(&alice).await.unwrap(), Health::Healthy);
     assert_eq!(s.moves(&alice, Health::Healthy), []);
-    // The last of those turns may still be on its way; who comes after it waits for it.
+    // The last of those turns may still be in flight; the next writer waits for it.
     add(&memory, &alice, 100..=100).await;
     // Whatever became of them, what is seen is what is kept.
     let seen = seen(&memory, &alice).await;

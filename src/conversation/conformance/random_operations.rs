@@ -206,7 +206,7 @@ impl Walk {
             process.summarizer.always(Action::Answer);
         }
         for conversation in 0..3 {
-            // Who failed and has nothing more to fold succeeds when there is something again.
+            // A conversation that failed and has nothing more to summarise succeeds when there is something again.
             self.step(Step::Add(4), conversation).await;
             let (identity, model) = (name(conversation), &self.models[conversation]);
             fold(self.memory(), &identity).await;
@@ -249,7 +249,7 @@ pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Makes the conversations of walks absent, and leaves nobody behind who works on them.
+/// Removes the conversations of the walks, and waits until no worker is left on them.
 async fn clear(s: &Fixture) {
     let memory = s.open();
     for conversation in 0..3 {

@@ -10,8 +10,9 @@ use super::scripted_summarizer::Action;
 use crate::health::Health;
 use crate::summarizer::Failure;
 
-/// A process that has died as far as the store knows: nothing that it does reaches the store any more, and its locks
-/// are free.
+/// Simulates the death of a process, as far as the store knows.
+///
+/// None of its writes reach the store any more, and its locks are free.
 async fn die(s: &Fixture, memory: crate::ConversationMemory) {
     s.faults.cut_after(0);
     memory.close(Duration::ZERO).await;
@@ -43,7 +44,7 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
 
     let two = s.another();
     two.summarizer.always(Action::Fail(Failure::Garbage));
-    // It makes one attempt only, when it is told to, so that nothing is on its way when it dies.
+    // It makes one attempt only, on request, so that nothing is in flight when it dies.
     let memory = two.open_with(|config| {
         slow(config);
         config.summarizer.max_attempts = 2;
@@ -93,7 +94,9 @@ pub(super) async fn health_survives_a_restart_in_every_state(s: Fixture) {
     eventually("the last move to be told", async || end() == Health::Healthy).await;
 }
 
-/// What waits for a summary when a process ends is folded by the next one, though nobody touches the conversation.
+/// After a restart, the next process summarises the waiting turns.
+///
+/// No caller touches the conversation.
 pub(super) async fn what_waits_is_folded_after_a_restart(s: Fixture) {
     let one = s.another();
     one.summarizer.always(Action::Hang);
@@ -108,8 +111,9 @@ pub(super) async fn what_waits_is_folded_after_a_restart(s: Fixture) {
     assert_eq!(seen(&memory, &alice()).await, numbers(0..12));
 }
 
-/// A process dies at its n-th write, for every n: done and unheard of, or not done at all. What was acknowledged is
-/// there, what was not is there once or not at all, and the health is what it was or the next thing.
+/// A process dies at its n-th write, for every n: the write is done without an answer, or not done.
+///
+/// An acknowledged turn is stored; another one is stored once or not at all. The health is the former one or the next.
 pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     for crash in 0..28 {
         let identity = crate::Identity { session: format!("crash-{crash}").into(), ..alice() };
@@ -140,7 +144,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
         let health = memory.health(&identity).await.unwrap();
         let moves = one.moves(&identity, Health::Healthy);
         let last = moves.last().map_or(Health::Healthy, |(health, _)| *health);
-        // A move is told after it was stored, so the store may be one ahead.
+        // A health change is published after it was stored, so the store may be one ahead.
         let legal = last == health || super::fixture::REASONS.iter().any(|reason| last.allows(health, *reason));
         assert!(legal, "crash {crash}: published {moves:?}, stored {health}");
         let there = seen(&memory, &identity).await;
@@ -160,7 +164,7 @@ pub(super) async fn a_crash_at_any_write_loses_nothing(s: Fixture) {
     }
 }
 
-/// A process that closes in order loses nothing either, and folds nothing more.
+/// A process that closes in order loses nothing either, and summarises nothing more.
 pub(super) async fn a_restart_changes_nothing(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..9).await;

@@ -11,7 +11,7 @@ use crate::health::Health;
 use crate::summarizer::Failure;
 use crate::views::ConversationFilter;
 
-/// The oldest turns go first, and those that no summary holds are told and counted.
+/// The oldest turns go first; an event and a counter report those that no summary holds.
 pub(super) async fn the_oldest_turns_go_first(s: Fixture) {
     s.summarizer.always(Action::Fail(Failure::Unavailable));
     let memory = s.open_with(|config| {

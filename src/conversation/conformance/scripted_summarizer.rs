@@ -42,7 +42,7 @@ pub struct Call {
     pub previous: Vec<String>,
     /// The marks of the turns.
     pub turns: Vec<String>,
-    /// What the user asked for at first.
+    /// The opening: the user's first request.
     pub opening: Option<String>,
     /// Whether it was answered with a summary.
     pub answered: bool,
@@ -136,7 +136,7 @@ impl ScriptedSummarizer {
 
     /// Returns how many requests finished although a later one for their conversation had started.
     ///
-    /// A dropped request doesn't count: nobody has to wait for it.
+    /// A dropped request doesn't count: it has no waiter.
     #[must_use]
     pub fn overlaps(&self) -> usize {
         self.script().overlaps

@@ -26,8 +26,9 @@ fn of(strategy: Strategy, json: &Value) -> Snapshot {
     Snapshot { strategy: Some(strategy), bytes: json.to_string().into() }
 }
 
-/// Case 12: snapshot, flush, restore: the same is seen; in the same conversation, in another one, and in a store of
-/// another driver.
+/// Case 12: snapshot, flush, restore: the restored conversation shows the same turns.
+///
+/// It is restored in the same conversation, in another one, and in a store of another driver.
 pub(super) async fn a_snapshot_restores_what_was_seen(s: Fixture) {
     let memory = s.open();
     add(&memory, &alice(), 0..11).await;
@@ -59,10 +60,11 @@ pub(super) async fn a_snapshot_restores_what_was_seen(s: Fixture) {
     assert_eq!(seen(&memory, &alice()).await, numbers(0..20));
 }
 
-/// The same of what does not fit the budget: as many turns are out of sight as before, and one that is too large is in
-/// it.
+/// A snapshot restores turns that did not fit the budget.
+///
+/// As many turns are hidden as before, and one that is too large is in it.
 pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
-    // Nobody sums up, so what is out of sight stays so.
+    // No summarizer works, so hidden turns stay hidden.
     let open = |s: &Fixture| {
         s.summarizer.always(super::Action::Fail(crate::summarizer::Failure::Unavailable));
         s.open_with(|config| config.budget_tokens = 64)
@@ -71,7 +73,7 @@ pub(super) async fn a_snapshot_restores_what_did_not_fit(s: Fixture) {
     for number in 0..5 {
         memory.add_turn(&alice(), sized(number, 52, 52)).await.unwrap();
     }
-    // Where nobody sums up by design, what was asked for first is pinned, and takes the room of one turn.
+    // A strategy without summaries pins the first request, which takes the room of one turn.
     let omitted = if s.rolls() { 3 } else { 4 };
     for (over_budget, omitted) in [(false, omitted), (true, 5)] {
         if over_budget {
@@ -118,7 +120,9 @@ fixtures!(
     "artifacts_shown",
 );
 
-/// The fixtures of the strategy go through the store and come out byte for byte, here and in another process.
+/// The fixtures of the strategy go through the store and come out byte for byte.
+///
+/// They do so here and in another process.
 pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Fixture) {
     let memory = s.open_with(|config| config.recent_turns = 1000);
     let mut tried = 0;
@@ -147,7 +151,7 @@ pub(super) async fn the_fixtures_come_out_byte_for_byte(s: Fixture) {
     assert!(tried >= 2, "{tried} fixtures");
 }
 
-/// What the original wrote goes in, and comes out byte for byte, with what nobody knows.
+/// A snapshot of the original goes in and comes out byte for byte, with its unknown members.
 pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Fixture) {
     let memory = s.open();
     let name = s.strategy.as_str();
@@ -182,7 +186,7 @@ pub(super) async fn a_snapshot_of_the_original_comes_out_byte_for_byte(s: Fixtur
         assert_eq!(memory.context(&alice()).await.unwrap().summary, "[5][6]");
         let snapshot = memory.snapshot(&alice()).await.unwrap();
         assert_eq!(&snapshot.bytes[..], format!("{{\"strategy\":\"{name}\",\"summary\":\"[5][6]\"}}").as_bytes());
-        // More turns than are kept out of a summary are folded on top of it.
+        // More turns than are kept out of a summary are summarised on top of it.
         let turns: Vec<_> =
             (7..16).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": ""})).collect();
         let both = json!({"strategy": name, "turns": turns, "summary": "[5][6]"});
@@ -266,7 +270,9 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Fixture) {
     s.moves(&alice(), Health::Healthy);
 }
 
-/// A conversation larger than a batch of the store is restored whole or not at all, wherever it is cut off.
+/// A conversation larger than a batch of the store is restored whole or not at all.
+///
+/// It is cut off at every place.
 pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
     let turns: Vec<_> = (0..2000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
     let snapshot = of(s.strategy, &json!({"strategy": s.strategy.as_str(), "turns": turns}));

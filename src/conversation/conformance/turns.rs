@@ -57,8 +57,9 @@ pub(super) async fn ids_never_change(s: Fixture) {
     }
 }
 
-/// W20 and case 11: deletes and adds at the same time lose nothing of each other, and a put answers the id of its own
-/// turn.
+/// W20 and case 11: concurrent deletes and adds lose nothing of each other.
+///
+/// A put returns the id of the turn that it added.
 pub(super) async fn deletes_and_adds_at_once_lose_nothing_of_each_other(s: Fixture) {
     let memory = s.open();
     let other = s.another().open_with(|config| config.hot_for = std::time::Duration::ZERO);
@@ -178,8 +179,9 @@ pub(super) async fn a_search_finds_what_was_said(s: Fixture) {
     }
 }
 
-/// B of the reference: what an administrator does is told, with ids only; W29: looking is told to nobody and writes
-/// nothing.
+/// B of the reference: an administrator's writes publish events, with ids only.
+///
+/// W29: reads publish no event and write nothing.
 pub(super) async fn what_an_administrator_does_is_told(s: Fixture) {
     let memory = s.open();
     let secret = "the-secret-text";

@@ -1,4 +1,6 @@
-//! Test cases about several writers of one conversation: cases 3 and 7 of the reference, W3, W8, W20, W30.
+//! Test cases about several writers of one conversation.
+//!
+//! They are cases 3 and 7 of the reference, W3, W8, W20, W30.
 
 #![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
@@ -48,7 +50,7 @@ pub(super) async fn writers_of_one_conversation_lose_nothing(s: Fixture) {
     let mut ids = BTreeSet::new();
     for (number, writer) in writers.into_iter().enumerate() {
         let own = writer.await.unwrap();
-        // The id that an add answers is that of its own turn, whoever else adds.
+        // The id that an add returns is that of the added turn, whatever other writers add.
         let detail = memory.get_turn(&alice(), &own[7]).await.unwrap();
         assert_eq!(super::marks(&detail.turn.user_message), [format!("{number}.7")]);
         ids.extend(own);
@@ -118,7 +120,7 @@ pub(super) async fn what_another_process_wrote_is_seen_in_time(s: Fixture) {
     add(&there, &alice(), 3..4).await;
     add(&here, &alice(), 4..5).await;
     assert_eq!(seen(&here, &alice()).await, numbers(3..5));
-    // Nor on a conversation that was forgotten and begun anew.
+    // Nor on a conversation that was forgotten and started again.
     there.forget(&alice()).await.unwrap();
     add(&there, &alice(), 5..6).await;
     add(&here, &alice(), 6..7).await;
@@ -145,7 +147,9 @@ pub(super) async fn a_read_from_memory_asks_nobody(s: Fixture) {
     unswept.release().await.unwrap();
 }
 
-/// What an add costs does not depend on how long the conversation is: its writes and reads, and the bytes of its rows.
+/// The cost of an add does not depend on the length of the conversation.
+///
+/// The cost is its writes and reads, and the bytes of its rows.
 pub(super) async fn an_add_costs_the_same_however_long_the_conversation_is(s: Fixture) {
     let memory = s.open_with(|config| {
         config.recent_turns = 1_000;
@@ -179,7 +183,7 @@ pub(super) async fn a_turn_that_was_named_is_added_once(s: Fixture) {
     }
     let other = there.add_turn(&alice(), named(9)).await;
     assert!(matches!(other, Err(crate::ConversationError::OnceReused)), "another turn is not taken for it: {other:?}");
-    // Somebody else's name is another name.
+    // The same key of another user is another key.
     assert!(!here.add_turn(&bob(), named(5)).await.unwrap().repeated);
     let other = Identity { session: "session-2".into(), ..alice() };
     assert!(!here.add_turn(&other, named(6)).await.unwrap().repeated);

@@ -25,7 +25,7 @@ use crate::views::Added;
 use crate::wire;
 use crate::worker::Due;
 
-/// How long a write is retried while others write to the same conversation.
+/// Time limit for retries of a write while others write to the same conversation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_millis(64);
@@ -34,7 +34,7 @@ const INLINE_BYTES: usize = 16 << 10;
 /// Maximum bytes of an idempotency key.
 const ONCE_BYTES: usize = 256;
 
-/// A write in progress. It lives until it is done, even if the caller has given up.
+/// A write in progress. It runs to its end, even if the caller has given up.
 struct Attempt {
     memory: ConversationMemory,
     identity: Identity,
@@ -49,8 +49,9 @@ struct Attempt {
 }
 
 impl ConversationMemory {
-    /// Adds a turn. Once it returns, the turn survives a crash of the process and a power cut. The cost does not depend
-    /// on the length of the conversation, and no model is called.
+    /// Adds a turn. Once it returns, the turn survives a process crash and a power cut.
+    ///
+    /// The cost does not depend on the length of the conversation, and no model is called.
     ///
     /// # Errors
     /// `Oversize`, `TooLarge`, `Invalid`, `OnceReused`: nothing was written. `Contended`, `Store`: nothing was written,

@@ -114,8 +114,10 @@ impl ConversationMemory {
         Self::open_as(config, dependencies, true)
     }
 
-    /// Opens a memory for a short-lived process: turns are summarised by [`Self::summarise`] only, and nothing is
-    /// swept. That is left to long-lived processes, so that no model is asked for an answer that nobody will wait for.
+    /// Opens a memory for a short-lived process, without background work.
+    ///
+    /// Only [`Self::summarise`] summarises turns, and nothing is swept. Long-lived processes do that work, so that no
+    /// model call runs without a waiter.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -202,23 +204,27 @@ impl ConversationMemory {
         self.ask(identity, &namespace, |cached| Some(self.health_of(&cached.state))).await
     }
 
-    /// Stops folding and sweeping, cancels requests to the summarizer, and waits at most `within` until all have
-    /// stopped. The store stays open. Later calls of other methods answer `Closed`; closing again is fine.
+    /// Stops summarising and sweeping, and cancels requests to the summarizer.
+    ///
+    /// Waits at most `within` until all have stopped. The store stays open. Later calls of other methods return
+    /// `Closed`; closing again is fine.
     pub async fn close(&self, within: Duration) {
         self.0.closed.store(true, Ordering::Release);
         self.0.worker.close(within).await;
     }
 
-    /// Drops this process's cached conversations of a user after their rows were deleted by other means. Reads in
-    /// flight are not cached either, and a summary in flight is discarded.
+    /// Drops this process's cached conversations of a user after their rows were deleted by other means.
+    ///
+    /// Reads in flight are not cached either, and a summary in flight is discarded.
     pub fn forgotten(&self, tenant: &str, user: &str) {
         for namespace in self.shared().hot.forget_user(tenant, user) {
             self.0.worker.forgotten(&namespace);
         }
     }
 
-    /// Summarises the due turns now, without waiting for the next attempt. Ends when nothing is due or `within` has
-    /// passed. Returns the number of turns that still wait.
+    /// Summarises the due turns now, without waiting for the next attempt.
+    ///
+    /// Ends when nothing is due or `within` has passed. Returns the number of turns that still wait.
     ///
     /// # Errors
     /// `Corrupt`, `Store`. A failing summarizer is not an error: see the health.

@@ -67,8 +67,9 @@ impl ConversationMemory {
         }
     }
 
-    /// Removes a conversation with everything about it, and returns the number of its turns. Also removes an unreadable
-    /// one.
+    /// Removes a conversation and all its data, and returns the number of its turns.
+    ///
+    /// Also removes an unreadable one.
     ///
     /// # Errors
     /// `Store`.
@@ -93,8 +94,9 @@ impl ConversationMemory {
         task.await.map_err(StoreError::unavailable)?
     }
 
-    /// Replaces a conversation by what `make` returns for the current state. Returns the new head; `None` if `make`
-    /// does.
+    /// Replaces a conversation by what `make` returns for the current state.
+    ///
+    /// Returns the new head; `None` if `make` does.
     pub(super) async fn replacement(
         &self,
         identity: &Identity,
@@ -159,7 +161,9 @@ impl ConversationMemory {
         }
     }
 
-    /// Returns whether head and checkpoint are stored, perhaps with turns added since; `false` if that is unknown.
+    /// Returns whether head and checkpoint are stored, perhaps with turns added since.
+    ///
+    /// `false` if that is unknown.
     async fn is_there(&self, namespace: &Namespace, head: &Head, checkpoint: &Checkpoint) -> bool {
         let give_up = Instant::now() + PATIENCE;
         let mut tries = 0;

@@ -29,7 +29,7 @@ const ENVELOPE_BYTES: u64 = 2 << 20;
 const INLINE_BYTES: usize = 64 << 10;
 /// Maximum time to stage turns: the sweep takes older ones for orphans after an hour.
 const STAGING: Duration = Duration::from_secs(1800);
-/// How often an export is retried while the conversation changes.
+/// Maximum attempts of an export while the conversation changes.
 const LOOKS: u32 = 20;
 
 /// A parsed snapshot, ready to be written.
@@ -77,11 +77,11 @@ impl ConversationMemory {
         Err(ConversationError::Contended)
     }
 
-    /// Puts an exported conversation in the place of what is there: all of it or, on an error, nothing.
+    /// Replaces a conversation by an exported one: all of it or, on an error, nothing.
     ///
     /// # Errors
-    /// `InvalidSnapshot` for a snapshot of another strategy or no snapshot at all; `TooLarge`, `Oversize`, `Contended`,
-    /// `Store`.
+    /// `InvalidSnapshot` for a snapshot of another strategy, or for data that is no snapshot; `TooLarge`, `Oversize`,
+    /// `Contended`, `Store`.
     pub async fn restore(&self, identity: &Identity, snapshot: &Snapshot) -> Result<()> {
         let namespace = &self.gate(identity, "restore")?;
         let config = &self.shared().config;
@@ -203,8 +203,9 @@ impl ConversationMemory {
         Ok(ids)
     }
 
-    /// Returns the state of a readable conversation, after starting one if there is none. Then deleting staged turns
-    /// replaces or removes a head too, and is noticed.
+    /// Returns the state of a readable conversation, after starting one if there is none.
+    ///
+    /// With a head in place, a concurrent delete of staged turns replaces or removes it, and is noticed.
     async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
         let shared = self.shared();
         let damaged = match shared.rows.state(namespace).await {
@@ -227,7 +228,9 @@ impl ConversationMemory {
         shared.rows.state(namespace).await
     }
 
-    /// Makes sure that an unacknowledged restore can't succeed later; `false` if it did, or that is unknown.
+    /// Makes sure that an unacknowledged restore can't succeed later.
+    ///
+    /// Returns `false` if it did succeed, or that is unknown.
     async fn fence(&self, namespace: &Namespace, staged: &[TurnId]) -> bool {
         let shared = self.shared();
         let slot = shared.hot.slot(namespace);

@@ -134,8 +134,9 @@ impl ConversationMemory {
         Ok(TurnDetail { item: self.item(&state, &kept), turn: kept.turn })
     }
 
-    /// Deletes a turn, with the event `memory.item_deleted`. If it is in the summary, the summary is rebuilt from the
-    /// remaining turns, so that nothing of it remains.
+    /// Deletes a turn, with the event `memory.item_deleted`.
+    ///
+    /// If it is in the summary, the summary is rebuilt from the remaining turns, so that nothing of it remains.
     ///
     /// # Errors
     /// `NotFound`; `Contended`, `Corrupt`, `Store`.

@@ -41,7 +41,9 @@ pub(crate) fn common_prefix(from: u64, through: u64) -> String {
     key
 }
 
-/// Returns key prefixes that match exactly the turns through `last`: one more than the sum of its digits.
+/// Returns key prefixes that match exactly the turns through `last`.
+///
+/// They are one more than the sum of its digits.
 pub(crate) fn prefixes_through(last: u64) -> Vec<String> {
     let key = turn_key(last);
     let mut prefixes = Vec::new();

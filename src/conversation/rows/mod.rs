@@ -44,14 +44,15 @@ pub(crate) use write::{Ops, Replaced, new_generation, staging};
 pub(crate) struct Head {
     /// Sequence number of the newest turn ever added; 0 = none. It never decreases.
     pub(crate) seq: u64,
-    /// Sequence number of the oldest stored turn; `seq + 1` if there is none.
+    /// Sequence number of the oldest stored turn; `seq + 1` if no turn is stored.
     pub(crate) first: u64,
     /// Number of stored turns; less than `seq - first + 1` after deletes.
     pub(crate) turns: u64,
     /// Bytes of their values, before sealing.
     pub(crate) bytes: u64,
-    /// Starts at random; grows by one with each flush, restore and delete of a turn. 0 = the conversation doesn't
-    /// exist.
+    /// Generation of the conversation. 0 = the conversation doesn't exist.
+    ///
+    /// Starts at random; grows by one with each flush, restore and delete of a turn.
     pub(crate) generation: u64,
 }
 
@@ -67,8 +68,9 @@ pub(crate) struct Checkpoint {
     /// The summary of all turns through `covers_through`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) summary: String,
-    /// The part of the summary that can't be rebuilt from stored turns: a restored summary, or one whose turns were
-    /// dropped.
+    /// The part of the summary that can't be rebuilt from stored turns.
+    ///
+    /// It is a restored summary, or one whose turns were dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Base>,
     /// The user's first request.
@@ -116,7 +118,7 @@ pub(crate) struct StoredTurn {
 pub(crate) struct State {
     pub(crate) head: Head,
     pub(crate) head_version: u64,
-    /// Time of the last write of the head; `None` = there is none.
+    /// Time of the last write of the head; `None` without a head.
     pub(crate) touched_at: Option<Timestamp>,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) checkpoint_version: u64,
@@ -139,14 +141,17 @@ redacted_debug!(Checkpoint, "Checkpoint", this => generation = this.generation, 
 redacted_debug!(State, "State", this => head = this.head, checkpoint = this.checkpoint);
 
 impl State {
-    /// Returns whether the conversation exists and has not expired: `ttl` has not passed since the last write (0 =
-    /// never).
+    /// Returns whether the conversation exists and has not expired.
+    ///
+    /// It expires when `ttl` has passed since the last write (0 = never).
     pub(crate) fn is_live(&self, now: Timestamp, ttl: Duration) -> bool {
         self.touched_at.is_some_and(|touched| ttl.is_zero() || now.since(touched) < ttl)
     }
 
-    /// Returns whether this is the same conversation as `earlier`, not one that was started after `earlier` was
-    /// forgotten: versions grow by one, and start at random.
+    /// Returns whether this is the same conversation as `earlier`.
+    ///
+    /// A conversation that was started after `earlier` was forgotten is another one: versions grow by one, and start at
+    /// random.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         let steps = self.checkpoint_version.checked_sub(earlier.checkpoint_version);
         earlier.checkpoint_version != 0 && steps.is_some_and(|steps| steps < 1 << 32)
@@ -329,7 +334,7 @@ impl Rows {
     }
 }
 
-/// Takes head and checkpoint out of a scan; absent ones have version 0.
+/// Parses head and checkpoint from a scan; absent ones have version 0.
 fn read_state(entries: &[Entry]) -> Result<State> {
     let mut state = State::default();
     for entry in entries.iter().take(2) {

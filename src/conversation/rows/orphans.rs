@@ -6,7 +6,9 @@ use helmdeck_memory::{Kind, Namespace, Order, Page};
 use super::{Head, Ops, Rows, State, encoding};
 use crate::error::Result;
 
-/// Distance above the newest turn that no add reaches while a row ages: turns above it are of a restore.
+/// Distance above the newest turn that no add reaches while a row ages.
+///
+/// Turns above it belong to a restore.
 const ABOVE: u64 = 1 << 20;
 /// Maximum deletes of a batch.
 const BATCH: usize = 500;
@@ -21,7 +23,7 @@ pub(crate) struct Orphans {
 }
 
 impl Rows {
-    /// Returns when the checkpoint was last written; `None` if there is none.
+    /// Returns when the checkpoint was last written; `None` without a checkpoint.
     pub(crate) async fn checkpoint_at(&self, namespace: &Namespace) -> Result<Option<Timestamp>> {
         let page = Page { limit: 2, after: None };
         let page = self.store.list(namespace, Kind::Conversation, encoding::STATE, page).await?;
@@ -36,8 +38,9 @@ impl Rows {
         Ok(!page.entries.is_empty() || page.next.is_some())
     }
 
-    /// Finds turns below the head's range, and those above it that were written before `before`. Cheap if there are
-    /// none.
+    /// Finds turns below the head's range, and turns far above it that were written before `before`.
+    ///
+    /// Cheap if there are none.
     pub(crate) async fn orphans(&self, namespace: &Namespace, head: &Head, before: Timestamp) -> Result<Orphans> {
         let mut orphans = Orphans::default();
         if !self.is_outside(namespace, head).await? {

@@ -9,7 +9,7 @@ use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore
 use super::{Checkpoint, Head, Once, Rows, State, encoding};
 use crate::error::{ConversationError, Result};
 
-/// How long an idempotency key is remembered.
+/// Lifetime of an idempotency key.
 const ONCE_FOR: Duration = Duration::from_secs(86_400);
 
 /// Result of a batch.
@@ -106,8 +106,10 @@ impl Ops {
 }
 
 impl Rows {
-    /// Replaces head and checkpoint (`None` = unchanged) if they still have the versions of `state`, with `more` in the
-    /// same atomic batch. `None` if another writer was faster, or a row exists that `more` expects not to.
+    /// Replaces head and checkpoint (`None` = unchanged), with `more` in the same atomic batch.
+    ///
+    /// They must still have the versions of `state`. Returns `None` if another writer was faster, or a row exists that
+    /// `more` expects not to.
     pub(crate) async fn replace(
         &self,
         state: &State,
@@ -139,9 +141,10 @@ impl Rows {
         Ok(Some(done))
     }
 
-    /// Replaces the checkpoint if it still has the version of `state`. Returns the new version; `None` if it hasn't.
+    /// Replaces the checkpoint if it still has the version of `state`.
     ///
-    /// A new generation replaces head and checkpoint together, so the version stands for the generation too.
+    /// Returns the new version; `None` if it hasn't. A new generation replaces head and checkpoint together, so the
+    /// version identifies the generation too.
     pub(crate) async fn commit(
         &self,
         namespace: &Namespace,
@@ -159,8 +162,9 @@ impl Rows {
         Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
     }
 
-    /// Returns a state to replace an unreadable conversation with: the stored versions, and a head above every stored
-    /// turn.
+    /// Returns a state to replace an unreadable conversation with.
+    ///
+    /// It has the stored versions, and a head above every stored turn.
     pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<State> {
         let kind = Kind::Conversation;
         let rows = self.store().list(namespace, kind, encoding::STATE, Page::default()).await?;
@@ -207,8 +211,9 @@ pub(crate) fn staging(seq: u64) -> u64 {
     seq.saturating_add(1 << 32).saturating_add(random() >> 20)
 }
 
-/// Returns a random first generation, so that writes for a forgotten conversation never match its successor. Fits into
-/// a JSON number.
+/// Returns a random first generation. Fits into a JSON number.
+///
+/// Writes for a forgotten conversation thus never match its successor.
 pub(crate) fn new_generation() -> u64 {
     (random() >> 12).max(1)
 }

@@ -1,4 +1,4 @@
-//! What is due: which turns to summarise or prune, and what the opening is.
+//! Due work: which turns to summarise or prune, and what the opening is.
 
 use crate::config::{Config, Strategy};
 use crate::rows::Head;
@@ -8,7 +8,9 @@ use crate::turn::ConversationTurn;
 /// Maximum tokens of the opening.
 const OPENING_TOKENS: u64 = 256;
 
-/// Returns the sequence number of the oldest turn that may be shown: the first, or the one after the summary.
+/// Returns the sequence number of the oldest turn that may be shown.
+///
+/// It is the first turn, or the one after the summary.
 pub(crate) fn oldest_raw(strategy: Strategy, head: &Head, covers_through: u64) -> u64 {
     match strategy {
         Strategy::None => head.seq + 1,

@@ -1,4 +1,6 @@
-//! `rolling_summary`: a summary, and the newest turns that fit beside it. Turns in neither wait to be summarised.
+//! `rolling_summary`: a summary, and the newest turns that fit beside it.
+//!
+//! Turns in neither wait to be summarised.
 
 use super::newest;
 use crate::config::{Config, Strategy};

@@ -1,4 +1,6 @@
-//! `truncation`: the newest turns that fit, and the opening once the first turn is left out. Older turns stay stored.
+//! `truncation`: the newest turns that fit, and the opening once the first turn is left out.
+//!
+//! Older turns stay stored.
 
 use super::{is_opening_of, newest};
 use crate::config::{Config, Strategy};

@@ -15,7 +15,7 @@ use crate::identity::Identity;
 /// Low, for plain summaries, but not 0: the same turns would fail the same way for ever.
 const TEMPERATURE: f32 = 0.2;
 
-/// Finds the endpoint's key for the owner of a conversation; `None` = ask without one.
+/// Finds the endpoint's key for the owner of a conversation; `None` = request without one.
 type FindKey = dyn Fn(&Identity) -> helmdeck_core::Result<Option<Secret>> + Send + Sync;
 
 /// Asks a model for summaries.
@@ -42,8 +42,9 @@ pub fn client_config(settings: &SummarizerConfig) -> Config {
 }
 
 impl ChatSummarizer {
-    /// Makes a summarizer. `client` has the settings of [`client_config`]. `find_key` is called for each summary; its
-    /// result goes to the configured endpoint only.
+    /// Makes a summarizer. `client` has the settings of [`client_config`].
+    ///
+    /// `find_key` is called for each summary; its result goes to the configured endpoint only.
     #[must_use]
     pub fn new(
         client: Client,
@@ -53,8 +54,9 @@ impl ChatSummarizer {
         Self { client, timeout: settings.timeout, find_key: Box::new(find_key) }
     }
 
-    /// Asks with temperature and token limit, then without: some models accept no temperature, or name the limit
-    /// otherwise.
+    /// Asks with temperature and token limit, then without.
+    ///
+    /// Some models accept no temperature, or have another name for the limit.
     async fn ask(
         &self,
         endpoint: &Endpoint,

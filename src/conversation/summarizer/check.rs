@@ -120,7 +120,9 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Returns whether the text repeats itself: few distinct runs of words, or the same sentence again and again.
+/// Returns whether the text repeats itself.
+///
+/// It does so with few distinct runs of words, or with the same sentence again and again.
 fn is_looping(text: &str, words: &[String]) -> bool {
     let circles = |words: &[String], parts: usize| {
         let runs = words.windows(4);

@@ -60,7 +60,7 @@ pub enum Failure {
     Timeout,
     /// It limits the rate of requests.
     RateLimited,
-    /// It refused the credential, or there is none.
+    /// It refused the credential, or the credential is missing.
     Credential,
     /// It refused the request or has no such model.
     Refused,

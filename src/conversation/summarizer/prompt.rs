@@ -74,7 +74,9 @@ fn write_turn(text: &mut String, turn: &ConversationTurn) {
     write(text, "A: ", &turn.assistant_response);
 }
 
-/// Writes untrusted text: its first line after `label`, the others indented. Writes nothing for an empty text.
+/// Writes untrusted text: its first line after `label`, the others indented.
+///
+/// Writes nothing for an empty text.
 fn write(text: &mut String, label: &str, said: &str) {
     let said = said.trim();
     if said.is_empty() {

@@ -323,8 +323,9 @@ fn the_client_is_more_patient_than_the_request_and_sends_it_once() {
     assert_eq!(client_config(&endless).timeout, Duration::MAX);
 }
 
-/// An endpoint that begins each answer and never ends it; the connections come over the channel, so whoever holds them
-/// sees them closed.
+/// An endpoint that begins each answer and never ends it.
+///
+/// The connections come over the channel, so that their holder sees them closed.
 async fn hanging() -> (String, tokio::sync::mpsc::UnboundedReceiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -343,7 +344,7 @@ async fn hanging() -> (String, tokio::sync::mpsc::UnboundedReceiver<TcpStream>) 
                 b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"choices\":[{\"message\":{\"content\":\"- The";
             stream.write_all(started).await.unwrap();
             if let Err(unwanted) = sender.send(stream) {
-                // Nobody looks; it stays open all the same.
+                // Nothing reads it; it stays open all the same.
                 std::mem::forget(unwanted.0);
             }
         }

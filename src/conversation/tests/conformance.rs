@@ -85,9 +85,9 @@ macro_rules! conforms {
     };
 }
 
-// Seven of 18 combinations. The conformance suite of the store proves that all drivers, plain and sealed, behave alike:
-// here each strategy runs in memory, those with background work on a real file, the one with the most on a real server,
-// and one store is plain.
+// Seven of 18 combinations. The conformance suite of the store proves that all drivers, plain and sealed, behave alike.
+// Here each strategy runs in memory, those with background work on a real file, the one with the largest share of it on
+// a real server, and one store is plain.
 conforms! {
     none_in_memory_conforms: in_memory None true;
     truncation_in_memory_conforms: in_memory Truncation true;

@@ -10,7 +10,7 @@
 //! | W6 a restart loses health and backlog | `conformance::restarts` |
 //! | W7 what waits for a summary is out of sight | `conformance::outages` |
 //! | W8 two replicas overwrite each other | `conformance::writers`; the product's `conversation::replicas` |
-//! | W9 a driver keeps nothing of its own | `own_storage` |
+//! | W9 a driver stores nothing | `own_storage` |
 //! | W10 one ledger of migrations for all | does not apply: the store has one schema and one ledger, and no second subsystem migrates |
 //! | W11 a failed write is added twice | `conformance::faults` |
 //! | W12 a restore keeps backlog and health | `conformance::late_summaries`, `conformance::snapshots` |
@@ -22,12 +22,12 @@
 //! | W18 the run is part of the key | `conformance::identities` |
 //! | W19 ids change | here; `conformance::turns` |
 //! | W20 put and delete mix up concurrent turns | `conformance::turns` |
-//! | W21 a list of everybody is always empty | `conformance::identities` |
+//! | W21 a list of all conversations is always empty | `conformance::identities` |
 //! | W22 "redacted" values are not | does not apply: no redaction is promised; rows are sealed (`own_storage`), and texts are in no event or log |
 //! | W23 a search sees JSON, not text | `conformance::turns` |
-//! | W24 ends are never told | `conformance::identities`, `conformance::retention` |
+//! | W24 ends publish no event | `conformance::identities`, `conformance::retention` |
 //! | W25 tokens are bytes | `conformance::basics`; `tokens` |
-//! | W26 health is not told, a flush changes it silently | here; `conformance::basics` |
+//! | W26 health publishes no event, a flush changes it silently | here; `conformance::basics` |
 //! | W27 rejections flood, `<missing>` is a name | here (flood); `conformance::identities` |
 //! | W28 no sealing, no limits, no retention, aliases | `own_storage`, `conformance::retention`; here (aliases) |
 //! | W29 looking writes | `conformance::turns` |
@@ -85,7 +85,7 @@ async fn w19_ids_survive_what_goes_before_them() {
     let s = fixture(Strategy::Truncation);
     let memory = s.open_with(|config| {
         config.budget_tokens = 100;
-        // So few that there is no slack.
+        // Few enough to leave no slack.
         config.max_turns = 15;
         config.sweep_interval = Duration::from_millis(10);
     });
@@ -97,7 +97,9 @@ async fn w19_ids_survive_what_goes_before_them() {
     assert_eq!(marks(&detail.turn.user_message), ["15"]);
 }
 
-/// The original: a flush makes healthy without an event, so who follows the events believes in an outage for ever.
+/// The original: a flush restores health without an event.
+///
+/// A subscriber to the events then believes in an outage for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn w26_a_flush_tells_that_all_is_well() {
     let s = rolling();
@@ -110,8 +112,9 @@ async fn w26_a_flush_tells_that_all_is_well() {
     assert_eq!(memory.health(&alice()).await.unwrap(), Health::Healthy);
 }
 
-/// The original: each call without an identity takes a place in a ring that all tenants share, and nobody counts what
-/// falls out.
+/// The original: each call without an identity takes a place in a ring that all tenants share.
+///
+/// Nothing counts what falls out.
 #[tokio::test(flavor = "multi_thread")]
 async fn w27_a_flood_of_rejections_is_bounded_and_counted() {
     let mut s = rolling();
@@ -125,7 +128,7 @@ async fn w27_a_flood_of_rejections_is_bounded_and_counted() {
     assert_eq!(memory.list_conversations(&ConversationFilter::default()).await.unwrap().identity_rejected_24h, 10_000);
     assert!(s.bus.subscribe_after(9_900).is_ok(), "one event each");
     assert_eq!(s.bus.subscribe_after(0).err().unwrap().missed, 9_900, "a hundred are kept");
-    // Whoever has a name is served as before.
+    // A caller with an identity is served as before.
     add(&memory, &alice(), 0..3).await;
     assert_eq!(seen(&memory, &alice()).await, numbers(0..3));
 }

@@ -1,10 +1,9 @@
-//! The real summarizer against an endpoint that fails in every way, at every request: no turn is lost, and the health
-//! tells the truth.
+//! The real summarizer against an endpoint that fails in every way, at every request.
 //!
-//! The endpoint's summaries name every turn that they hold, so each one proves what it holds, how often and in which
-//! order; its wrong answers name them too, so that one which is taken for a summary shows. Before each attempt, and at
-//! the end, all that can be seen of a conversation is compared with a model that is told only how the attempts before
-//! went.
+//! No turn is lost, and the health is correct. The endpoint's summaries name every turn that they hold, so each one
+//! proves what it holds, how often and in which order. Its wrong answers name them too, so that one which is taken for
+//! a summary shows. Before each attempt, and at the end, all that can be seen of a conversation is compared with a
+//! model. The model knows only how the attempts before went.
 
 mod faults;
 mod known;
@@ -29,7 +28,7 @@ use watched::lock;
 const TURNS: usize = 24;
 const RECENT: usize = 4;
 const BATCH: usize = 4;
-/// How many requests fold a conversation if none fails.
+/// Number of requests that summarise a conversation if none fails.
 const POINTS: usize = (TURNS - RECENT) / BATCH;
 /// Room for the summary, the opening, the recent turns and a few others, but not for all.
 const BUDGET: u64 = 200;
@@ -110,7 +109,7 @@ async fn a_memory_that_is_closed_during_any_failure_goes_on_where_it_stood() {
     let cases = all(|_| true, MAX_ATTEMPTS as usize);
     // Each fault at some requests, each request with some faults.
     let mut cases: Vec<Case> = cases.into_iter().step_by(2).collect();
-    // A turn that is added while the memory is closed may be there or not.
+    // A turn that is added while the memory is closed may be stored or not.
     cases.iter_mut().for_each(|case| case.talks = false);
     let mut trial = Trial::of(clock.clone(), file().await, cases).await;
     let process = trial.open(PATIENT, false, |_| ()).await;

@@ -1,4 +1,4 @@
-//! The table of health moves, all of it, and that events are told by it only.
+//! Tests of all moves in the health table. Health events come from these moves only.
 
 use helmdeck_events::{Bus, EventKind};
 use helmdeck_testkit::{ManualClock, sealed_memory};
@@ -52,8 +52,9 @@ fn the_table_of_moves_is_exactly_this() {
     assert_eq!((count, legal.len()), (4 * 4 * 9, 20));
 }
 
-/// The reference's table (1.7), by states only: what it allows is allowed here, what it refuses is refused but for
-/// flush and restore.
+/// The reference's table (1.7), by states only.
+///
+/// What it allows is allowed here; what it refuses is refused but for flush and restore.
 #[test]
 fn the_moves_of_the_reference_are_all_there() {
     let reference = [

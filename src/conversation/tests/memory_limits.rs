@@ -1,4 +1,6 @@
-//! Case 14 of the reference, W17: what conversations take of this process's memory is bounded, however many there are.
+//! Case 14 of the reference, W17: memory limits of conversations in this process.
+//!
+//! They hold however many conversations there are.
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ fn name(number: usize) -> Identity {
     Identity::new(&format!("t{}", number % 10), "u", &format!("a-dialogue-with-a-name-{number}"))
 }
 
-/// Touches so many conversations; one of each `every` gets a turn.
+/// Touches `count` conversations; one of each `every` gets a turn.
 async fn conversations(strategy: Strategy, count: usize, every: usize) {
     let config = StoreConfig::default();
     let store: Arc<dyn Store> = Arc::new(DriverStore::plain(Memory::new(), &config, Arc::new(SystemClock::default())));
@@ -73,8 +75,10 @@ fn resident() -> u64 {
     status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// The same by the system's count: whatever is not weighed would show here. The store holds its rows in a file, so what
-/// grows is the conversation memory alone. (With `nextest` each test is a process of its own.)
+/// Memory limits measured by the system: memory without a weight would show here.
+///
+/// The store holds its rows in a file, so what grows is the conversation memory alone. (With `nextest` each test is a
+/// separate process.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_does_not_grow_with_the_number_of_conversations() {
     let folder = tempfile::tempdir().unwrap();

@@ -115,13 +115,13 @@ async fn postgres_holds_every_turn_and_no_row_shows_one() {
     }
     assert!(rows > 20 && clear == 9, "{rows} rows, {clear} of them named: SQL was reached");
     is_whole(&memory(store(&url).await), &identity).await;
-    // What is taken out of the table is gone for everybody: there is no other place.
+    // A row deleted from the table is gone for every process: there is no other copy.
     server.sql(&url, "DELETE FROM memory_entries WHERE key LIKE 'turn/%'");
     let patch = memory(store(&url).await).context(&identity).await.unwrap();
     assert!(patch.recent_turns.is_empty());
 }
 
-/// What somebody does who can write to the file and has no key: a row is replaced.
+/// Simulates an attacker that can write to the file and has no key: replaces a row.
 async fn alter(path: &Path, identity: &Identity, key: &str) {
     let config = StoreConfig::default();
     let plain = DriverStore::plain(Sqlite::open(path, &config).unwrap(), &config, Arc::new(SystemClock::default()));
@@ -131,8 +131,9 @@ async fn alter(path: &Path, identity: &Identity, key: &str) {
     plain.close().await.unwrap();
 }
 
-/// A file that somebody altered: what does not open is skipped and counted, never shown, and a flush makes the
-/// conversation whole again.
+/// A file altered by an attacker: what does not open is skipped and counted, never shown.
+///
+/// A flush makes the conversation whole again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_altered_from_outside_is_never_shown() {
     let folder = tempfile::tempdir().unwrap();

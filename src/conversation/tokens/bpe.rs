@@ -6,7 +6,7 @@ use tiktoken_rs::{CoreBPE, cl100k_base_singleton, o200k_base_singleton};
 
 use super::chars;
 
-/// How many bytes are counted at once.
+/// Number of bytes counted at once.
 const PIECE: usize = 16 << 10;
 
 /// A tokenizer's table, built when it is first used.

@@ -80,8 +80,9 @@ impl Counter {
         }
     }
 
-    /// Returns the tokens of a turn in a prompt: of its two texts, at least one each. Digest and artifacts are not in
-    /// prompts.
+    /// Returns the tokens of a turn in a prompt: of its two texts, at least one each.
+    ///
+    /// Digest and artifacts are not in prompts.
     #[must_use]
     pub fn turn(self, turn: &ConversationTurn) -> u64 {
         self.count(&turn.user_message).max(1) + self.count(&turn.assistant_response).max(1)
@@ -96,8 +97,9 @@ impl Counter {
         self.turn(turn) + digest
     }
 
-    /// Shortens a text to at most `max` tokens, if possible at the end of a sentence or word, and appends [`MARK`] if
-    /// there is room. A text that fits is unchanged.
+    /// Shortens a text to at most `max` tokens, and appends [`MARK`] if there is room.
+    ///
+    /// It cuts at the end of a sentence or word if possible. A text that fits is unchanged.
     #[must_use]
     pub fn clamp(self, text: &str, max: u64) -> Cow<'_, str> {
         clamp::clamp(self, text, max)

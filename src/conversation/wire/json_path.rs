@@ -67,8 +67,9 @@ impl At {
         E::custom(reason)
     }
 
-    /// Returns the message of an error. Of the parser's own message only the position is used, because it may quote
-    /// text.
+    /// Returns the message of an error.
+    ///
+    /// It uses only the position from the parser's own message, which may quote text.
     pub(super) fn message(&self, error: &serde_json::Error) -> String {
         let json_path = self.json_path.get();
         let reason = match (self.reason.get(), error.classify()) {

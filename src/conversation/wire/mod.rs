@@ -44,14 +44,15 @@ mod keys {
     pub(super) const DIGEST: [&str; 4] = ["ToolsInvoked", "ObservationsSummary", "ReasoningSummary", "ArtifactsRefs"];
 }
 
-/// How deep the values of `ArtifactsShown` and of unknown members may be nested. Well under the 128 levels at which
-/// readers of the documents that hold them give up.
+/// Maximum nesting of the values of `ArtifactsShown` and of unknown members.
+///
+/// Well under the 128 levels at which readers of the enclosing documents give up.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// How many members that this version does not know an object may have.
+/// Maximum number of unknown members of an object.
 pub(crate) const MAX_OTHER: usize = 256;
 
-/// Says whether JSON text is nested at most [`MAX_DEPTH`] deep.
+/// Returns whether JSON text is nested at most [`MAX_DEPTH`] deep.
 pub(crate) fn is_shallow(json: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in json.bytes() {

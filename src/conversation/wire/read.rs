@@ -56,7 +56,9 @@ struct GoSnapshot {
     bytes: Option<String>,
 }
 
-/// Unwraps the original's `{"Strategy": "..", "Bytes": "<base64>"}`; `None` if the bytes are something else.
+/// Unwraps the original's `{"Strategy": "..", "Bytes": "<base64>"}`.
+///
+/// Returns `None` if the bytes are something else.
 fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     let Ok(outer) = serde_json::from_slice::<GoSnapshot>(bytes) else { return Ok(None) };
     let text = outer.bytes.unwrap_or_default();

@@ -1,4 +1,6 @@
-//! Turns and snapshots in the JSON form of REST, the command line and packs: snake case, absent members left out.
+//! Turns and snapshots in the JSON form of REST, the command line and packs.
+//!
+//! Names are in snake case, and absent members are left out.
 
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::value::RawValue;

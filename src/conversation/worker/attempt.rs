@@ -14,9 +14,9 @@ use crate::shared::Shared;
 /// State of a conversation between two attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Notes {
-    /// How often to halve the size of a request.
+    /// Number of times to halve the size of a request.
     pub(super) shrink: u32,
-    /// How often to halve a turn that is alone in its request.
+    /// Number of times to halve a turn that is alone in its request.
     pub(super) clip: u32,
     /// Checkpoint version of our last failure. Another version means that another process failed.
     pub(super) tried: u64,

@@ -36,7 +36,7 @@ impl Batch {
             // A request contains more of a turn than a prompt.
             kept.tokens = shared.counter.sent(&kept.turn);
         }
-        // Fewer than asked for: all were read.
+        // Fewer than requested: all were read.
         let mut through = kept.last().filter(|_| kept.len() == most).map_or(backlog.through, |last| last.id.seq);
         let fitting = fitting(&kept, config.batch_tokens >> notes.shrink.min(63));
         if fitting < kept.len() {
@@ -49,8 +49,9 @@ impl Batch {
         Ok(Self { kept, through, unreadable })
     }
 
-    /// Returns how often to halve the only turn after one more failure. If it fails when almost nothing is left, it is
-    /// sent whole again: then its text is not the cause.
+    /// Returns how often to halve the only turn after one more failure.
+    ///
+    /// If it fails when almost nothing is left, it is sent whole again: then its text is not the cause.
     pub(super) fn clip_more(&self, config: &SummarizerConfig, clip: u32) -> u32 {
         let longest = self.kept.iter().map(|kept| kept.tokens).max().unwrap_or_default().min(config.batch_tokens);
         // Enough halvings to make a difference to this turn.

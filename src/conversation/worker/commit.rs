@@ -23,8 +23,10 @@ pub(super) enum Stored {
 }
 
 impl Attempt<'_> {
-    /// Commits what `change` returns. Retries while other writers are faster or the store fails, as long as generation
-    /// and summary are those with which the attempt started.
+    /// Commits what `change` returns.
+    ///
+    /// Retries while other writers are faster or the store fails, as long as generation and summary are those with
+    /// which the attempt started.
     pub(super) async fn store(
         &mut self,
         began: &State,
@@ -106,8 +108,9 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns whether a summary made for `began` still applies. If only the checkpoint's row was lost, it is written anew;
-/// then the head identifies the conversation.
+/// Returns whether a summary made for `began` still applies.
+///
+/// If only the checkpoint's row was lost, it is written anew; then the head identifies the conversation.
 fn is_same(now: &State, began: &State) -> bool {
     let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
     let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;

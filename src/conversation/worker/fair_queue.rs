@@ -1,5 +1,7 @@
-//! Fair queue of conversations: bounded, each conversation at most once. Tenants take turns, however many conversations
-//! each has waiting. Within a tenant the order is first come, first served; unfinished work goes to the end.
+//! Fair queue of conversations: bounded, each conversation at most once.
+//!
+//! Tenants take turns, however many conversations each has waiting. Within a tenant the order is first come, first
+//! served; unfinished work goes to the end.
 //!
 //! What does not fit is dropped: the sweep finds it again, because the rows alone say what is due.
 
@@ -30,7 +32,7 @@ pub(super) struct FairQueue<N> {
 #[derive(Debug)]
 struct Slot<N> {
     phase: Phase,
-    /// Whether the next attempt was requested, whatever its time.
+    /// Whether the next attempt was requested, before its time.
     forced: bool,
     notes: N,
 }
@@ -53,14 +55,14 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Job<N> {
     pub(super) namespace: Namespace,
-    /// Whether it was requested, whatever its time.
+    /// Whether it was requested, before its time.
     pub(super) forced: bool,
     /// Cancelled if the conversation is forgotten.
     pub(super) gone: CancellationToken,
     pub(super) notes: N,
 }
 
-/// How a job ended.
+/// Ending of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// Nothing is left to do.
@@ -114,7 +116,7 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Takes the next job. If there is none, returns when the next backoff ends (`None` = no backoff).
+    /// Takes the next job. Without one, returns when the next backoff ends (`None` = no backoff).
     pub(super) fn next(&mut self, now: Instant) -> Result<Job<N>, Option<Instant>> {
         self.ring(now);
         let Some(namespace) = self.pop() else {
@@ -241,8 +243,9 @@ impl<N: Clone + Default> FairQueue<N> {
         }
     }
 
-    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue; `false` if it
-    /// can't.
+    /// Makes room for a conversation of this tenant, at the cost of the tenant with the longest queue.
+    ///
+    /// Returns `false` if it can't.
     fn make_room(&mut self, tenant: &Arc<str>) -> bool {
         if self.slots.len() < self.room {
             return true;
@@ -273,7 +276,7 @@ mod tests {
         format!("{}/{}", job.namespace.tenant, job.namespace.session.as_deref().unwrap())
     }
 
-    /// Takes and ends everything that waits; returns the order.
+    /// Takes and ends all waiting jobs; returns the order.
     fn order(queue: &mut FairQueue<u32>, now: Instant) -> Vec<String> {
         let mut order = Vec::new();
         while let Ok(job) = queue.next(now) {

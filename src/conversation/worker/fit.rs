@@ -7,7 +7,9 @@ use crate::tokens::{Counter, MARK};
 /// Maximum tokens of an opening in a request; only a restored opening has more.
 pub(super) const OPENING_TOKENS: u64 = 256;
 
-/// Returns the length to ask for after `long` summaries that were too long: a quarter less each time, at least half.
+/// Returns the length to request after `long` summaries that were too long.
+///
+/// It is a quarter less each time, and at least half.
 pub(super) fn asked(most: u64, long: u32) -> u64 {
     match long {
         0 => most,
@@ -17,7 +19,9 @@ pub(super) fn asked(most: u64, long: u32) -> u64 {
     .max(1)
 }
 
-/// Shortens a summary to `most` tokens by leaving out its middle: goals are at its start, the latest events at its end.
+/// Shortens a summary to `most` tokens by leaving out its middle.
+///
+/// Goals are at its start, the latest events at its end.
 pub(super) fn shortened(counter: Counter, text: &str, most: u64) -> Cow<'_, str> {
     let text = text.trim();
     if counter.count(text) <= most {

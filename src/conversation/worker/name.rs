@@ -2,7 +2,9 @@
 
 use helmdeck_memory::Namespace;
 
-/// Returns the digest that names a conversation's lock: the same in every process, without personal names.
+/// Returns the digest that names a conversation's lock.
+///
+/// It is the same in every process, and contains no personal names.
 pub(super) fn digest(namespace: &Namespace) -> String {
     // FNV-1a of 128 bits. In a collision, two conversations wait for each other; nothing worse.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;

@@ -74,7 +74,9 @@ async fn oldest(shared: &Shared, namespace: &Namespace, head: &Head) -> Result<V
     Ok(oldest)
 }
 
-/// Returns the checkpoint with the base that can't be rebuilt once these turns are gone; `None` if it is unchanged.
+/// Returns the checkpoint with the base that can't be rebuilt once these turns are gone.
+///
+/// Returns `None` if it is unchanged.
 fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
     let checkpoint = &state.checkpoint;
     let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;

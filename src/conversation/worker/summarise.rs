@@ -178,8 +178,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the wait that applies to requested attempts too: what the endpoint asks for, and at least the first wait
-    /// after an earlier request, so that repeated requests can't flood a failing endpoint.
+    /// Returns the wait that applies to requested attempts too.
+    ///
+    /// It is what the endpoint asks for, and at least the first wait after an earlier request. Repeated requests thus
+    /// can't flood a failing endpoint.
     fn patience(&mut self, forced: bool) -> Option<Duration> {
         let now = Instant::now();
         let again_at = self.notes.forced_at.filter(|_| forced).map(|at| at + self.shared.config.summarizer.retry_wait);
@@ -190,7 +192,9 @@ impl Attempt<'_> {
         until.map(|until| until - now)
     }
 
-    /// Returns the wait before the next attempt if another process failed here, or this one before its restart.
+    /// Returns the wait before the next attempt after failures that this worker did not see.
+    ///
+    /// They were failures of another process, or of this one before its restart.
     async fn rest(&mut self, state: &State) -> Result<Option<Duration>> {
         let (failures, version) = (state.checkpoint.failures, state.checkpoint_version);
         if failures == 0 || self.notes.tried == version {

@@ -190,7 +190,7 @@ impl Sweeper {
             self.worker_state.prunes.queue().forget(namespace);
             let health = state.checkpoint.health;
             if health != Health::Healthy {
-                // Whoever is told of health is told that this one starts anew.
+                // Subscribers to the health learn that this one starts anew.
                 shared.health_changed(&identity(namespace), health, Health::Healthy, Reason::Flushed)?;
             }
         }

@@ -6,8 +6,10 @@ use helmdeck_core::Timestamp;
 
 use crate::config::SummarizerConfig;
 
-/// Returns the wait after `failures` in a row: exponential backoff with jitter between half and the whole, or as long
-/// as the endpoint asks, if that is longer. Never more than the configured maximum.
+/// Returns the wait after `failures` in a row.
+///
+/// It is exponential backoff with jitter between half and the whole, or as long as the endpoint asks, if that is
+/// longer. Never more than the configured maximum.
 pub(super) fn after(config: &SummarizerConfig, failures: u32, asked: Option<Duration>) -> Duration {
     jittered(step(config, failures)).max(asked.unwrap_or_default()).min(config.max_retry_wait.max(config.retry_wait))
 }

@@ -15,7 +15,7 @@ use crate::rules::Rules;
 pub(super) struct Dial {
     pub(super) rules: Arc<Rules>,
     pub(super) lookup: Lookup,
-    /// How long each address may take to answer.
+    /// Timeout of one address.
     pub(super) timeout: Duration,
 }
 

@@ -23,8 +23,7 @@ use super::{ProxyConfig, Target, Trouble, authorization, settled, target_of, tun
 use crate::Egress;
 use crate::error::{Refused, never_connected, refusal};
 
-/// Headers that are between two neighbours only (RFC 9110, section 7.6.1), and those that are between a program and
-/// this proxy.
+/// Hop-by-hop headers (RFC 9110, section 7.6.1), and those between a program and this proxy.
 const OF_THE_HOP: &[&str] = &[
     "connection",
     "expect",
@@ -87,7 +86,9 @@ impl Gateway {
         self.0.trouble.lock().clone()
     }
 
-    /// Serves one connection to its end; waits first while there are too many. A tunnel goes on when this has returned.
+    /// Serves one connection to its end; waits first while there are too many.
+    ///
+    /// A tunnel goes on after this returns.
     pub async fn serve_connection<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -253,9 +254,9 @@ fn status(code: StatusCode) -> Response<Body> {
     response
 }
 
-/// Takes out what is not for the other end.
+/// Removes the hop-by-hop headers.
 fn between_ends(mut headers: HeaderMap) -> HeaderMap {
-    // A neighbour may name more of its own (RFC 9110, section 7.6.1).
+    // A peer may name more hop-by-hop headers (RFC 9110, section 7.6.1).
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

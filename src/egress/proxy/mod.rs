@@ -28,7 +28,7 @@ pub use gateway::Gateway;
 /// The user that a program names to the proxy; only the password counts.
 const USER: &str = "helmdeck";
 
-/// What a proxy lets through, of all that the guard lets through.
+/// What a proxy lets through, out of what the guard allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// One host at one port.
@@ -62,14 +62,15 @@ fn settled(host: Host<String>) -> Host<String> {
 /// The bounds of a proxy.
 #[derive(Debug, Clone, Copy)]
 pub struct ProxyConfig {
-    /// The most connections at once; more wait. 64 unless said otherwise.
+    /// Maximum number of connections at once; more wait. Default 64.
     pub max_connections: usize,
-    /// The largest head of a request, in bytes; 16 KiB unless said otherwise, 8 KiB at least.
+    /// Maximum size of a request's head, in bytes. Default 16 KiB, minimum 8 KiB.
     pub max_header_bytes: usize,
-    /// How long a request's head may take to arrive; 10 s unless said otherwise.
+    /// Timeout for the head of a request. Default 10 s.
     pub header_timeout: Duration,
-    /// How long neither side may say anything; 2 min unless said otherwise. A silent tunnel ends after this, or twice
-    /// as long.
+    /// Timeout for silence of both sides. Default 2 min.
+    ///
+    /// A silent tunnel ends after this, or twice as long.
     pub idle_timeout: Duration,
 }
 
@@ -91,12 +92,13 @@ pub enum Trouble {
     Refused(Refused),
     /// Its name has no address.
     Unresolved,
-    /// Nobody answers there.
+    /// The host does not answer.
     Unreachable,
 }
 
-/// A proxy on a port of the loopback interface, behind a random password. It ends, with all its connections, when it is
-/// dropped.
+/// A proxy on a port of the loopback interface, behind a random password.
+///
+/// It ends, with all its connections, when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
     password: String,
@@ -111,8 +113,9 @@ impl Proxy {
         self.address
     }
 
-    /// Returns the value of the header `Proxy-Authorization` that its requests need. It goes into an environment
-    /// variable; never into an argument, which everybody on this machine can read.
+    /// Returns the value of the header `Proxy-Authorization` that its requests need.
+    ///
+    /// It goes into an environment variable; never into an argument, which every user of this machine can read.
     #[must_use]
     pub fn authorization(&self) -> String {
         authorization(&self.password)
@@ -152,8 +155,9 @@ impl Egress {
         Ok(Proxy { address, password, gateway, _end: end.drop_guard() })
     }
 
-    /// Makes a proxy that serves connections which it is handed, for a socket that only one program can reach. It asks
-    /// for no password. Its tunnels end with `end`.
+    /// Makes a proxy that serves connections handed to it, for a socket that only one program can reach.
+    ///
+    /// It asks for no password. Its tunnels end with `end`.
     #[must_use]
     pub fn gateway(&self, target: Target, config: ProxyConfig, end: CancellationToken) -> Gateway {
         Gateway::new(self, target, config, None, end)

@@ -19,7 +19,7 @@ use super::*;
 use crate::Config;
 use crate::resolver::Lookup;
 
-/// Echoes what it gets and counts who comes.
+/// Echoes what it gets and counts connections.
 struct Echo {
     port: u16,
     count: Arc<AtomicUsize>,

@@ -1,4 +1,6 @@
-//! Copies both ways between two connections until one ends, both are silent for too long, or the proxy ends.
+//! Copies both ways between two connections.
+//!
+//! It ends when one of them ends, both are silent for too long, or the proxy ends.
 
 use std::io;
 use std::pin::Pin;

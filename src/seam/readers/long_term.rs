@@ -19,25 +19,25 @@ pub struct LongTerm<'a> {
     root: PathBuf,
 }
 
-/// What something that was learned is about.
+/// Topic of learned knowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
-    /// What must always hold.
+    /// An invariant.
     Invariant,
-    /// What was decided, and what works.
+    /// A decision, or an approach that works.
     Decision,
-    /// What does not work.
+    /// An approach that does not work.
     Issue,
 }
 
 /// Something that was learned and still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
-    /// What it is about.
+    /// Topic.
     pub topic: Topic,
     /// Its id.
     pub id: String,
-    /// Its texts, each with its name, the one that says when it applies first.
+    /// Its texts, each with its name. The first one says when it applies.
     pub texts: Vec<(&'static str, String)>,
     /// When it was learned or last confirmed.
     pub fresh_at: Option<Time>,
@@ -55,7 +55,9 @@ impl Learned {
         text
     }
 
-    /// Returns the texts that say what was learned: all of it as one, and what stands for it without when, why and how.
+    /// Returns the texts that say what was learned.
+    ///
+    /// They are the whole text, and its main fields without when, why and how.
     pub fn sayings(&self) -> impl Iterator<Item = String> {
         const SAID: [&str; 4] = ["text", "approach", "issue", "decision"];
         let said = self.texts.iter().filter(|(name, _)| SAID.contains(name)).map(|(_, text)| text.clone());
@@ -64,12 +66,13 @@ impl Learned {
 }
 
 impl<'a> LongTerm<'a> {
-    /// Finds the nearest `.forge/` at or above a folder. With the root of a repository it is looked for
-    /// up to there; without one, only in the folder itself, and that of another user is refused:
-    /// anybody may put a folder into `/tmp`.
+    /// Finds the nearest `.forge/` at or above a folder.
+    ///
+    /// With the root of a repository it looks up to there. Without one, it looks only in the folder itself, and refuses
+    /// that of another user: any user may put a folder into `/tmp`.
     ///
     /// # Errors
-    /// Why it is refused or cannot be looked for, on one line.
+    /// Why it is refused or the search fails, on one line.
     pub fn find(look: &'a dyn Look, start: &Path, repository: Option<&Path>) -> Result<Option<Self>, String> {
         for folder in start.ancestors() {
             let forge = folder.join(FORGE);
@@ -93,7 +96,7 @@ impl<'a> LongTerm<'a> {
         &self.root
     }
 
-    /// Returns what was learned and was not superseded, the freshest of each topic first.
+    /// Returns learned knowledge that was not superseded, newest of each topic first.
     ///
     /// # Errors
     /// Why it cannot be read, with the place, on one line.
@@ -117,7 +120,7 @@ impl<'a> LongTerm<'a> {
         Ok(learned)
     }
 
-    /// Returns the features that somebody works on or that do not work, a line each.
+    /// Returns the features in work and those that do not work, a line each.
     ///
     /// # Errors
     /// As [`Self::learned`].

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-/// What stands at a path.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -22,18 +22,20 @@ pub enum Kind {
     Other,
 }
 
-/// What is known of something without opening it.
+/// Metadata of a file, known without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// Whether it belongs to another user than who runs this: git asks the same before it trusts a repository.
+    /// Whether it belongs to another user than that of this process.
+    ///
+    /// git makes the same check before it trusts a repository.
     pub foreign: bool,
-    /// How large it is, in bytes; of what is no file it says nothing.
+    /// Size in bytes; meaningful for files only.
     pub size: u64,
 }
 
-/// The begin of a file.
+/// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// The bytes that were read.
@@ -47,24 +49,24 @@ pub struct Contents {
 pub struct DirEntry {
     /// Its name.
     pub name: OsString,
-    /// Whether it is a folder; a link to one is none.
+    /// Whether it is a folder; a link to a folder is not.
     pub folder: bool,
 }
 
-/// Looks at files. Nothing that it can do changes anything, and each call reads only as much as it is told.
+/// Read-only access to files. Each call reads only up to its limit.
 ///
-/// What is not there is `None`; what is there and cannot be read is an error.
+/// A missing file is `None`; one that exists and cannot be read is an error.
 pub trait Look: std::fmt::Debug + Send + Sync {
-    /// Says what stands at a path; a link at its end is not followed.
+    /// Returns the metadata at a path. A link at its end is not followed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn about(&self, path: &Path) -> io::Result<Option<About>>;
 
-    /// Says what stands behind a path; links are followed. A link that leads nowhere is `None`.
+    /// Returns the metadata behind a path, following links. A broken link is `None`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn behind(&self, path: &Path) -> io::Result<Option<About>>;
 
     /// Reads the first bytes of a regular file, at most `most`. Links are followed.
@@ -73,36 +75,39 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     /// What the system says; an error for what is no regular file.
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
-    /// Reads the first bytes of a regular file below a folder, at most `most`. The folder itself may be
-    /// a link, and so may what is on the way from it to the file, as long as it leads nowhere outside.
+    /// Reads the first bytes of a regular file below a folder, at most `most`.
+    ///
+    /// The folder itself may be a link, and so may the path from it to the file, as long as it leads nowhere outside.
     ///
     /// # Errors
-    /// As [`Self::read`]; an error for a file that does not lie below the folder.
+    /// As [`Self::read`]; an error for a file outside of the folder.
     fn read_within(&self, folder: &Path, path: &Path, most: usize) -> io::Result<Option<Contents>>;
 
-    /// Reads a whole file at a relative path below a folder. Links are followed only as long as they stay below it.
+    /// Reads a whole file at a relative path below a folder.
+    ///
+    /// Links are followed only as long as they stay below it.
     ///
     /// # Errors
-    /// What the system says; an error for a file that is larger than `most` bytes, that is no regular
-    /// file, or that a link has outside.
+    /// The system's error; an error for a file that is larger than `most` bytes, that is no regular
+    /// file, or that a link leads outside.
     fn read_below(&self, folder: &Path, path: &str, most: usize) -> io::Result<Option<Vec<u8>>>;
 
-    /// Lists what is in a folder, by name.
+    /// Lists the entries of a folder, by name.
     ///
     /// # Errors
-    /// What the system says; an error for a folder with more than `most` entries.
+    /// The system's error; an error for a folder with more than `most` entries.
     fn list(&self, folder: &Path, most: usize) -> io::Result<Option<Vec<DirEntry>>>;
 
-    /// Returns a path without links, `.` and `..`, if something stands there.
+    /// Returns a path without links, `.` and `..`, if something exists there.
     fn real(&self, path: &Path) -> Option<PathBuf>;
 
-    /// Says whether links lead a path that begins in a folder out of it. What is not there leads nowhere.
+    /// Returns whether links lead a path that begins in a folder out of it. A missing path leads nowhere.
     fn leads_out(&self, folder: &Path, path: &Path) -> bool {
         self.real(path).is_some_and(|path| self.real(folder).is_none_or(|folder| !path.starts_with(folder)))
     }
 }
 
-/// Looks at the files of this machine.
+/// Access to the files of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk;
 
@@ -116,7 +121,8 @@ impl Look for Disk {
     }
 
     fn read(&self, path: &Path, most: usize) -> io::Result<Option<Contents>> {
-        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        // To open a pipe wakes the process at its other end, and opening some devices has effects. So the kind is
+        // checked first.
         match or_absent(path.metadata())? {
             None => return Ok(None),
             Some(about) if !about.is_file() => return Err(no_file()),
@@ -176,14 +182,14 @@ impl Look for Disk {
     }
 }
 
-/// How a file is opened. What became a pipe since it was looked at must not make anybody wait.
+/// Flags for opening a file. A file that became a pipe since the check must not block any caller.
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 fn no_file() -> io::Error {
     io::Error::other("it is no file")
 }
 
-/// Reads the begin of an open file.
+/// Reads the start of an open file.
 fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
     let file = File::from(file);
     let about = file.metadata()?;
@@ -198,7 +204,7 @@ fn begin(file: OwnedFd, most: usize) -> io::Result<Contents> {
     Ok(Contents { bytes, whole })
 }
 
-/// Makes `None` of what is not there.
+/// Maps a "not found" error to `None`.
 fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -267,7 +273,7 @@ mod tests {
         std::os::unix::fs::symlink("pipe", folder.path().join("link")).unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let woken = std::thread::scope(|scope| {
-            // Somebody who would write whenever the pipe is open at its other end, however shortly.
+            // A writer that would write whenever the pipe is open at its other end, however shortly.
             let writer = scope.spawn(|| {
                 let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
                 let mut woken = false;

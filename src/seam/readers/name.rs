@@ -6,7 +6,7 @@ use std::path::Path;
 use helmdeck_core::text::is_hidden;
 use serde::Serialize;
 
-/// The longest name, in bytes: with what is put before and after it, it is still the name of a file.
+/// Maximum length of a name, in bytes: with its prefix and suffix it is still a file name.
 const LONGEST: usize = 200;
 
 /// A name that is one part of a path: it leads neither up nor down, and has one line.
@@ -19,11 +19,11 @@ pub struct Name(String);
 pub struct Unsafe(&'static str);
 
 impl Name {
-    /// Takes a name as it is: nothing is trimmed.
+    /// Parses a name without trimming it.
     ///
     /// # Errors
-    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`,
-    /// `\`, or a character that is [hidden](is_hidden), or a joiner where it joins nothing.
+    /// Why it is not one part of a path: it is empty, longer than 200 bytes, `.` or `..`, holds `/`, `\`, or a
+    /// character that is [hidden](is_hidden), or a joiner where it joins nothing.
     pub fn parse(name: &str) -> Result<Self, Unsafe> {
         if name.trim().is_empty() {
             return Err(Unsafe("it is blank"));
@@ -47,7 +47,7 @@ impl Name {
     }
 }
 
-/// Says whether a name holds something that is not seen: another name would look the same.
+/// Returns whether a name holds something that is not seen: another name would look the same.
 fn hides(name: &str) -> bool {
     let mut before = None;
     let mut characters = name.chars().peekable();

@@ -22,19 +22,21 @@ use super::{Kind, Look, Name};
 
 /// The folder of notes that are always loaded, below a space.
 const ALWAYS_LOAD: &str = "_always-load";
-/// The spaces that may hold it, the newest first. All are read; a note of a newer one hides one of the same name.
+/// Folders that may hold memory, newest first.
+///
+/// All are read; a note of a newer one hides one of the same name.
 const SPACES: [&str; 3] = ["memory", "personal", "personal-private"];
 /// The folders that may hold projects, in the order in which they are looked at.
 const PROJECTS: [(Layout, &str); 3] =
     [(Layout::Root, "projects"), (Layout::Desk, "desk/projects"), (Layout::Legacy, "personal-projects")];
 /// Maximum number of entries of one folder.
 const MOST_NOTES: usize = 100_000;
-/// The longest front matter of a note, in bytes: what is longer is text.
+/// Maximum length of a note's front matter, in bytes. Longer front matter counts as text.
 const MOST_FRONT: usize = 64 << 10;
-/// How long front matter usually is at most, in bytes.
+/// Usual maximum length of front matter, in bytes.
 const USUAL_FRONT: usize = 4 << 10;
 
-/// Where the projects of a vault lie.
+/// Location of the projects of a vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -44,11 +46,13 @@ pub enum Layout {
     Desk,
     /// In `personal-projects/`.
     Legacy,
-    /// Where the settings of the vault say.
+    /// The folder from the settings of the vault.
     Set,
 }
 
-/// Folders of a vault that its settings name, from its root. A folder that is absent lies where it lies by default.
+/// Folders of a vault that its settings name, from its root.
+///
+/// A folder that is absent here has its default place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spaces {
     memory: Option<PathBuf>,
@@ -56,7 +60,7 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Sets where the space of a name lies: `memory` or `projects`. Others are not read here, and are ignored.
+    /// Sets the folder of the space `memory` or `projects`. Other names are ignored.
     ///
     /// # Errors
     /// Why the path is refused: it must be relative, and lead only down.
@@ -71,7 +75,7 @@ impl Spaces {
     }
 }
 
-/// Takes a path that leads down from the root of a vault.
+/// Parses a path that leads down from the root of a vault.
 ///
 /// # Errors
 /// Why it is refused.
@@ -88,7 +92,7 @@ fn below(path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a project lies in a vault, or would.
+/// Folder of a project in a vault. It need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectFolder {
     /// Its folder.
@@ -97,14 +101,14 @@ pub struct ProjectFolder {
     pub key: String,
     /// In which layout.
     pub layout: Layout,
-    /// Whether it is there.
+    /// Whether it exists.
     pub exists: bool,
 }
 
 /// A note that was not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NoteFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its name without `.md`.
     pub stem: String,
@@ -117,7 +121,7 @@ pub struct AlwaysLoad {
     pub notes: Vec<NoteFile>,
     /// Notes of older spaces that are left out, each with the note of the same name that hides it.
     pub hidden: Vec<(PathBuf, PathBuf)>,
-    /// Folders that are there and cannot be read, and why.
+    /// Folders that exist and cannot be read, and why.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
 
@@ -151,8 +155,9 @@ impl<'a> Vault<'a> {
         &self.root
     }
 
-    /// Returns where a project lies: in the first folder that is there. For one that is nowhere, where
-    /// the vault's other projects are.
+    /// Returns the folder of a project: in the first folder of projects that contains it.
+    ///
+    /// For a project that is in none, it is where the vault's other projects are.
     #[must_use]
     pub fn project(&self, name: &Name) -> ProjectFolder {
         let set = self.spaces.projects.iter().filter_map(|path| path.to_str()).map(|path| (Layout::Set, path));
@@ -173,7 +178,9 @@ impl<'a> Vault<'a> {
         place(new.or_else(desk).unwrap_or(PROJECTS[0]), false)
     }
 
-    /// Returns the folders in which older layouts still have a project, and that [`Self::project`] passes over.
+    /// Returns the folders of older layouts that also have the project.
+    ///
+    /// [`Self::project`] passes over them.
     #[must_use]
     pub fn hidden_projects(&self, name: &Name) -> Vec<PathBuf> {
         let place = self.project(name);
@@ -225,7 +232,9 @@ impl<'a> Vault<'a> {
         self.spaces.memory.iter().cloned().chain(SPACES.iter().map(PathBuf::from))
     }
 
-    /// Returns the folders in which notes of a kind lie that belong to no project, whether they are there or not.
+    /// Returns the folders for notes of a kind that belong to no project.
+    ///
+    /// They need not exist.
     pub fn folders_of(&self, kind: &Name) -> impl Iterator<Item = PathBuf> {
         self.memory().map(|space| self.root.join(space).join(kind)).collect::<Vec<_>>().into_iter()
     }
@@ -255,10 +264,12 @@ impl<'a> Vault<'a> {
         Ok(notes.collect())
     }
 
-    /// Reads a note: its front matter, and at least `most` bytes of its text, or all. `None` says that it is gone.
+    /// Reads a note: its front matter, and at least `most` bytes of its text, or all.
+    ///
+    /// Returns `None` if the note is gone.
     ///
     /// # Errors
-    /// What the system says; an error for one that a link has outside of the vault.
+    /// The system's error; an error for a note that a link leads outside of the vault.
     pub fn note(&self, path: &Path, most: usize) -> io::Result<Option<Note>> {
         // Front matter is short: as much of it as is allowed is read only if it has not ended by then.
         let first = most.saturating_add(USUAL_FRONT);
@@ -272,8 +283,9 @@ impl<'a> Vault<'a> {
         Ok(Some(Note::parse(&contents.bytes, contents.whole)))
     }
 
-    /// Reads the begin of a note, at most `most` bytes, for its front matter if that is no longer.
-    /// `None` says that it is gone.
+    /// Reads the start of a note, at most `most` bytes, for its front matter if that is no longer.
+    ///
+    /// Returns `None` if the note is gone.
     ///
     /// # Errors
     /// As [`Self::note`].
@@ -287,7 +299,9 @@ impl<'a> Vault<'a> {
     }
 }
 
-/// Says whether a name without its ending is that of a copy which a sync left when two had changed a file.
+/// Returns whether a name without its ending is that of a conflict copy.
+///
+/// A sync leaves such a copy when a file was changed in two places.
 #[must_use]
 pub fn is_conflict(stem: &str) -> bool {
     let stem = stem.to_lowercase();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// So many signs has the heading of a note.
+/// Level of the heading of a note: its number of `#` signs.
 const LEVEL: usize = 3;
 /// The lowest heading that Markdown has.
 const LOWEST: usize = 6;

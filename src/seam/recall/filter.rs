@@ -8,16 +8,17 @@ use crate::readers::{Note, Vault};
 use super::gather::{From, Source};
 use super::trouble::Troubles;
 
-/// How much of the notes is searched in all, in bytes.
+/// Maximum length searched of all notes, in bytes.
 const MOST: usize = 8 << 20;
-/// How much of each, in bytes.
+/// Maximum length searched of each note, in bytes.
 const MOST_OF_EACH: usize = 16 << 10;
-/// What a note counts at least against the whole, in bytes: to open one takes time, too.
+/// Minimum cost of a note against the whole, in bytes: to open one takes time, too.
 const LEAST: usize = 512;
 
-/// Leaves out the notes that hold no word of a query, and puts those that hold most first: a word
-/// counts most in what a note is called, less in its tags, least in its text. Those that were not
-/// searched come last, as they stand.
+/// Filters notes by the words of a query, and sorts those with most of them first.
+///
+/// Notes without any of the words are left out. A word counts most in the label of a note, less in its tags, least in
+/// its text. Notes that were not searched come last, in their order.
 pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query: &str, troubles: &mut Troubles) {
     let wanted = words(query);
     if wanted.is_empty() {
@@ -60,7 +61,7 @@ pub(super) fn filter(sources: &mut Vec<Source>, vault: Option<&Vault<'_>>, query
     sources.extend(scored.into_iter().map(|(_, source)| source).chain(others));
 }
 
-/// Reads the begin of a note.
+/// Reads the start of a note.
 fn look(vault: Option<&Vault<'_>>, path: &Path, troubles: &mut Troubles) -> Option<Note> {
     match vault?.head(path, MOST_OF_EACH) {
         Ok(note) => note,
@@ -71,7 +72,7 @@ fn look(vault: Option<&Vault<'_>>, path: &Path, troubles: &mut Troubles) -> Opti
     }
 }
 
-/// A text in which words are looked for.
+/// A text to search for words.
 struct Text {
     lower: String,
     words: BTreeSet<String>,
@@ -82,7 +83,7 @@ impl Text {
         Self { lower: text.to_lowercase(), words: words(text) }
     }
 
-    /// Returns how many of the words it holds.
+    /// Returns how many of the words it contains.
     fn hits(&self, wanted: &BTreeSet<String>) -> usize {
         let holds =
             |word: &&String| if runs_on(word) { self.lower.contains(*word) } else { self.words.contains(*word) };
@@ -90,7 +91,9 @@ impl Text {
     }
 }
 
-/// Says whether a word belongs to a script that sets no blanks between words: it is looked for anywhere.
+/// Returns whether a word belongs to a script without blanks between words.
+///
+/// Such a word is looked for anywhere.
 fn runs_on(word: &str) -> bool {
     // Thai and all after it, but for Latin and Greek letters with signs.
     word.contains(|character: char| character >= '\u{e00}' && !('\u{1e00}'..='\u{1fff}').contains(&character))

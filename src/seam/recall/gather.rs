@@ -11,22 +11,22 @@ use crate::error::Warning;
 use crate::phase::{Phase, Read};
 use crate::resolved::Resolved;
 
-/// How many notes that are always loaded are asked for their priority; those after them have none.
+/// Maximum number of always-loaded notes whose priority is read; those after them have none.
 const MOST_ASKED: usize = 256;
-/// How much of a note is read for its priority, in bytes: front matter is seldom longer.
+/// Maximum length read of a note for its priority, in bytes: front matter is seldom longer.
 const HEAD: usize = 1_024;
-/// How long a list of invariants is, in bytes, before another begins.
+/// Length of a list of invariants, in bytes, above which another begins.
 const LIST: usize = 2_000;
 
 /// Something that may be recalled.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What it is called.
+    /// Its label.
     pub(super) label: String,
     pub(super) from: From,
 }
 
-/// Where its text comes from.
+/// Origin of its text.
 #[derive(Debug)]
 pub(super) enum From {
     /// A note that is read when there is room for it.
@@ -37,7 +37,7 @@ pub(super) enum From {
     Text(String),
 }
 
-/// What may be recalled: those that come first, and those that come second.
+/// Candidates for a recall: those that come first, and those that come second.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) first: Vec<Source>,
@@ -100,7 +100,7 @@ impl Gathered {
         }
         let mut sources: Vec<(Priority, Source)> = Vec::with_capacity(notes.len());
         for (at, NoteFile { path, stem }) in notes.into_iter().enumerate() {
-            // What cannot be read is told when its turn comes.
+            // An unreadable note is reported when its turn comes.
             let head = if has_room && at < MOST_ASKED { vault.head(&path, HEAD).ok().flatten() } else { None };
             let priority = head.as_ref().map(Note::priority).unwrap_or_default();
             let from = match head {
@@ -143,7 +143,7 @@ impl Gathered {
     }
 
     fn index(&mut self, resolved: &Resolved<'_>, prefix: &str, path: PathBuf) {
-        // A link that leads nowhere is told when its turn comes.
+        // A broken link is reported when its turn comes.
         if resolved.look.about(&path).ok().flatten().is_some() {
             self.project.push(Source { label: format!("{prefix}{}", Read::Index.path()), from: From::File(path) });
         }
@@ -159,7 +159,7 @@ impl Gathered {
         }
     }
 
-    /// What of `.forge/` answers to a folder of a vault.
+    /// Adds the part of `.forge/` that corresponds to a folder of a vault.
     fn forge(&mut self, forge: &LongTerm<'_>, prefix: &str, read: Read, learned: &[Learned]) {
         let topic = match read {
             Read::Index => {
@@ -188,7 +188,7 @@ impl Gathered {
         }
     }
 
-    /// What must always hold is always loaded, in lists.
+    /// Adds the invariants, in lists. They are always loaded.
     fn invariants(&mut self, prefix: &str, learned: &[Learned]) {
         let mut lists: Vec<String> = Vec::new();
         for entry in learned.iter().filter(|entry| entry.topic == Topic::Invariant) {

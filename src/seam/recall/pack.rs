@@ -1,5 +1,7 @@
-//! Fills a budget with notes. One that has no room is passed over, most often without being opened, so
-//! a large note never costs the small ones after it.
+//! Fills a budget with notes.
+//!
+//! A note without room is skipped, most often without being opened, so a large note never costs the small ones after
+//! it.
 
 use std::path::Path;
 
@@ -16,32 +18,32 @@ use crate::tokens::{bytes_of, quarters};
 
 /// The smallest room, in quarters of a token, for which another note is opened.
 pub(super) const SMALLEST: usize = 4 * 8;
-/// How many of those that had no room are named.
+/// Maximum number of omitted notes that are named.
 const MOST_NAMED: usize = 20;
-/// How long front matter usually is at most, in bytes.
+/// Usual maximum length of front matter, in bytes.
 const FRONT: usize = 4 << 10;
-/// What a note that is opened in vain counts at least, in bytes: to open one takes time, too.
+/// Minimum cost of a note opened in vain, in bytes: to open one takes time, too.
 const LEAST: usize = 512;
 
-/// What found room.
+/// The notes that found room.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     /// The notes, each with its heading, in their order.
     pub(super) parts: Vec<String>,
     /// The first of those that had none, by what they are called.
     pub(super) omitted: Vec<String>,
-    /// How many had none.
+    /// Number of omitted notes.
     pub(super) omitted_count: usize,
-    /// What could not be read.
+    /// Warning about what could not be read.
     pub(super) warning: Option<Warning>,
 }
 
-/// What became of a source.
+/// State of a source.
 #[derive(Debug)]
 enum Fate {
-    /// Nobody has looked yet.
+    /// Not looked at yet.
     Waiting,
-    /// It has so many bytes, and was not opened: it has no room, or too much was opened in vain.
+    /// Not opened: its size in bytes. It has no room, or too much was opened in vain.
     Closed(usize),
     /// It was read, and has no room yet.
     Read(String),
@@ -89,7 +91,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    /// Takes what has room, but for a part that is kept for others.
+    /// Takes the sources with room, except for `kept`, which is reserved for others.
     fn fill(&mut self, sources: &[Source], fates: &mut [Fate], kept: usize) {
         for (source, fate) in sources.iter().zip(fates) {
             let room = self.left.saturating_sub(kept);
@@ -171,20 +173,23 @@ impl Packer<'_> {
     }
 }
 
-/// Makes the part of an answer that a note would be. Whatever it comes from, it is shown as texts of others are.
+/// Makes the part of an answer that a note would be.
+///
+/// Whatever its source, it is shown as untrusted text.
 fn read(heading: &str, text: &str) -> Fate {
     let text = text.trim_end();
     if text.is_empty() { Fate::Nothing } else { Fate::Read(format!("{heading}{}\n", nested(&visible(text)))) }
 }
 
-/// How much was opened in vain, in bytes, and how much of that there may be. It grows with the budget,
-/// not with the number of notes.
+/// Limit for what is opened in vain, in bytes.
+///
+/// It grows with the budget, not with the number of notes.
 #[derive(Debug)]
 struct Vain {
     done: usize,
-    /// So much for notes that have room if little of them is text.
+    /// Limit for notes that have room if little of them is text.
     few: usize,
-    /// So much in all.
+    /// Limit in all.
     most: usize,
 }
 
@@ -193,7 +198,7 @@ impl Vain {
         Self { done: 0, few: FRONT + budget / 2, most: 8 * FRONT + 8 * budget }
     }
 
-    /// Says whether a note of so many bytes is opened, for so much room.
+    /// Returns whether a note of `size` bytes is opened, for a `room` in quarters of a token.
     fn lets(&self, size: usize, room: usize) -> bool {
         let most = if size > bytes_of(room).saturating_add(FRONT) {
             0

@@ -1,4 +1,4 @@
-//! What could not be read: told once, however many notes it is.
+//! Unreadable notes: one warning for all of them.
 
 use crate::error::Warning;
 

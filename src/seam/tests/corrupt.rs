@@ -204,7 +204,7 @@ fn an_unsafe_name_of_the_project_is_loud() {
     let error = fixture.state(Which::Plan).unwrap_err();
     assert_loud(&error, StateFault::UnsafeName, "origin");
     assert_eq!(error.path, fixture.path("repo/.git/config"), "where the name stands");
-    // Where nobody needs it, nobody is stopped.
+    // Without a need for it, no caller is stopped.
     let fixture = Fixture::new();
     unsafe_origin(&fixture);
     assert_eq!(fixture.state(Which::Plan).unwrap(), fixture.path("repo/.harness/PLAN.md"));

@@ -1,8 +1,10 @@
-//! What the original does wrong, and must not be done here. Each test fails for who does as it does.
+//! Defects of the original that must not occur here.
 //!
-//! Of its defects, the lost saves, the lock that two take over, the saves that need a daemon and the
-//! search that throws away what it has at its deadline are no part of a seam that only reads; the holes
-//! in its check of imports are closed by tests over the whole workspace.
+//! Each test fails for code that behaves like the original.
+//!
+//! Of its defects, the lost saves, the lock that two take over, the saves that need a daemon and the search that throws
+//! away what it has at its deadline are no part of a seam that only reads; the holes in its check of imports are closed
+//! by tests over the whole workspace.
 
 use serde_json::json;
 

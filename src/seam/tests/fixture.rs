@@ -123,7 +123,7 @@ impl Fixture {
     }
 }
 
-/// Looks at the disk, counts what is read, and is refused what it is told.
+/// Reads the disk, counts the reads, and refuses the chosen paths.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     reads: Mutex<Vec<(PathBuf, usize)>>,

@@ -40,7 +40,7 @@ fn what_belongs_to_another_user_is_not_there() {
     assert_eq!(plan(&fixture), fixture.path("repo/.harness/PLAN-foo.md"));
     assert!(fixture.recall("work").contains("PLANTED"));
     assert_eq!(told(&fixture), Vec::<String>::new());
-    // As git: the work tree, or its repository, belongs to somebody else.
+    // As git: the work tree, or its repository, belongs to another user.
     for theirs in ["repo", "repo/.git"] {
         let fixture = planted();
         fixture.look.give_away(fixture.path(theirs));
@@ -52,7 +52,7 @@ fn what_belongs_to_another_user_is_not_there() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("warning[memory-unreadable]: ") && told[0].contains("another user"), "{told:?}");
     }
-    // Only what lies in the repository belongs to somebody else.
+    // Only what lies in the repository belongs to another user.
     let fixture = planted();
     fixture.look.give_away(fixture.path("repo/.harness"));
     assert_eq!(plan(&fixture), fixture.path("repo/.harness/PLAN.md"), "the marker is passed over");
@@ -107,7 +107,7 @@ fn outside_of_a_repository_the_nearest_state_of_ones_own_counts() {
     assert_eq!(told(&fixture), Vec::<String>::new());
     let named = Context { cwd: Some(fixture.path("home/a/b/c")), ..Context::default() };
     assert_eq!(fixture.seam().state_path(&named, Which::Plan).unwrap(), fixture.path(literal));
-    // That of somebody else is none, and nothing is looked for above a folder of somebody else.
+    // That of another user does not count, and nothing is looked for above a folder of another user.
     fixture.look.give_away(fixture.path("home/a/.harness"));
     assert_eq!((plan(&fixture), told(&fixture).len()), (fixture.path(literal), 1));
     let fixture = outside();

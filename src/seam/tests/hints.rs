@@ -1,4 +1,4 @@
-//! What is not wrong by itself, and most often a slip: it is told, and changes no answer.
+//! Hints: settings that are valid and most often a mistake. A hint is reported and changes no answer.
 
 use super::fixture::Fixture;
 use crate::{Context, Which};

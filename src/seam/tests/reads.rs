@@ -3,8 +3,10 @@
 use super::fixture::{Fixture, SLUG};
 use crate::{Context, Which};
 
-/// The most files that a path of state opens: the settings, the mode, the name of the project or the
-/// address of origin, the marker, and the plan that it binds.
+/// Maximum number of files that a path of state opens.
+///
+/// They are the settings, the mode, the name of the project or the address of origin, the marker, and the plan that it
+/// binds.
 const MOST_FILES: usize = 5;
 
 #[test]

@@ -1,4 +1,6 @@
-//! How a budget is filled, and how much is read for it: what is too large costs only itself, and next to nothing.
+//! Tests of how a budget is filled, and how much is read for it.
+//!
+//! A source that is too large costs only itself, and next to nothing.
 
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fixture::Fixture;
 use crate::{Context, Phase};
 
-/// Calls that change something, or start something, whatever they are told.
+/// System calls that change or start something, whatever their arguments.
 const CHANGES: &[&str] = &[
     "creat",
     "mkdir",
@@ -56,10 +56,10 @@ const CHANGES: &[&str] = &[
     "vfork",
     "socket",
 ];
-/// Calls that do so if they are told to.
+/// System calls that do so with some arguments.
 const OPENS: &[&str] = &["open", "openat", "openat2", "execve", "fcntl"];
 
-/// Says whether a line of a trace changes something. The program itself is started once.
+/// Returns whether a line of a trace changes something. The program itself is started once.
 fn is_change(line: &str) -> bool {
     let call = line.split('(').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
     match call {

@@ -11,7 +11,7 @@ async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
     // Two tokens each.
     add(&memory, 0..9).await;
     let patch = memory.context(&alice()).await.unwrap();
-    // What was asked for first is pinned, and takes one.
+    // The opening is pinned, and takes one.
     assert_eq!((shown(&patch), patch.tokens, patch.omitted_turns), ((5..9).collect(), 9, 5));
     assert_eq!(patch.opening.as_deref(), Some("q0"));
     assert_eq!(memory.estimate_tokens(&alice()).await.unwrap(), 9);
@@ -91,7 +91,7 @@ async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
         assert!(adding.await.unwrap_err().is_cancelled());
         assert_eq!(seen(&memory).await, before, "what is not acknowledged is not in sight");
         gate.open();
-        // The next writer stands behind the one that nobody waits for.
+        // The next writer comes after the one without a waiter.
         add(&memory, 8..9).await;
         assert_eq!(seen(&memory).await, [&before[..], &[7, 8]].concat());
         assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, seen(&memory).await);

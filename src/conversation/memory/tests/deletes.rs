@@ -30,7 +30,7 @@ async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("base", Some("q0")));
     assert_eq!(shown(&patch), [3, 5, 6, 7, 9]);
-    // In what it was built upon: nothing of that stays, and what cannot be made anew is told.
+    // In the summary's base: nothing of it stays, and an event reports what cannot be rebuilt.
     memory.delete_turn(&alice(), &keys[0]).await.unwrap();
     let patch = memory.context(&alice()).await.unwrap();
     assert_eq!((patch.summary.as_str(), patch.opening.as_deref()), ("", None));
@@ -152,7 +152,7 @@ async fn an_add_to_a_conversation_that_has_ended_shows_nothing_of_it() {
     fold(&memory, 2, |checkpoint| checkpoint.opening = Some("q0".to_owned())).await;
     assert_eq!(seen(&memory).await, [2, 3, 4, 5]);
     place.clock.advance(Duration::from_secs(7200));
-    // It is still held, and nobody reads it before.
+    // It is still cached, and nothing reads it before.
     add(&memory, 7..8).await;
     for _ in 0..2 {
         let patch = memory.context(&alice()).await.unwrap();

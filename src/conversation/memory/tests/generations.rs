@@ -1,4 +1,4 @@
-//! A conversation that was forgotten and begun anew is another one, whoever held on to the former.
+//! A conversation that was forgotten and started again is another one, for every holder of the former.
 
 use super::*;
 use crate::error::ConversationError;

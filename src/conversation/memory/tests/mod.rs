@@ -26,7 +26,7 @@ use crate::rows::{Checkpoint, State};
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 use crate::turn::NewTurn;
 
-/// A summarizer that never answers, so that nothing is folded but by hand.
+/// A summarizer that never answers, so that only tests summarise.
 struct Mute;
 
 #[async_trait]
@@ -37,7 +37,7 @@ impl Summarizer for Mute {
     }
 }
 
-/// A store, a clock, and what was told.
+/// A store, a clock, and the published events.
 struct Fixture {
     clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
@@ -108,7 +108,7 @@ async fn add(memory: &ConversationMemory, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Returns the numbers of the turns in sight.
+/// Returns the numbers of the visible turns.
 fn shown(patch: &LlmContextPatch) -> Vec<usize> {
     patch.recent_turns.iter().map(|recent| recent.turn.user_message[1..].parse().unwrap()).collect()
 }
@@ -121,7 +121,7 @@ async fn state(memory: &ConversationMemory) -> State {
     memory.shared().rows.state(&namespace()).await.unwrap()
 }
 
-/// Folds by hand what the worker would fold.
+/// Summarises as the worker would, at a chosen moment.
 async fn fold(memory: &ConversationMemory, through: u64, change: impl FnOnce(&mut Checkpoint)) {
     let shared = memory.shared();
     let state = state(memory).await;

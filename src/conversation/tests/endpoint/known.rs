@@ -1,4 +1,4 @@
-//! A conversation, and what is to be seen of it: a model that is told only how the attempts went.
+//! Model of a conversation and what is visible of it. It learns only how the attempts went.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -9,13 +9,13 @@ use crate::conformance::fixture::{numbers, recent};
 use crate::conformance::marks;
 use crate::{Health, Identity, LlmContextPatch, SummarizeRequest, Trace};
 
-/// The only summary of the first turns that there is.
+/// Returns the only valid summary of the first turns.
 pub(super) fn summary(turns: usize) -> String {
     let marks: String = (0..turns).map(|mark| format!("[{mark}]")).collect();
     if turns == 0 { marks } else { format!("The turns so far: {marks}") }
 }
 
-/// Returns what a good model answers: whatever turns it was told of.
+/// Returns the answer of a correct model: a summary of all turns in the request.
 pub(super) fn good(asked: &str) -> String {
     let told = asked.split_once("[Previous summary]\n").map_or("", |(_, told)| told);
     let turns = marks(told).into_iter().filter(|mark| mark.parse::<usize>().is_ok());
@@ -41,7 +41,9 @@ pub(super) struct Case {
     pub(super) spoilt: Range<usize>,
     /// Whether the user goes on talking at each of them.
     pub(super) talks: bool,
-    /// Whether an answer may come too late although nothing is wrong: where the timeout is short, and the machine busy.
+    /// Whether a request may time out although nothing is wrong.
+    ///
+    /// So it is where the timeout is short, and the machine busy.
     pub(super) hasty: bool,
     pub(super) turns: usize,
     /// How many attempts have begun, and when each did.

@@ -34,7 +34,7 @@ pub(super) struct Process {
 }
 
 pub(super) fn reply(cases: &Cases, request: &ChatRequest) -> ChatReply {
-    // Each conversation has a key of its own, so the endpoint knows whose request it is.
+    // Each conversation has a separate key, so the endpoint knows whose request it is.
     let session = request.header("authorization").and_then(|key| key.strip_prefix("Bearer ")).unwrap();
     let mut cases = lock(cases);
     let case = cases.get_mut(session).unwrap();
@@ -56,7 +56,7 @@ impl Trial {
         lock(&self.cases).values().map(|case| case.identity.clone()).collect()
     }
 
-    /// Opens the memory, with all turns; `free` = nobody has to wait.
+    /// Opens the memory, with all turns; `free` = no attempt has to wait.
     pub(super) async fn open(
         &self,
         timeout: Duration,
@@ -94,7 +94,7 @@ impl Trial {
         };
         let looking = Config { hot_for: Duration::ZERO, ..config.clone() };
         let reading = ConversationMemory::open_briefly(looking, dependencies.clone()).unwrap();
-        // All turns are there before anything is folded: the first sweep comes soon.
+        // All turns are there before anything is summarised: the first sweep comes soon.
         for identity in self.identities() {
             for mark in reading.trace(&identity).await.unwrap().kept_turns as usize..TURNS {
                 reading.add_turn(&identity, sized(mark, 40, 40)).await.unwrap();
@@ -107,7 +107,7 @@ impl Trial {
 }
 
 impl Process {
-    /// Has all conversations folded: whoever looks at one that waits has it folded.
+    /// Has all conversations summarised: a read of one that waits triggers it.
     pub(super) async fn go_on(&self, trial: &Trial) {
         for identity in trial.identities() {
             self.folding.context(&identity).await.unwrap();
@@ -130,7 +130,7 @@ impl Process {
         .await;
     }
 
-    /// Waits until all conversations are folded, and checks what became of them.
+    /// Waits until all conversations are summarised, and checks what became of them.
     pub(super) async fn settles(&self, trial: &Trial) {
         for identity in trial.identities() {
             self.until("all to be folded", trial, &identity, |case, trace| {

@@ -24,9 +24,9 @@ pub(super) fn lock(cases: &Cases) -> MutexGuard<'_, HashMap<Arc<str>, Case>> {
 pub(super) struct Watched {
     pub(super) cases: Cases,
     pub(super) real: ChatSummarizer,
-    /// The same where nobody listens.
+    /// The same against an endpoint where nothing listens.
     pub(super) alone: ChatSummarizer,
-    /// The memory that folds, and one that reads what is stored.
+    /// The memory that summarises, and one that reads what is stored.
     pub(super) memories: OnceLock<(ConversationMemory, ConversationMemory)>,
     /// Whether the first spoilt attempts may go on.
     pub(super) free: watch::Sender<bool>,

@@ -1,5 +1,6 @@
-//! Random turns come back as they were; random bytes and damaged snapshots are an error or a record, never anything
-//! else.
+//! Random turns come back as they were.
+//!
+//! Random bytes and damaged snapshots are an error or a record, never anything else.
 
 use std::collections::BTreeMap;
 

@@ -127,7 +127,7 @@ fn a_snapshot_over_a_limit_is_told_so_with_its_size() {
 
 #[test]
 fn what_is_over_the_limit_of_turns_is_counted_and_not_kept() {
-    // A million turns; that they are no turns shows that nobody makes any of them.
+    // A million elements; the error that they are no turns shows that none of them is built.
     let text = format!(r#"{{"strategy":"truncation","turns":[{{"UserMessage":"u"}}{}]}}"#, ",0".repeat(1_000_000));
     assert!(matches!(
         read_record(text.as_bytes(), u64::MAX, 1),

@@ -7,7 +7,7 @@ use super::summarizer::Action;
 use super::{Fixture, add, id, names, rolling, shown, until};
 use crate::config::Config;
 
-/// Two processes: what one does not know of the other is asked for at once.
+/// Two processes: each asks the store at once for writes of the other.
 fn shared() -> Config {
     Config { hot_for: Duration::ZERO, ..rolling() }
 }

@@ -1,5 +1,6 @@
-//! Tests of summarising, recovery, retention and the sweep, on a store in memory and, where time counts, on a clock
-//! that is paused.
+//! Tests of summarising, recovery, retention and the sweep.
+//!
+//! They use a store in memory and, where time counts, a paused clock.
 
 mod broken;
 mod concurrency;
@@ -77,7 +78,7 @@ impl Fixture {
         ConversationMemory::open(config, dependencies).unwrap()
     }
 
-    /// Returns everything that was told so far.
+    /// Returns all events so far.
     async fn events(&self) -> Vec<EventKind> {
         let mut stream = self.bus.subscribe_after(0).unwrap();
         let mut events = Vec::new();
@@ -87,8 +88,9 @@ impl Fixture {
         events
     }
 
-    /// Returns the moves of health of a session that were told, after a backlog whether each follows from the one
-    /// before.
+    /// Returns the published health changes of a session.
+    ///
+    /// After a backlog it checks that each one starts where the last one ended.
     async fn moves(&self, session: &str) -> Vec<(String, String)> {
         let mut moves: Vec<(String, String)> = Vec::new();
         for event in self.events().await {
@@ -103,7 +105,7 @@ impl Fixture {
         moves
     }
 
-    /// Returns how many turns were told to be dropped, by reason.
+    /// Returns how many turns the events report as dropped, by reason.
     async fn dropped(&self) -> BTreeMap<String, u64> {
         let mut dropped = BTreeMap::new();
         for event in self.events().await {
@@ -129,7 +131,7 @@ impl Fixture {
         scan.entries.into_iter().map(|entry| (entry.meta.key, entry.value.to_vec())).collect()
     }
 
-    /// Writes a row as nobody should.
+    /// Writes a row directly, past the memory.
     async fn put_row(&self, namespace: &Namespace, key: &str, value: &[u8]) {
         let put = Put::new(namespace.clone(), Kind::Conversation, key, value.to_vec());
         self.store.put(put).await.unwrap();

@@ -1,4 +1,6 @@
-//! The summarizer fails: nothing is lost, health tells, and in the end the summary holds every turn once and in order.
+//! The summarizer fails: nothing is lost, and the health shows it.
+//!
+//! In the end the summary holds every turn once and in order.
 
 use std::time::Duration;
 

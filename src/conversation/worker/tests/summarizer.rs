@@ -1,5 +1,6 @@
-//! A summarizer that does as it is told. Its summary is the names of all turns it holds, so that nothing can be lost or
-//! told twice without showing.
+//! A scripted summarizer.
+//!
+//! Its summary is the names of all its turns, so that a lost or repeated turn shows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +55,7 @@ pub(super) struct StubSummarizer {
     summarised: Mutex<Vec<Call>>,
     held: Semaphore,
     pub(super) under_way: AtomicUsize,
-    /// The most that were under way at once.
+    /// Maximum number in flight at once.
     pub(super) most: AtomicUsize,
 }
 
@@ -93,7 +94,7 @@ impl StubSummarizer {
         self.of_session.lock().unwrap().push((session.to_owned(), act));
     }
 
-    /// Lets so many of those that are held go on.
+    /// Releases `count` of those that are held.
     pub(super) fn release(&self, count: usize) {
         self.held.add_permits(count);
     }

@@ -1,4 +1,4 @@
-//! When attempts are made, on a clock that is paused; and who has a turn.
+//! Tests of attempt times, on a paused clock, and of fairness.
 
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
     let calls = fixture.summarizer.calls();
     let at = calls.iter().position(|call| call.session == "single").unwrap();
     assert!(at - before <= 1, "{} others came first", at - before);
-    // Within the tenant nobody is forgotten: each has its turn before anybody has a second one.
+    // Within the tenant every conversation has its turn before another one has a second.
     for number in 0..20 {
         let me = Identity::new("many", "u", "m0");
         memory.add_turn(&me, turn(100 + number)).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
     let fixture = Fixture::new(rolling()).await;
-    // Each takes its whole time, so that nothing else is stored before somebody looks.
+    // Each takes its whole time, so that nothing else is stored before the check.
     fixture.summarizer.next((0..4).map(|_| Action::Hang));
     let (memory, me) = (fixture.open(), id("s"));
     let mut events = fixture.bus.subscribe();

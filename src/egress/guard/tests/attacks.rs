@@ -1,12 +1,11 @@
-//! Server-side request forgery, each way by its name: through both clients, to a server on loopback that counts who
-//! comes.
+//! Server-side request forgery tests, one for each known technique.
 //!
-//! Where a way in is needed, 127.0.0.1 is open and stands for a public address; 127.0.0.2 is not and stands for an
-//! inner one.
+//! They go through both clients, to a server on loopback that counts connections. Where a way in is needed, 127.0.0.1
+//! is open and stands for a public address; 127.0.0.2 is not and stands for an inner one.
 
 use super::*;
 
-/// A server that nobody may reach, at an inner address.
+/// A server at an inner address, forbidden to every client.
 struct Inner {
     port: u16,
     count: Arc<AtomicUsize>,
@@ -151,7 +150,7 @@ async fn ssrf_by_a_name_that_is_an_alias_of_an_inner_name() {
         assert_eq!(name, "db.internal");
         Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
     });
-    // The operator allowed the inner name. What was asked for is another one.
+    // The operator allowed the inner name. The request names another one.
     let guard = egress(&["db.internal"], alias);
     let reason = refused(&guard, &format!("http://www.example:{}/", inner.port)).await;
     assert_eq!(reason, "it resolves to a loopback address");

@@ -168,7 +168,7 @@ async fn a_flood_of_headers_is_cut_off() {
     stream.write_all(b"CONNECT a.example:443 HTTP/1.1\r\n").await.unwrap();
     let line = format!("X-Flood: {}\r\n", "x".repeat(1000));
     let mut sent = 0;
-    // 64 MiB would fit if nobody counted.
+    // 64 MiB would fit without a count.
     while sent < 64 << 20 && stream.write_all(line.as_bytes()).await.is_ok() {
         sent += line.len();
     }

@@ -1,13 +1,13 @@
 //! One note: its front matter, read leniently, and its text.
 //!
-//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error: a
-//! line that is not understood is passed over, and a block that does not end is text.
+//! Notes are written by people, by Obsidian and by several programs, so nothing here is an error. A line that is not
+//! understood is ignored, and a block that does not end is text.
 
 use std::collections::BTreeMap;
 
 use helmdeck_core::text::visible;
 
-/// The line that begins and ends the front matter.
+/// The line at the start and end of the front matter.
 const FENCE: &str = "---";
 /// Statuses of notes that hold no longer.
 const GONE: [&str; 3] = ["superseded", "expired", "deleted"];
@@ -16,12 +16,12 @@ const GONE_BY: [&str; 3] = ["superseded_by", "superseded_at", "deleted_at"];
 /// Values that say that a field has none.
 const NONE: [&str; 4] = ["null", "~", "none", "false"];
 
-/// Where among those that are always loaded a note belongs.
+/// Priority of a note among those that are always loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// Before the others.
     High,
-    /// Where its name puts it.
+    /// In the order of its name.
     #[default]
     Normal,
     /// After the others.
@@ -37,12 +37,12 @@ pub struct Note {
     pub lossy: bool,
     /// Whether it was read to its end.
     pub whole: bool,
-    /// How many bytes were read.
+    /// Number of bytes read.
     pub bytes: usize,
 }
 
 impl Note {
-    /// Takes a note apart: all of it, or its begin.
+    /// Parses a note: all of it, or its start.
     #[must_use]
     pub fn parse(bytes: &[u8], whole: bool) -> Self {
         let text = String::from_utf8_lossy(bytes);
@@ -58,14 +58,17 @@ impl Note {
         Self { fields, text, lossy, whole, bytes: bytes.len() }
     }
 
-    /// Returns the text, without the front matter and without blanks at its end, as it may be [shown](visible).
+    /// Returns the text, as it may be [shown](visible).
+    ///
+    /// It is without the front matter and without blanks at its end.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns a field; the first item of a list. It is asked for in small letters, with `_` between
-    /// words, however it is written.
+    /// Returns a field; the first item of a list.
+    ///
+    /// The name is in lower case, with `_` between words, however the note spells it.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)?.first().map(String::as_str).filter(|value| !value.is_empty())
@@ -83,8 +86,9 @@ impl Note {
         self.fields.get("tags").map_or(&[], Vec::as_slice)
     }
 
-    /// Says whether it still holds: it is neither superseded, nor expired, nor deleted, and names
-    /// nothing that took its place.
+    /// Returns whether the note is valid.
+    ///
+    /// It is neither superseded, nor expired, nor deleted, and names no replacement.
     #[must_use]
     pub fn holds(&self) -> bool {
         let is = |value: &str, words: &[&str]| words.iter().any(|word| value.trim().eq_ignore_ascii_case(word));
@@ -103,7 +107,7 @@ impl Note {
     }
 }
 
-/// Says whether a note begins with front matter whose end is not among these bytes.
+/// Returns whether a note begins with front matter whose end is not among these bytes.
 pub(super) fn is_cut(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     bytes.starts_with(FENCE.as_bytes()) && split(&String::from_utf8_lossy(bytes).replace("\r\n", "\n")).is_none()
@@ -127,7 +131,9 @@ fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Reads `name: value`, `name: [a, b]` and `name:` with `- a` below it. What is there twice counts as it stands last.
+/// Reads `name: value`, `name: [a, b]` and `name:` with `- a` below it.
+///
+/// Of a repeated name the last value counts.
 fn fields(front: &str) -> BTreeMap<String, Vec<String>> {
     let mut fields = BTreeMap::new();
     let mut open: Option<String> = None;
