@@ -1,4 +1,6 @@
-//! The settings of a project: `.forge/config.toml`. Everything has a default, so a file may be empty or absent.
+//! Settings of a project: `.forge/config.toml`.
+//!
+//! Everything has a default, so the file may be empty or absent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -166,7 +168,9 @@ pub struct GitConfig {
     /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123):
     /// …`). Default: `forge`.
     pub style: Style,
-    /// Whether `checkpoint create` pushes its tag, so that other clones and CI have the checkpoint. Default: no.
+    /// Whether `checkpoint create` pushes its tag. Default: no.
+    ///
+    /// With the tag pushed, other clones and CI have the checkpoint.
     pub push_checkpoints: bool,
 }
 
@@ -200,7 +204,7 @@ impl EventsConfig {
 pub struct LinearConfig {
     /// How issues are kept: `offline` (default) or `off`.
     pub mode: LinearMode,
-    /// Who "me" is among those who have issues. Default: nobody.
+    /// The assignee that counts as "me". Default: none.
     pub me: Option<String>,
 }
 
@@ -305,7 +309,9 @@ impl Verify {
 }
 
 impl Config {
-    /// Reads `config.toml`. Members it does not know are kept in the file and have no effect: see [`Self::unknown`].
+    /// Reads `config.toml`.
+    ///
+    /// Unknown members stay in the file and have no effect: see [`Self::unknown`].
     ///
     /// # Errors
     /// Where and how it is damaged.

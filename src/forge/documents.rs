@@ -4,8 +4,9 @@ use schemars::Schema;
 
 use crate::files::Kind;
 
-/// Every type of document. Each stands here once: this makes its schema public, and lets `init` create
-/// it and `repair` mend it.
+/// Every type of document.
+///
+/// A type that is in this list has a public schema, and `init` can create it and `repair` can repair it.
 pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),

@@ -1,4 +1,4 @@
-//! Environment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
+//! Environment of a project: clock, id generator, agent, event sinks, running checks, trust.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,9 @@ pub struct ProjectEnvironment {
     pub sink: Option<Arc<dyn Sink>>,
     /// Checks that are running.
     pub running: Arc<Running>,
-    /// Factory of sinks for the servers that project settings name. Default: none, and events wait in the outbox.
+    /// Factory of event sinks for the servers in the project settings.
+    ///
+    /// Default: none, and events wait in the outbox.
     pub links: Option<Arc<dyn Links>>,
     /// Projects whose commands may run. Default: none.
     pub trust: Trust,

@@ -1,7 +1,7 @@
 //! The features, and which of them work: `features.json`.
 //!
-//! Nobody can say that a feature works: its tests show it, and an artifact keeps what they said. A
-//! feature that is said to pass without that counts as failing.
+//! Only the tests of a feature show that it works, and an artifact keeps their output. A feature that is marked as
+//! passing without such evidence counts as failing.
 
 mod execute;
 mod manage;
@@ -111,12 +111,13 @@ impl Features<'_> {
         Ok((file, standings))
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one that this agent works
-    /// on, then one that does not work, then one that nobody has begun and that waits for nothing. What
-    /// other sessions work on is left out.
+    /// Returns the feature to work on next.
+    ///
+    /// The order: a feature that no longer works, then one that this agent works on, then one that does not work, then
+    /// one that is not begun and waits for nothing. Features that other sessions work on are left out.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; the errors of git.
     pub fn next(&self) -> Result<Option<Chosen>> {
         let (file, standings) = self.judged()?;
         let claimed = Sessions::new(self.project).claimed();

@@ -67,7 +67,7 @@ impl Fixture {
         self.project.root().join(path).exists()
     }
 
-    /// Starts an ignored test in a process of its own, for this project.
+    /// Starts an ignored test in a separate process, for this project.
     pub(crate) fn start(&self, test: &str, number: usize) -> Child {
         start(self.project.root(), test, number)
     }
@@ -81,7 +81,7 @@ impl Fixture {
     }
 }
 
-/// Starts an ignored test in a process of its own, and tells it a folder and a number.
+/// Starts an ignored test in a separate process, and passes it a folder and a number.
 pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command

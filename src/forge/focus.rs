@@ -31,7 +31,7 @@ pub enum Phase {
     Build,
     /// It is being tested.
     Verify,
-    /// Somebody looks at it.
+    /// It is being reviewed.
     Review,
     /// It waits for something.
     Blocked,
@@ -177,7 +177,7 @@ pub fn is_key(text: &str) -> bool {
 }
 
 impl Focus {
-    /// Returns what is odd about it, though not wrong: a phase nobody knows, files that are missing below the root.
+    /// Returns the warnings about it: an unknown phase, files that are missing or lead out of the root.
     #[must_use]
     pub fn warnings(&self, root: &Path) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -289,7 +289,7 @@ pub struct Shown {
 /// A focus was set.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Set {
-    /// Whether anything changed. Only then it is told as an event.
+    /// Whether anything changed. An event is sent only then.
     pub changed: bool,
     /// The task before.
     pub from: Option<String>,
@@ -346,9 +346,9 @@ impl Focused<'_> {
     /// Changes the focus.
     ///
     /// # Errors
-    /// `Usage` for a task that says nothing, and for a phase nobody knows unless it is there already;
-    /// `NotFound` for a feature that is not there; `Locked` (`E_FOCUS_TAKEN`) if it is that of another
-    /// session, `Stale`, `Corrupt`, `Secret`, `Paused`.
+    /// `Usage` for an empty task, and for an unknown phase that the focus does not have already; `NotFound` for a
+    /// feature that does not exist; `Locked` (`E_FOCUS_TAKEN`) if another session has the focus, `Stale`, `Corrupt`,
+    /// `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
         if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus clear"));
@@ -376,7 +376,9 @@ impl Focused<'_> {
         })
     }
 
-    /// Refuses a feature that is not there. If there are none, or they cannot be read, others say so.
+    /// Refuses a feature that does not exist.
+    ///
+    /// Passes if there is no list of features, or it cannot be read: that is reported elsewhere.
     fn check_feature(&self, id: &str) -> Result<()> {
         let features = self.project.files().reading().load::<FeaturesFile>();
         let absent = features
@@ -387,7 +389,9 @@ impl Focused<'_> {
         Ok(())
     }
 
-    /// Begins a focus for a session, whosever the one before was. With the same task it goes on where that was.
+    /// Begins a focus for a session, in place of the focus of any other session.
+    ///
+    /// With the same task, the focus continues where the previous one was.
     ///
     /// # Errors
     /// As [`Self::set`].

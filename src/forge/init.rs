@@ -20,7 +20,7 @@ use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::project::{FoundProject, Project, Repository};
 
-/// What to do besides creating the tree. Nothing of it is done unless it is asked for.
+/// Options of `init`: what it does besides creating the tree. All are off by default.
 #[derive(Debug, Clone, Default)]
 pub struct Init {
     /// Take over what other tools left: features, progress, issues; notes only as proposals.
@@ -49,13 +49,13 @@ pub struct Initialised {
     pub tests: Option<Tests>,
     /// What was set in the repository.
     pub settings: Vec<String>,
-    /// What could be set in it, if asked for.
+    /// Settings of the repository that could be set on request.
     pub offers: Vec<Offer>,
-    /// What was taken over, if that was asked for.
+    /// What was adopted from other tools; `None` unless adoption was requested.
     pub adopted: Option<Adopted>,
 }
 
-/// A setting of the repository that helps, and is only made when asked for.
+/// A useful setting of the repository that is set only on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Offer {
     /// The setting.

@@ -55,9 +55,9 @@ pub enum State {
     Holds,
     /// It does not.
     Broken,
-    /// Its check ran out of time, so nobody knows. Counts as broken.
+    /// Its check ran out of time, so the result is unknown. Counts as broken.
     TimedOut,
-    /// Its check could not be started, so nobody knows. Counts as broken.
+    /// Its check could not be started, so the result is unknown. Counts as broken.
     CannotStart,
 }
 

@@ -28,13 +28,16 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
-    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which
-    /// said nothing when it was last asked.
+    /// Pause after the event server did not answer: until then, nothing waits for it.
+    ///
+    /// In milliseconds of the monotonic clock.
     pub(crate) server_rests: AtomicU64,
 }
 
 impl Project {
-    /// Opens the project a folder belongs to. `Ok(None)`: it has no `.forge/`; callers that only read go on without.
+    /// Opens the project that a folder belongs to.
+    ///
+    /// `Ok(None)` if it has no `.forge/`; callers that only read continue without a project.
     ///
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
@@ -109,10 +112,10 @@ impl Project {
         &self.files
     }
 
-    /// Returns the repository. It is looked for once, when it is first asked for.
+    /// Returns the repository. It is looked up once, on first use.
     ///
     /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
+    /// `NotFound` (`E_NOT_A_REPO`) if there is none or the settings disable git; the errors of [`Git::find`].
     pub fn git(&self) -> Result<&Git> {
         if self.git.get().is_none() {
             let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
@@ -165,14 +168,14 @@ impl Project {
 
     /// Returns this project with a git of which nothing takes longer than this.
     pub(crate) fn hurried(mut self, longest: Duration) -> Self {
-        // Looked for now, so that there is something to hurry.
+        // Looked up now, so that there is a git to put the limit on.
         let _ = self.git();
         let git = self.git.take().flatten().map(|git| git.hurried(longest));
         self.git = OnceLock::from(git);
         self
     }
 
-    /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
+    /// Returns this project with an event sink besides the journal. The settings name the server.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
         self.environment.sink = Some(sink);

@@ -2,7 +2,9 @@
 
 use crate::secrets;
 
-/// Returns a text without the lines in which something looks like a credential. Of a private key no line stays.
+/// Returns a text without the lines that look like they contain a credential.
+///
+/// Of a private key, every line is removed.
 pub(crate) fn redact(text: &str) -> String {
     let findings = secrets::scan(text);
     if findings.is_empty() {

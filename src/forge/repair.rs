@@ -1,5 +1,7 @@
-//! Mending a damaged file. What could stand in its place is offered in a fixed order, with what would
-//! change; nothing is written unless one is chosen, and the damaged bytes are kept.
+//! Repair of a damaged file.
+//!
+//! The candidates are offered in a fixed order, each with a diff. Nothing is written until one is chosen, and the
+//! damaged bytes are kept.
 
 mod damage;
 mod diff;
@@ -43,7 +45,7 @@ pub enum Source {
     Skeleton,
 }
 
-/// A version that could stand in place of the damaged one.
+/// Candidate: a version that could replace the damaged file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     /// Where it comes from.
@@ -52,7 +54,7 @@ pub struct Candidate {
     pub detail: String,
     /// What would change: lines that go begin with `-`, lines that come with `+`.
     pub diff: String,
-    /// What both sides changed, so that a person has to choose; ours stands there.
+    /// What both sides changed, so that a person has to choose; the candidate has our version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
     #[serde(skip)]
@@ -67,10 +69,10 @@ pub struct Repair {
     /// What is wrong; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// How it may be mended by hand, with nothing lost but what is damaged.
+    /// How a person can edit the file so that only the damaged part is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What could stand in its place, the best first.
+    /// The versions that could replace it, the best first.
     pub candidates: Vec<Candidate>,
     /// What was written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +80,7 @@ pub struct Repair {
     /// Where the damaged bytes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
-    /// Whether git was told that the conflict is resolved.
+    /// Whether the file was staged in git, which marks the conflict as resolved.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub staged: bool,
     /// Where the other side's version is kept, if both sides changed the same thing.
@@ -95,11 +97,11 @@ pub struct Mend {
     pub from: Option<Source>,
 }
 
-/// Says what is wrong with a file and what could stand in its place; with `yes` it writes that.
+/// Reports the damage of a file and the candidates to replace it; with `yes` it writes one.
 ///
 /// # Errors
-/// `Usage` for a file that is none of ours; `NotFound` if it is absent; `Refused` if a newer program
-/// wrote it, or if the version that is asked for is not offered; what writing says.
+/// `Usage` for a file that does not belong to `.forge/`; `NotFound` if it is absent; `Refused` if a newer program
+/// wrote it, or if the requested version is not offered; the errors of writing.
 pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
@@ -291,7 +293,7 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
     })
 }
 
-/// Says how a file may be mended by hand.
+/// Returns the hint where a person can edit the file to repair it.
 fn fixture(path: &str, wrong: &Wrong) -> Option<String> {
     let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
     Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))

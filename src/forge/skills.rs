@@ -70,9 +70,9 @@ pub struct Synced {
     pub skill: String,
     /// Whether anything was added.
     pub changed: bool,
-    /// The keywords that stand there now.
+    /// The keywords that the manifest has now.
     pub keywords: Vec<String>,
-    /// The patterns of files that stand there now.
+    /// The file patterns that the manifest has now.
     pub file_patterns: Vec<String>,
 }
 
@@ -137,8 +137,9 @@ impl Skills<'_> {
         Ok(matching(&self.list()?, query))
     }
 
-    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by`
-    /// says who asks. While work is paused nothing is noted; what fits may be known all the same.
+    /// As [`Self::matching`], and logs in the journal which skills fired, for [`Self::stats`].
+    ///
+    /// `by` names the caller. While work is paused nothing is logged, but the matches are returned.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -151,7 +152,7 @@ impl Skills<'_> {
         Ok(found)
     }
 
-    /// Returns the skills to run if these are asked for, in their order; see [`plan`].
+    /// Returns the skills to run for these names, in the order of running; see [`plan`].
     ///
     /// # Errors
     /// `NotFound`; `Refused` (`E_CYCLE`).
@@ -271,12 +272,13 @@ impl Skills<'_> {
         export(&manifest, &shown.instructions).map_err(|why| Error::new(Category::Corrupt, "E_CORRUPT", why))
     }
 
-    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All
-    /// else in its manifest stays.
+    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill.
+    ///
+    /// Everything else in its manifest stays.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest;
-    /// `Corrupt` if the manifest is no TOML; `Secret`, `Paused`.
+    /// `NotFound`; `Usage` if the text is not a `SKILL.md`, or a manifest cannot hold one of the triggers; `Corrupt` if
+    /// the manifest is not TOML; `Secret`, `Paused`.
     pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
         self.project.check_not_paused()?;
         self.named(name)?;

@@ -1,11 +1,11 @@
 //! Trust: the commands of a project that a person has agreed to run on this machine.
 //!
-//! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So
-//! nothing of that runs before a person has seen it and agreed. The answer belongs to one clone and to
-//! the commands as they were shown; it is kept outside of the repository, which could bring its own. A
-//! command that comes in later, with a pull for example, is asked for again.
+//! The `.forge` folder of another person's repository names its tests, and a test is any program. So nothing of that
+//! runs before a person has seen it and agreed. The agreement is for one clone and for the commands as shown. It is
+//! kept outside of the repository, because a repository could bring a forged one. A command that comes in later, with
+//! a pull for example, needs a new agreement.
 //!
-//! Commands are the subject, not what they run: to trust `cargo test` is to run the tests that the
+//! The agreement is about commands, not about what they run: to trust `cargo test` is to run the tests that the
 //! repository has, today's and tomorrow's.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,9 @@ const MAX_RECORD: u64 = 4 << 20;
 /// A command that the files of a project have us run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct TrustedCommand {
-    /// What it is for: `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
+    /// What it is for.
+    ///
+    /// One of `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
     #[serde(rename = "for")]
     pub purpose: String,
     /// The command, or for a script its SHA-256.
@@ -42,11 +44,13 @@ pub struct TrustedCommand {
 pub struct TrustState {
     /// Whether all of it is trusted.
     pub trusted: bool,
-    /// The clone that the trust is for: the repository's common folder, or the root of a project without git.
+    /// The clone that is trusted.
+    ///
+    /// The repository's common folder, or the root of a project without git.
     pub clone: String,
     /// Every command.
     pub commands: Vec<TrustedCommand>,
-    /// Those among them that nobody has agreed to yet.
+    /// The commands that are not trusted yet.
     pub new: Vec<TrustedCommand>,
 }
 
@@ -109,10 +113,10 @@ pub fn revoke(project: &Project) -> Result<bool> {
     }
 }
 
-/// Refuses to run commands that nobody has agreed to.
+/// Refuses to run commands that are not trusted.
 ///
 /// # Errors
-/// `Refused` (`E_UNTRUSTED`) with the way out; as [`trust_state`].
+/// `Refused` (`E_UNTRUSTED`) with the next step; the errors of [`state`].
 pub fn check(project: &Project) -> Result<()> {
     if project.environment().trust == Trust::Everything || state(project)?.trusted {
         return Ok(());
@@ -161,7 +165,9 @@ fn path_of(folder: &Path, clone: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Returns what is kept of a clone; nothing if that cannot be read, or is of another one: then a person is asked again.
+/// Reads the trust record of a clone.
+///
+/// It is empty if it cannot be read or belongs to another clone: then a person is asked again.
 fn read(folder: &Path, clone: &str) -> Record {
     let look = || -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -210,7 +216,7 @@ mod tests {
         agree(&project, &state).unwrap();
         check(&project).unwrap();
 
-        // Another command is asked for again; the ones before stay agreed to.
+        // A new command needs a new agreement; the earlier ones stay trusted.
         let before = fs::read(repository.path().join(".forge/config.toml")).ok();
         repository.write(".forge/config.toml", "[verify]\nrunner = \"sh:id\"\n");
         let state = super::state(&open(&repository, kept.path())).unwrap();

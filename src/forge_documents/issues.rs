@@ -18,7 +18,9 @@ use helmdeck_forge_files::time::Time;
 /// The version that is written.
 const VERSION: &str = "1.0";
 
-/// The file `linear/active.json`: `{"schema_version", "synced_at", "issues"}`. A bare list of issues is read as well.
+/// The file `linear/active.json`: `{"schema_version", "synced_at", "issues"}`.
+///
+/// A bare list of issues is read too.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Active {
     /// The version of the file's form.
@@ -45,7 +47,7 @@ pub struct Issue {
     /// Where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_trace: Option<MemoryTrace>,
-    /// Who is to work on it, and how.
+    /// The agent that is to work on it, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_state: Option<AgentState>,
     /// When it is done.
@@ -63,7 +65,7 @@ pub struct Issue {
     /// Its labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Who has it.
+    /// The assignee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
     /// The keys of issues that must be done first.
@@ -103,7 +105,7 @@ pub struct MemoryTrace {
     pub other: Members,
 }
 
-/// Who is to work on an issue, and how.
+/// The agent that is to work on an issue, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentState {
     /// `Forge`, `Axiom`, `Vector`, `Sentinel`, `Guardian`, or another name.
@@ -209,7 +211,7 @@ impl Issue {
         self.state.as_ref().is_some_and(|state| states.iter().any(|one| state.trim().eq_ignore_ascii_case(one)))
     }
 
-    /// Returns who has it: whom the tracker says, or else its persona.
+    /// Returns the assignee of the tracker, or else the assigned persona.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         let persona = || self.agent_state.as_ref().and_then(|state| state.assigned_persona.as_deref());
@@ -234,7 +236,7 @@ pub fn is_key(text: &str) -> bool {
     })
 }
 
-/// Says whether a text stands for a key that nobody has filled in yet: `SX9-xxx`.
+/// Says whether a text is a placeholder for an issue key: `SX9-xxx`.
 #[must_use]
 pub fn is_placeholder(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {

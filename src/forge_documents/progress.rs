@@ -43,7 +43,7 @@ pub struct Log {
 pub struct ProgressEntry {
     /// The line in the file, from 1.
     pub line: usize,
-    /// The time as it stands there: `HH:MM`.
+    /// The time as the file has it: `HH:MM`.
     pub time: String,
     /// When that was, as far as header and zone tell: a time earlier than the one before it is of the
     /// next day. The journal knows the exact time. `None` without a header.
@@ -63,7 +63,7 @@ pub const ISSUES: &str = "Active issues: ";
 pub const ENDING: &str = "Session ending";
 
 impl Log {
-    /// Returns whether every entry was written by the start and the end of the session, and none by its agent.
+    /// Says whether the start and the end of the session wrote every entry, and its agent none.
     pub fn is_automatic(&self) -> bool {
         let automatic = |entry: &ProgressEntry| {
             !entry.checkpoint

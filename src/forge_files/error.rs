@@ -19,7 +19,7 @@ pub enum Category {
     Usage,
     /// Not found.
     NotFound,
-    /// Work is paused until somebody acknowledges why.
+    /// Work is paused until a person acknowledges the reason.
     Paused,
     /// Another process or session holds it.
     Locked,

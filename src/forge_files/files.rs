@@ -55,7 +55,9 @@ pub fn etag(bytes: &[u8]) -> String {
     triv::sch(bytes)
 }
 
-/// Reads a file at a relative path below a folder. Links are followed only as long as they stay below it.
+/// Reads a file at a relative path below a folder.
+///
+/// Links are followed only as long as they stay below the folder.
 ///
 /// # Errors
 /// As [`Files::read`].
@@ -153,7 +155,7 @@ impl Files {
         files
     }
 
-    /// Says which session holds the locks that are taken from now on: others who wait are told.
+    /// Sets the session that holds the locks taken from now on. Waiting processes are shown it.
     pub fn set_session(&self, session: Option<String>) {
         *self.shared.session.write() = session;
     }
@@ -278,7 +280,7 @@ impl Files {
         if before.as_ref() == Some(&after) {
             return Ok(answer);
         }
-        // Numbers with more digits than the machine counts with stand in members that we do not know.
+        // Unknown members may have numbers with more digits than Rust's number types keep.
         let after = match bytes.as_deref().map(std::str::from_utf8) {
             Some(Ok(text)) => json::Numbers::of(text).put_back(after),
             _ => after,
@@ -324,7 +326,7 @@ impl Files {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         let no_file = || io(std::io::Error::other("it is no file"));
-        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        // To open a pipe wakes the process at its other end, and some devices act on it: so the type is checked first.
         let about = rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         if about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) != FileType::RegularFile) {
             return Err(no_file());
@@ -385,8 +387,10 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new
-    /// one begins on a line of its own. If the disk takes only a part of the line, none of it stays.
+    /// Appends a line to a file, with one write.
+    ///
+    /// A torn last line stays, and the new line begins after a line break. If the disk takes only a part of the line,
+    /// none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
@@ -413,10 +417,12 @@ impl Files {
         atomic::remove(&place).map_err(io)
     }
 
-    /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
+    /// Gives a file a second name, which must be free.
+    ///
+    /// It has both names until one of them is rewritten or removed.
     ///
     /// # Errors
-    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if files here have one name only.
+    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if the file system has no hard links.
     pub fn link(&self, from: &str, to: &str) -> Result<()> {
         self.check_writing(from)?;
         let _guard = self.lock()?;

@@ -1,8 +1,8 @@
 //! Three-part names, "triv/1": content, context and id.
 //!
 //! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit number
-//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, filled
-//! up with `0` to `w` digits.
+//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, padded
+//! with `0` to `w` digits.
 //!
 //! - SCH = `B36(M(bytes, 0xC7A5_0000), 25)`: what it is.
 //! - CUID = `B36(low 64 bits of M(context, 0xC7A5_0001), 13)`: where it was made.
@@ -26,7 +26,7 @@ const CUID_SEED: u32 = 0xC7A5_0001;
 pub const SCH_LEN: usize = 25;
 /// Characters of a CUID.
 pub const CUID_LEN: usize = 13;
-/// Characters of an SCH that stand in a file name when it is written.
+/// Number of characters of an SCH in a file name, as written.
 pub const SHORT_LEN: usize = 12;
 /// The fewest characters of an SCH in a file name.
 const SHORTEST: usize = 6;
@@ -97,7 +97,7 @@ pub struct Triv {
 }
 
 impl Triv {
-    /// Names a thing by its bytes, its context and an id that nobody else has.
+    /// Names a thing by its bytes, its context and a unique id.
     ///
     /// # Errors
     /// `Usage` if a part of the context holds a line feed, or the id is no `UUIDv7`.

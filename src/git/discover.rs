@@ -132,7 +132,9 @@ fn named_in(files: &dyn Files, file: &Path, prefix: &str, from: &Path) -> Option
     linked(&text, prefix, from)
 }
 
-/// Returns the folder that the text of a `.git` file (with the prefix `gitdir: `) or `commondir` file names.
+/// Returns the folder that a `.git` file or a `commondir` file names.
+///
+/// The prefix of a `.git` file is `gitdir: `.
 #[must_use]
 pub fn linked(text: &str, prefix: &str, from: &Path) -> Option<PathBuf> {
     let path = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix)?;

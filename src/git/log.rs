@@ -131,7 +131,9 @@ pub fn split(message: &str) -> (String, String) {
     (subject.join(" "), rest.join("\n").trim_end().to_owned())
 }
 
-/// Returns the trailers of a message: the lines of the last paragraph if all are trailers, and any with the prefix.
+/// Returns the trailers of a message.
+///
+/// These are the lines of the last paragraph if all of them are trailers, and any trailer with the prefix.
 #[must_use]
 pub fn trailers(body: &str, prefix: &str) -> Vec<(String, String)> {
     let last = body.trim_end().rsplit("\n\n").next().unwrap_or_default();

@@ -148,7 +148,9 @@ impl Git {
         &self.excluded
     }
 
-    /// Reads trailers with this prefix in any paragraph of a message, since a squash leaves several blocks of trailers.
+    /// Reads trailers with this prefix in any paragraph of a message.
+    ///
+    /// A squash leaves several blocks of trailers.
     #[must_use]
     pub const fn trailers_anywhere(mut self, prefix: &'static str) -> Self {
         self.trailer_prefix = prefix;
@@ -159,7 +161,7 @@ impl Git {
         self.trailer_prefix
     }
 
-    /// Sets who commits where the user has set no identity, and who makes [`Git::commit_tree`].
+    /// Sets the identity of commits without a user identity, and of [`Git::commit_tree`].
     #[must_use]
     pub const fn agent(mut self, name: &'static str, email: &'static str) -> Self {
         self.agent = (name, email);
@@ -237,8 +239,9 @@ impl Git {
         Ok(output.text().strip_prefix("refs/heads/").map(ToOwned::to_owned).filter(|_| output.ok()))
     }
 
-    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id. `None` if
-    /// there is no such commit.
+    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id.
+    ///
+    /// `None` if the commit does not exist.
     ///
     /// # Errors
     /// As [`Git::run`].
@@ -275,7 +278,9 @@ impl Git {
         })
     }
 
-    /// Returns the time since which the index is locked. A lock that is minutes old was left by a git that was killed.
+    /// Returns the time since which the index is locked.
+    ///
+    /// A lock that is minutes old comes from a git that was killed.
     ///
     /// # Errors
     /// `E_IO` if the lock cannot be read.

@@ -80,7 +80,9 @@ impl Git {
         Ok(self.tags(name)?.into_iter().find(|tag| tag.name == name))
     }
 
-    /// Creates an annotated tag, signed if the user's settings say so. Of several concurrent calls, one creates it.
+    /// Creates an annotated tag, signed if the user's settings say so.
+    ///
+    /// Of several concurrent calls, one creates it.
     ///
     /// # Errors
     /// `E_USAGE` if the name is invalid; `E_GIT` if it cannot be written.

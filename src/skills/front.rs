@@ -1,7 +1,8 @@
-//! The front matter of a `SKILL.md`: the small part of YAML that is used there. All else is refused, with its line.
+//! Front matter of a `SKILL.md`: a small subset of YAML.
 //!
-//! Known are texts (plain, quoted, or blocks after `|` and `>`), lists of texts (`- a` or `[a, b]`) and
-//! maps of texts one level deep. Plain texts stay texts: `1.0` is not a number, `yes` is not a truth.
+//! It has texts (plain, quoted, or blocks after `|` and `>`), lists of texts (`- a` or `[a, b]`) and maps of texts
+//! one level deep. Everything else is refused, with its line. Plain texts stay texts: `1.0` is not a number, `yes` is
+//! not a boolean.
 
 use indexmap::IndexMap;
 

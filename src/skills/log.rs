@@ -9,12 +9,12 @@ use crate::chain::{Chains, plan};
 use crate::trigger::{Match, Reason};
 use helmdeck_forge_files::time::Time;
 
-/// Maximum number of of the best matches that are written down.
+/// Maximum number of the best matches that are logged.
 const MATCHES: usize = 20;
-/// Maximum number of reasons of each that are written down.
+/// Maximum number of reasons that are logged for each match.
 const REASONS: usize = 10;
 
-/// One line in the journal: a question and its answer, or a skill that somebody took up.
+/// One line in the journal: the skills that matched a query, or a skill that was activated.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Logged {
@@ -106,11 +106,13 @@ pub fn stats<'a>(
     all.into_values().collect()
 }
 
-/// Returns the skills that were to run after or before those that did, and did not: what the end of a session warns of.
+/// Returns the skills that were chained to those that ran, but did not run.
+///
+/// The end of a session warns of them.
 #[must_use]
 pub fn not_run(chains: &Chains<'_>, ran: &BTreeSet<String>) -> Vec<String> {
     let asked: Vec<&str> = ran.iter().map(String::as_str).filter(|name| chains.contains_key(name)).collect();
-    // A chain that cannot be planned is told of where skills are listed.
+    // A chain that cannot be planned is reported where skills are listed.
     let planned = plan(chains, &asked).unwrap_or_default();
     planned.into_iter().filter(|name| !ran.contains(name)).collect()
 }

@@ -22,7 +22,7 @@ const ENTRIES: usize = 256;
 /// The longest entry of a list, in characters.
 const ENTRY: usize = 200;
 
-/// A manifest. What it does not know stays in the file: what is written into it leaves all else as it is.
+/// A manifest. An edit of the file leaves unknown members as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// The name: that of the folder.
@@ -104,7 +104,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Makes a problem that stands in no line.
+    /// Makes a problem without a line number.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), line: None }
     }
@@ -121,7 +121,9 @@ pub struct Read {
     pub warnings: Vec<Problem>,
 }
 
-/// Says whether a text is a name of a skill: 1 to 64 of `a-z`, `0-9` and `-`, no `-` at either end and no two in a row.
+/// Says whether a text is a valid name of a skill.
+///
+/// A name is 1 to 64 of `a-z`, `0-9` and `-`, with no `-` at either end and no two in a row.
 #[must_use]
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=NAME).contains(&text.len())
@@ -163,7 +165,7 @@ pub(crate) fn is_inside(path: &str) -> bool {
         && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Reads a manifest. All that is wrong is told at once.
+/// Parses a manifest. All its errors are returned at once.
 #[must_use]
 pub fn read(text: &str) -> Read {
     let mut reader = Reader { text, read: Read::default() };

@@ -74,7 +74,9 @@ pub fn text(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Warns of what lies beside a `SKILL.md`. A file of another name has nothing to do with the folder that it is in.
+/// Warns of the other files beside a `SKILL.md`, which are not imported.
+///
+/// A file of any other name has no relation to its folder, so there is no warning.
 pub fn beside(file: &Path) -> Vec<Problem> {
     let Some(folder) = file.parent().filter(|_| file.file_name().is_some_and(|name| name == SKILL_MD)) else {
         return Vec::new();

@@ -30,7 +30,7 @@ pub(crate) const FILES: usize = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Query {
-    /// What is asked for: a task, a prompt, a title. The first 65,536 bytes count.
+    /// The request: a task, a prompt, a title. The first 65,536 bytes count.
     pub text: String,
     /// The files it is about: paths below the root of the repository. The first 2,000 count.
     pub files: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Reason {
     /// The first file that fits a pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What it added: 0 once its kind has the most it can have.
+    /// The points it added: 0 once its kind has reached its maximum.
     pub points: u32,
 }
 
@@ -156,7 +156,7 @@ impl Text {
         Self { folded, words }
     }
 
-    /// Says whether a folded word or phrase stands there, not as a part of a longer word.
+    /// Says whether the text contains a folded word or phrase, not as a part of a longer word.
     fn has(&self, phrase: &str) -> bool {
         let mut rarest: Option<(usize, &[usize])> = None;
         for (offset, word) in words_of(phrase) {

@@ -63,7 +63,9 @@ impl Kind {
     }
 }
 
-/// What is known of an artifact. The same content may have several lines: one for each time it was made.
+/// Index entry of an artifact.
+///
+/// The same content may have several entries: one for each time it was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectArtifact {
     /// Its name.

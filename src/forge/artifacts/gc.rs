@@ -58,7 +58,9 @@ pub struct Candidate {
 }
 
 impl Artifacts<'_> {
-    /// Finds the artifacts of no more use, and removes them if asked. The index keeps what is known of them.
+    /// Finds the artifacts that are no longer needed, and removes them if `apply` is set.
+    ///
+    /// Their entries stay in the index.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.

@@ -32,7 +32,7 @@ pub struct Index {
     pub entries: Vec<ProjectArtifact>,
     /// Lines that make no sense.
     pub bad: Vec<BadLine>,
-    /// The file of the first of them that is not only torn, with the line as it stands there.
+    /// The file of the first bad line that is not only torn, with that line.
     damaged: Option<(String, BadLine)>,
 }
 

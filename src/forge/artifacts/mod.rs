@@ -84,11 +84,11 @@ pub struct Stored {
     pub entry: ProjectArtifact,
     /// Whether its file was there already: then only a line was added to the index.
     pub same: bool,
-    /// What is odd: references that stand for nothing, more bytes than there should be, torn lines in the index.
+    /// Warnings: unresolved references, more than `total_bytes` of artifacts, torn lines in the index.
     pub warnings: Vec<String>,
 }
 
-/// An artifact that was asked for.
+/// An artifact, as a lookup returns it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Got {
     /// What is known of it: the newest line.
@@ -143,16 +143,17 @@ impl<'a> Artifacts<'a> {
 }
 
 impl Artifacts<'_> {
-    /// Stores a file of anywhere on this machine: a copy of it.
+    /// Stores a copy of any file on this machine.
     ///
     /// # Errors
-    /// As [`Self::put`]; `NotFound` if there is no such file, `Usage` for what is none, `Failed` if it cannot be read.
+    /// As [`Self::put`]; `NotFound` if the file does not exist, `Usage` if it is not a regular file, `Failed` if it
+    /// cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
         let io = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
             _ => Error::io("cannot read", file, &error),
         };
-        // A pipe that nobody writes into would be waited for for ever.
+        // `NONBLOCK`: to open a pipe without a writer would otherwise block for ever.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let source = File::from(source);

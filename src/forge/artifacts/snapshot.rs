@@ -34,8 +34,9 @@ pub struct Snapshot {
 }
 
 impl Artifacts<'_> {
-    /// Stores the state of knowledge, features, focus and git as a report. Its name is what stands in
-    /// an issue as `context_snapshot`.
+    /// Stores the state of knowledge, features, focus and git as a report.
+    ///
+    /// An issue refers to it by its name, in `context_snapshot`.
     ///
     /// # Errors
     /// As [`Artifacts::put`]; `Corrupt` if the focus is damaged.

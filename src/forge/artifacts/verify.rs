@@ -46,7 +46,7 @@ pub struct Checked {
 pub struct Verified {
     /// Whether every file is what was stored, and every line of the index makes sense.
     pub ok: bool,
-    /// Every file that there is or should be, by its path.
+    /// Every file that exists or should exist, by its path.
     pub artifacts: Vec<Checked>,
     /// Lines of the index that make no sense.
     pub bad_lines: Vec<BadLine>,
@@ -146,7 +146,9 @@ fn files(project: &Project) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Adds a line for each file that the index does not know and that is what its name says. Returns how many.
+/// Adds an index line for each unindexed file whose content matches its name.
+///
+/// Returns how many lines were added.
 pub(super) fn add_unindexed(project: &Project, index: &Index) -> Result<usize> {
     let known: BTreeSet<&str> = index.entries.iter().map(|entry| entry.path.as_str()).collect();
     let mut added = 0;

@@ -75,7 +75,9 @@ fn read(path: &Path, most: &dyn Fn() -> u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns how many bytes a file may have. Settings that cannot be read, as in the middle of a merge, say nothing.
+/// Returns the size limit of a file, in bytes.
+///
+/// The default applies if the settings cannot be read, as in the middle of a merge.
 fn most(project: &Path, environment: ProjectEnvironment) -> u64 {
     let project = Project::open(project, environment).ok().flatten();
     project.map_or(MAX_FILE, |project| project.config().files.largest())

@@ -157,7 +157,7 @@ fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
             assert_eq!((feature.status == Status::Passing, feature.evidence.is_some()), (kept, kept), "{feature:?}");
         }
     }
-    // Both hold one pass, and each has another test added by hand: nobody ran them all.
+    // Both sides have a pass, and each has another test that a person added: no run covered all tests.
     let with = |tests: [&str; 2]| {
         of_base(&|feature| {
             verified(feature);

@@ -24,7 +24,7 @@ pub struct Archived {
     pub entries: usize,
 }
 
-/// Returns where the progress goes. `None` says that there is nothing worth keeping.
+/// Returns where the progress is archived. `None` if nothing in it is worth keeping.
 fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Option<Archived>> {
     if log.session.is_none() && log.entries.is_empty() && log.next.is_none() && log.malformed_lines == 0 {
         return Ok(None);
@@ -65,7 +65,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
     }
     let bytes = files.read(path)?.unwrap_or_default();
     let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
-    // From here on git has it, and with it everyone who has the repository.
+    // After this, the text is in git, and everyone with a copy of the repository has it.
     files.check_secrets(path, &bytes)?;
     if files.read(&archived.path)?.is_some_and(|old| !bytes.starts_with(&old)) {
         archived = another(project, archived, &bytes)?;

@@ -1,7 +1,7 @@
 //! Progress of a session: `progress.txt`, for people and for the next session.
 //!
-//! Lines are only ever added. The file is put away when the next session begins. Its times are those of
-//! the wall; exact times stand in the journal.
+//! Lines are only appended. The file is archived when the next session begins. Its times are wall clock times; exact
+//! times are in the journal.
 
 mod archive;
 
@@ -79,12 +79,13 @@ impl Progress<'_> {
         Ok(Some(Log::parse(text, &self.project.environment().zone)))
     }
 
-    /// Begins the file of a session. What another session left there is put into that session's folder
-    /// first; the newest of those (`[session] archives`, 20 unless configured otherwise) are kept, and
-    /// all that git does not have. Once begun, the file of a session is not begun again.
+    /// Begins the progress file of a session. For a session that already has it, nothing happens.
+    ///
+    /// The progress of another session is first moved into that session's folder. The newest archives are kept
+    /// (`[session] archives`, 20 unless configured otherwise), and so are all that git does not have.
     ///
     /// # Errors
-    /// `Corrupt` if the file is no text, `Secret` if somebody wrote a credential into it, `Paused`, `Locked`, `Usage`.
+    /// `Corrupt` if the file is not text, `Secret` if it contains a credential, `Paused`, `Locked`, `Usage`.
     pub fn begin(&self, session: &str) -> Result<Begun> {
         self.project.check_not_paused()?;
         session_folder(session)?;
@@ -139,7 +140,7 @@ impl Progress<'_> {
         self.add(|| Ok(line))
     }
 
-    /// Adds a line, made under the lock so that times stand in order.
+    /// Adds a line. The line is made under the lock, so that times are in order.
     fn add(&self, line: impl FnOnce() -> Result<String>) -> Result<Logged> {
         self.project.check_not_paused()?;
         let files = self.project.files();

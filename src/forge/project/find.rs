@@ -1,4 +1,6 @@
-//! Finds the project and the repository a folder belongs to, by looking at folders only: no program is run.
+//! Lookup of the project and the repository that a folder belongs to.
+//!
+//! Only folders are read; no program is run.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -84,11 +86,13 @@ impl Repository {
     }
 }
 
-/// Refuses the memory of another user. Its settings say which programs are run, and outside of a
-/// repository nobody else asks whose it is: anyone may put a folder into `/tmp`.
+/// Refuses a `.forge/` folder that belongs to another user.
+///
+/// Its settings name programs to run. Outside of a repository nothing else checks the owner, and anyone may put a
+/// folder into `/tmp`.
 ///
 /// # Errors
-/// `Refused` (`E_FOREIGN`) if it belongs neither to who runs this nor to root.
+/// `Refused` (`E_FOREIGN`) if it belongs neither to the user of this process nor to root.
 fn check_owner(forge: &Path) -> Result<()> {
     let about = std::fs::metadata(forge).map_err(|error| Error::io("cannot open", forge, &error))?;
     is_foreign(about.uid(), rustix::process::geteuid().as_raw()).map_or(Ok(()), |owner| {

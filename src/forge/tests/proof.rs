@@ -72,7 +72,7 @@ fn pattern(context: &str, approach: &str) -> Learning {
     Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() })
 }
 
-/// Commits by the protocol, as the session that lives.
+/// Commits with the project's message format, as the active session.
 fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
     let session = Sessions::new(project).current().unwrap().unwrap();
     let origin = Commits::new(project).origin(&session.id, &session.uuid).unwrap();
@@ -94,7 +94,7 @@ fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
-    // The program ends when whoever started all this closes its input.
+    // The program ends when the test closes its input.
     let program = ["sh".to_owned(), "-c".to_owned(), format!("echo {READY}; read -r line")];
     let done = Sessions::new(&open(Path::new(&root))).run(&program, &AtomicBool::new(false), How::default());
     panic!("it was to die: {done:?}");
@@ -140,7 +140,7 @@ fn in_commit(root: &Path, commit: &str, path: &Path) -> Option<Vec<u8>> {
     child.wait().unwrap().success().then_some(bytes)
 }
 
-/// Session 1: three features, two of which are shown to work, something learned, and a checkpoint. Returns its id.
+/// Session 1: three features (two verified), a learning and a checkpoint. Returns its id.
 fn first_session(repository: &Repository) -> String {
     let project = open(repository.path());
     let begun = Sessions::new(&project).start(&Start::default()).unwrap();
@@ -212,7 +212,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let nothing = Recovery::new(&project).apply(&Apply::default()).unwrap();
     assert_eq!(nothing.rollback, None, "what is small is not rolled back");
 
-    // Three tries to mend it fail.
+    // Three attempts to fix it fail.
     for (number, wrong) in (2..).zip(["b - a", "a * b + 1", "a + b + 1"]) {
         repository.write("src/lib.rs", SUMS.replace("a + b", wrong));
         assert!(!Features::new(&project).verify("FORGE-001").unwrap().passed);
@@ -261,7 +261,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let again = Features::new(&back).verify("FORGE-001").unwrap();
     assert!(again.passed, "{again:?}");
 
-    // Everything was told.
+    // Every event was emitted.
     let told = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((told.gaps.len(), told.damaged), (0, 0));
     let subjects: Vec<Subject> = told.events.iter().filter_map(crate::events::Envelope::about).collect();
@@ -282,7 +282,9 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert!(colours.len() >= 2, "how it was doing is kept at the start and at the end: {colours:?}");
 }
 
-/// What git calls below: this very program, told by a variable what git said.
+/// The merge driver that git starts in a test below.
+///
+/// It is this test program; a variable passes it the arguments of git.
 #[test]
 #[ignore = "git starts it"]
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]

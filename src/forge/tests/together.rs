@@ -1,6 +1,6 @@
-//! Eight processes at every kind of file that is read, changed and written: of what each of them did, nothing is lost.
+//! Eight processes read, change and write every kind of file: no change of any process is lost.
 //!
-//! Each kind has a project of its own, and each process goes from one to the next: they meet at the same file.
+//! Each kind has a separate project. Each process goes from one project to the next, so that all meet at one file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,9 @@ const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
 const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/session.json";
-/// Events wait for a server. Git would be asked for each of them, and take most of the time.
+/// Settings without git, with an event server: events wait in the outbox.
+///
+/// With git, each event would query it, and that would take most of the time.
 const SETTINGS: &str = "[git]\nenabled = false\n[events]\nurl = \"nats://127.0.0.1:4222\"\n";
 const SKILL: &str = "[skill]\nname = \"one\"\ndescription = \"One.\"\nversion = \"1.0.0\"\n\n[triggers]\nkeywords = []\n\n\
                      [resources]\ninstructions = \"instructions.md\"\n";
@@ -297,7 +299,7 @@ const WORKER: &str = "tests::together::a_worker_changes_each_kind";
 #[ignore = "a worker of another test"]
 fn a_worker_changes_each_kind() {
     let Some((folder, process)) = told() else { return };
-    // Whoever waits for a lock looks again and again: more threads would do nothing else.
+    // A thread that waits for a lock polls it: more threads would only poll.
     std::thread::scope(|scope| {
         for kinds in ALL.chunks(ALL.len().div_ceil(4)) {
             let folder = &folder;

@@ -30,7 +30,9 @@ pub struct Manifest {
     pub features_passing: Vec<String>,
     /// The issues that this closes.
     pub linear_issues_closed: Vec<String>,
-    /// Whether every check succeeded on exactly this commit. Alone it says nothing: see [`Manifest::proven`].
+    /// Whether every check succeeded on exactly this commit.
+    ///
+    /// The flag alone proves nothing: see [`Manifest::proven`].
     pub can_rollback_to: bool,
     /// The tree of the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,9 +87,10 @@ pub struct Check {
 }
 
 impl Manifest {
-    /// Says whether one may roll back to it as far as the manifest can tell: it says so, and it names
-    /// checks that all succeeded, and the commit and code tree on which they ran. Somebody who sets
-    /// `can_rollback_to` by hand has proven nothing.
+    /// Says whether the manifest proves that a rollback to it is safe.
+    ///
+    /// `can_rollback_to` must be set, all named checks must have succeeded, and the manifest must name the commit and
+    /// code tree on which they ran. `can_rollback_to` alone, set by a person, proves nothing.
     #[must_use]
     pub fn proven(&self) -> bool {
         self.can_rollback_to
@@ -131,7 +134,9 @@ impl Manifest {
         Ok(format!("{}\n\n{MARK}\n{}", text.join("\n"), String::from_utf8_lossy(&json)))
     }
 
-    /// Reads the manifest from the message of a tag. `Ok(None)`: the message has none, so a person made the tag.
+    /// Reads the manifest from the message of a tag.
+    ///
+    /// `Ok(None)` if the message has none: then a person made the tag.
     ///
     /// # Errors
     /// What is wrong with the manifest.
@@ -221,7 +226,7 @@ mod tests {
         assert_eq!(Manifest::of_message(&signed).unwrap().unwrap(), manifest);
         let windows = message.replace('\n', "\r\n");
         assert_eq!(Manifest::of_message(&windows).unwrap().unwrap(), manifest);
-        // A text that holds the mark cannot stand in for the manifest.
+        // A text that contains the mark is not taken for the manifest.
         let sly = manifest.message("x\nForge-Manifest:\n{\"tag\":1}").unwrap();
         assert_eq!(Manifest::of_message(&sly).unwrap().unwrap(), manifest);
     }

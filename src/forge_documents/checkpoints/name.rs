@@ -1,4 +1,4 @@
-//! The name of a checkpoint: `<KEY>-v<N>`, which is also the last part of its tag and the stem of its manifest.
+//! Name of a checkpoint: `<KEY>-v<N>`. It is the last part of its tag and the stem of its manifest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,9 @@ const LAST: u32 = 999_999;
 /// The longest text that is read as a name, in bytes.
 const LONGEST: usize = 64;
 
-/// The name of a checkpoint. A key has no slash: `checkpoint/X` and `checkpoint/X/y` could not both be tags.
+/// Name of a checkpoint.
+///
+/// A key has no slash, because `checkpoint/X` and `checkpoint/X/y` cannot both be tags.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The issue, like `SX9-123`, or `session`.
@@ -38,7 +40,9 @@ impl Name {
         )))
     }
 
-    /// Reads a name, with or without `checkpoint/` or `refs/tags/checkpoint/` before it. Anything else is none.
+    /// Parses a name, with or without `checkpoint/` or `refs/tags/checkpoint/` before it.
+    ///
+    /// Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix("refs/tags/").unwrap_or(text);
@@ -54,10 +58,10 @@ impl Name {
         Some(Self { key: key.to_owned(), number })
     }
 
-    /// Reads a name that somebody asked for.
+    /// Parses a name that a caller passed.
     ///
     /// # Errors
-    /// `Usage` if it is none.
+    /// `Usage` if it is not the name of a checkpoint.
     pub fn asked(text: &str) -> Result<Self> {
         Self::parse(text).ok_or_else(|| Error::usage(format!("{text:?} is no checkpoint: give it like SX9-123-v1")))
     }

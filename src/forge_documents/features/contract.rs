@@ -1,4 +1,6 @@
-//! Contract of a feature since its checkpoint: name, steps, tests and test files must not be weakened silently.
+//! Contract of a feature since its checkpoint.
+//!
+//! Name, steps, tests and test files must not be weakened silently.
 
 use std::sync::LazyLock;
 

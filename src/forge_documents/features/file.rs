@@ -27,7 +27,9 @@ pub struct FeaturesFile {
     /// The ids of features that were removed. None is given again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
-    /// What was removed after it was taken over from another tool, as that names it. It is not taken over again.
+    /// Features that were adopted from another tool and then removed, by that tool's name for them.
+    ///
+    /// They are not adopted again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_adopted: Vec<String>,
     /// When the contract was changed, and why.
@@ -102,9 +104,9 @@ pub struct Feature {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
-    /// Nobody has begun.
+    /// It is not begun.
     NotImplemented,
-    /// Somebody works on it.
+    /// It is being worked on.
     InProgress,
     /// It does not work.
     Failing,
@@ -170,7 +172,7 @@ impl BlockedBy {
 }
 
 impl Feature {
-    /// Makes a feature that nobody has begun.
+    /// Makes a feature that is not begun.
     #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -234,11 +236,11 @@ impl FeaturesFile {
         self.features.iter_mut().find(|feature| feature.id == id).ok_or(unknown)
     }
 
-    /// Says what is wrong with it, beyond its form.
+    /// Checks the content of the file, beyond its form.
     ///
     /// # Errors
-    /// The first thing found: an id of a wrong form, one that is there twice or was removed, a blocker
-    /// that is not there, a ring of features that wait for each other.
+    /// The first problem found: an invalid id, an id that is there twice or was removed, a missing name, a blocker that
+    /// does not exist, a cycle of features that wait for each other.
     pub fn validate(&self) -> Result<(), String> {
         let mut at = HashMap::new();
         for (place, feature) in self.features.iter().enumerate() {

@@ -13,7 +13,9 @@ use super::file::{Feature, FeaturesFile, Status, is_id};
 pub enum Standing {
     /// It works: there is evidence, and the code is the same.
     Passing,
-    /// There is evidence that it worked, and the code has changed since. It counts as passing; verify it again.
+    /// There is evidence that it worked, but the code has changed since.
+    ///
+    /// It counts as passing; verify it again.
     PassingStale,
     /// It is said to pass, without evidence. It counts as failing.
     UnverifiedPass,
@@ -21,9 +23,9 @@ pub enum Standing {
     Regressed,
     /// It does not work.
     Failing,
-    /// Somebody works on it.
+    /// It is being worked on.
     InProgress,
-    /// Nobody has begun.
+    /// It is not begun.
     NotImplemented,
     /// It waits for something else.
     Blocked,
@@ -117,10 +119,11 @@ impl FeaturesFile {
         }
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one in progress by this
-    /// agent or by nobody in particular, then one that does not work (or is only said to), then one
-    /// that nobody has begun and that waits for nothing. In the order of the file. What others have
-    /// claimed is left out.
+    /// Returns the feature to work on next.
+    ///
+    /// The order: a feature that no longer works, then one in progress that is this agent's or has no agent, then one
+    /// that does not work (or passes without evidence), then one that is not begun. The last two must wait for nothing.
+    /// Within each group, the order of the file decides. Features that other sessions have claimed are left out.
     pub fn next(&self, standings: &[Standing], agent: &str, claimed: &BTreeSet<String>) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);
@@ -187,7 +190,7 @@ pub enum Next {
     InProgress,
     /// It does not work.
     Failing,
-    /// Nobody has begun, and it waits for nothing.
+    /// It is not begun, and waits for nothing.
     NotImplemented,
 }
 

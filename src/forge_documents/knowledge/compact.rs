@@ -16,7 +16,7 @@ pub const MOST_BYTES: usize = 256 << 10;
 /// How much two entries must have in common, in hundredths of their words.
 const ALIKE: usize = 70;
 
-/// There is so much knowledge that nobody will read it. It is a hint to compact it, no error.
+/// Size of knowledge that is too large to be read. It is a hint to compact it, not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Oversize {
     /// How many entries there are; more than 500 are too many.
@@ -28,7 +28,9 @@ pub struct Oversize {
 /// Which entries could be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Proposal {
-    /// Which file the proposal is about. An approval names it, so that nothing else is merged than what was shown.
+    /// The etag of the file that the proposal is about.
+    ///
+    /// An approval names it, so that only the merges that were shown are made.
     pub etag: String,
     /// The merges.
     pub merges: Vec<Merge>,

@@ -205,7 +205,7 @@ impl KnowledgeFile {
         let Some(at) = at.checked_sub(self.entries().count().saturating_sub(self.invariants.len())) else {
             return Ok(());
         };
-        // Asked for its trace, a text alone gets room for more.
+        // `trace_mut` turns a bare text into a full entry, which can hold more.
         let Some(known) = self.invariants.get_mut(at) else { return Ok(()) };
         known.trace_mut();
         let Invariant::Full(known) = known else { return Ok(()) };

@@ -99,7 +99,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Invariant {
-    /// A text alone. Nobody can check it but a reader.
+    /// A text alone. Only a reader can check it.
     Text(String),
     /// A text with more to it.
     Full(Box<FullInvariant>),
@@ -201,7 +201,7 @@ pub struct Trace {
     /// How often it was learned; absent means once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
-    /// When somebody last found that it still holds.
+    /// When it was last confirmed that it still holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_confirmed_at: Option<Time>,
     /// The id of the entry that took its place.
@@ -237,7 +237,9 @@ pub struct KnowledgeEntry<'a> {
 }
 
 impl<'a> KnowledgeEntry<'a> {
-    /// Returns its texts, each with its name; an invariant has one, a pattern that works two, the others three.
+    /// Returns the texts, each with its name.
+    ///
+    /// An invariant has one, a pattern that works has two, the others have three.
     #[must_use]
     pub fn texts(&self) -> &[(&'static str, &'a str)] {
         let count = match self.kind {

@@ -57,7 +57,7 @@ pub struct Hit {
     /// When it was learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned_at: Option<Time>,
-    /// When somebody last found that it still holds.
+    /// When it was last confirmed that it still holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_confirmed_at: Option<Time>,
     /// The files and folders it is about.

@@ -47,7 +47,9 @@ pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<
     told
 }
 
-/// Gives a feature its new id, and says so to one that waits for it. What showed that it works names the old one.
+/// Gives a feature its new id, and updates the features that wait for it.
+///
+/// Evidence that it works is dropped, because it names the old id, and `passing` becomes `failing`.
 fn rename(feature: &mut Json, renamed: &BTreeMap<String, String>) {
     let change = |text: &mut Json| match text {
         Json::String(id) => {

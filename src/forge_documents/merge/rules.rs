@@ -11,7 +11,9 @@ use helmdeck_forge_files::json::{self, Json, Members};
 use helmdeck_forge_files::layout::{FEATURES, KNOWLEDGE};
 use helmdeck_forge_files::time::Time;
 
-/// Members that say one thing together: who, when and where a feature was seen to work. They all come from one side.
+/// Members that belong together: by whom, when and where a feature was verified.
+///
+/// They all come from one side.
 const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
 /// Members that say how a feature stands; they come from one side too, if that side knows more.
 const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
@@ -73,7 +75,9 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     }
 }
 
-/// Says whether a path, as git names it, is that of a document: the memory may lie below the root of the repository.
+/// Says whether a path, as git names it, is that of a document.
+///
+/// The memory may be below the root of the repository.
 fn names(path: &str, document: &str) -> bool {
     path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
@@ -345,7 +349,9 @@ fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, con
     }
 }
 
-/// Returns what names an entry among others: its id, its key, or what its texts come to; a plain value names itself.
+/// Returns the name by which an entry is matched: its id, its key or the hash of its texts.
+///
+/// A plain value is its own name.
 pub(super) fn name_of(item: &Json) -> Option<String> {
     match item {
         Json::Object(members) => {

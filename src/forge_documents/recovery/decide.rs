@@ -65,7 +65,7 @@ pub struct Case {
     pub listed: u32,
     /// How many of those fail now.
     pub regressions: u32,
-    /// How many tries to mend it failed since all was well.
+    /// How many attempts to fix it failed since everything last worked.
     pub attempts: u32,
 }
 
@@ -82,7 +82,7 @@ pub enum Class {
     Minor,
     /// Too far gone: go back.
     Major,
-    /// Nobody can say.
+    /// The state cannot be determined.
     Unknown,
 }
 

@@ -20,7 +20,7 @@ pub struct Report {
     pub row: u8,
     /// What is proposed.
     pub action: Action,
-    /// Why nobody can say; empty unless the class is `UNKNOWN`.
+    /// Why the state is unknown; empty unless the class is `UNKNOWN`.
     pub unknown: Vec<Reason>,
     /// The checkpoint to which one would go back: its tag.
     pub checkpoint: Option<String>,
@@ -32,11 +32,11 @@ pub struct Report {
     pub branch: Option<String>,
     /// What was measured. Absent if there is no checkpoint against which to measure.
     pub measures: Option<Measures>,
-    /// Somebody has acknowledged these very reasons at this HEAD, so there is no need to pause again.
+    /// Whether a person has acknowledged these very reasons at this HEAD, so that no new pause is needed.
     pub acknowledged: bool,
 }
 
-/// Why nobody can say, with what may be done.
+/// A reason why the state is unknown, with a next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// The reason.
@@ -73,7 +73,7 @@ pub struct Measures {
     pub regressions: Vec<String>,
     /// How the first verify command went.
     pub verify: Verify,
-    /// How many tries to mend it failed since all was well.
+    /// How many attempts to fix it failed since everything last worked.
     pub attempts: u32,
 }
 
@@ -102,9 +102,10 @@ impl Report {
         Decision { row: self.row, class: self.class, action: self.action }
     }
 
-    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a
-    /// branch that leaves out the one there is, as after a rebase, nothing is wrong but that there is
-    /// none to go back to; and what somebody has acknowledged needs no second answer.
+    /// Says whether work must pause.
+    ///
+    /// A project that never had a checkpoint is young, not broken. On a branch without the checkpoint, as after a
+    /// rebase, only a target for a rollback is missing. Acknowledged reasons need no second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown

@@ -60,7 +60,7 @@ pub enum Rule {
     Abandoned,
     /// A feature worked once and does not any more.
     Regressed,
-    /// An issue is open, and mine or nobody's.
+    /// An issue is open, and it is mine or unassigned.
     Issue,
     /// The list of features has one to go on with.
     Feature,
@@ -144,14 +144,18 @@ fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
     }
 }
 
-/// Says whether an issue may be taken: open, mine or nobody's, nobody at it, and nothing in front of it.
+/// Says whether an issue can be taken.
+///
+/// It must be open, mine or unassigned, claimed by no session, and not blocked.
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
     let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
     let free = mine && !inputs.claimed.contains(&issue.linear_id);
     free && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
 }
 
-/// Says whether an issue is done. One that nobody knows is not: it may lie where we do not look.
+/// Says whether an issue is done.
+///
+/// An unknown issue is not done: it may be where this program does not look.
 fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
     match inputs.issues.iter().find(|issue| issue.linear_id == key) {
         Some(issue) => issue.is_over(),
@@ -159,7 +163,9 @@ fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
     }
 }
 
-/// Orders issues: priority 1 to 4, then none; the oldest first, those of unknown age last; then the key.
+/// Orders issues by priority, then by age, then by key.
+///
+/// Priority 1 to 4 comes before none. The oldest comes first, and issues of unknown age come last.
 fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
     let priority = issue.priority.filter(|priority| *priority > 0).unwrap_or(u8::MAX);
     let since = issue.created_at.or(issue.updated_at);

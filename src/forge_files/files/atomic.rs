@@ -51,7 +51,7 @@ pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> s
         return Ok(false);
     }
     let name = unfinished(place, bytes, mode, true)?;
-    // A link never replaces what somebody else put there meanwhile.
+    // A link never replaces a file that another process created meanwhile.
     let linked = rustix::fs::linkat(&place.folder, name.as_str(), &place.folder, place.name.as_str(), AtFlags::empty());
     let made = match linked {
         Ok(()) => fault::at(Step::Named).map(|()| true),
@@ -68,7 +68,9 @@ pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> s
     Ok(made)
 }
 
-/// Adds bytes to the end of a file, which is created if it is absent. If they cannot all be written, none stays.
+/// Appends a line to a file, which is created if it is absent.
+///
+/// If not all bytes can be written, none stay.
 pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let new = mode_of(place)?.is_none();
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -55,7 +55,7 @@ pub struct Damage {
 pub enum Unreadable {
     /// It is damaged.
     Damaged(Damage),
-    /// A newer program wrote it, in a shape this one does not know. The version stands here.
+    /// A newer program wrote it, in a form that this one cannot read. Holds the version.
     Newer(String),
 }
 
@@ -92,7 +92,9 @@ pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
     Ok((value, newer))
 }
 
-/// Returns bytes as text, if they are text as it stands in a file of the project.
+/// Returns bytes as text, if they are valid text for a file of the project.
+///
+/// That is UTF-8, not empty, without byte order mark, NUL or conflict markers.
 ///
 /// # Errors
 /// Where they are not.
@@ -119,7 +121,9 @@ pub fn text(bytes: &[u8]) -> Result<&str, Damage> {
     Ok(text)
 }
 
-/// Returns where the first marks of an unfinished merge stand: all three kinds, each at the begin of a line.
+/// Returns the offset of the first conflict markers, if all three kinds are there.
+///
+/// Each must be at the start of a line.
 fn merge_marker(text: &str) -> Option<usize> {
     let mut offset = 0;
     let mut found = [None; 3];
@@ -158,7 +162,7 @@ fn place(error: &serde_json::Error, what: &str) -> Damage {
     Damage { line: error.line().max(1), column: error.column().max(1), what }
 }
 
-/// Says what was found and expected in words of JSON: the names of our types tell nobody anything.
+/// Rewrites an error of serde in terms of JSON, because the names of Rust types do not help a reader.
 pub fn in_words_of_json(what: &str) -> String {
     let mut words = what
         .replace("invalid type: sequence", "invalid type: list")

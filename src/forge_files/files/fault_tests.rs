@@ -173,7 +173,7 @@ fn whatever_fails_at_whatever_step_leaves_the_old_file_or_the_new_one() {
                 if !killed {
                     assert_eq!(unfinished(folder.path()), 0, "{what}: what is not whole takes room");
                 }
-                // Whoever comes next goes on as if nothing had been.
+                // The next process goes on as if nothing had happened.
                 let next = (deed.does)(&files);
                 if adds {
                     next.unwrap();
@@ -208,8 +208,9 @@ fn a_change_counts_though_no_copy_of_it_can_be_kept() {
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.notes, ["one"]);
 }
 
-/// A disk that takes so many bytes of a file and no more: what the system does with a limit is what it
-/// does when the disk is full.
+/// A disk that takes only a part of a file.
+///
+/// A limit on the file size stands for a full disk, because the system treats both alike.
 #[test]
 fn a_disk_that_takes_half_of_a_write_leaves_the_old_file() {
     let (folder, _files) = place();

@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// How much of a lock file is read.
 const MAX_HOLDER: u64 = 4_096;
 
-/// Who holds a lock, as it stands in the lock file.
+/// Holder of a lock, as the lock file names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The process.
