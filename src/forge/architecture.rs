@@ -40,7 +40,7 @@ pub fn check(project: &Project) -> Result<Checked> {
     let text = String::from_utf8_lossy(&bytes);
     let mut checked = Checked::default();
     for (line, path) in paths(&text) {
-        // What leaves the root is none of ours.
+        // A path that leaves the root is not checked.
         if check_path(&path).is_err() {
             continue;
         }

@@ -49,7 +49,7 @@ pub struct FilesConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verify {
-    /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests.
+    /// Runs the tests of a feature; `{prefix}` is the part of a test name before its `*`.
     /// Default: `cargo test {prefix}`.
     pub runner: String,
     /// What counts the tests in what the runner writes: the sum of its first group, or the number of
@@ -91,7 +91,7 @@ pub struct RecoveryConfig {
     pub attempts: u64,
     /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
     pub protected: Vec<String>,
-    /// Whether the start of a session rolls back if that is what is proposed. Default: no.
+    /// Whether the start of a session rolls back if recovery proposes it. Default: no.
     pub auto: bool,
     /// How work is rolled back: to a new branch, or by a commit that restores.
     pub mode: RollbackMode,
@@ -159,7 +159,7 @@ pub struct ArtifactsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GitConfig {
-    /// Whether the project lies in a repository; `init --no-git` says no. Default: yes.
+    /// Whether the project is in a repository; `init --no-git` sets it to no. Default: yes.
     pub enabled: bool,
     /// What divergence is measured against. Default: `origin/main`, `main`, then `origin/HEAD`.
     pub base: Option<String>,

@@ -51,7 +51,7 @@ mod tests {
             assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{}", kind.name);
             let validator = jsonschema::validator_for(&schema).unwrap();
             assert!(!validator.is_valid(&serde_json::json!([1])), "{}", kind.name);
-            // Of what lies in a folder there is no first file.
+            // A type with many files in a folder has no initial file.
             if !kind.path.ends_with(".json") {
                 continue;
             }

@@ -43,7 +43,7 @@ pub trait Links: Send + Sync + fmt::Debug {
 pub enum Trust {
     /// Those of every project: for programs that only open projects of their own.
     Everything,
-    /// Those that a person agreed to. What was agreed to is kept in this folder, one file a clone.
+    /// Those that a person agreed to. The agreements are in this folder, one file for each clone.
     Kept(PathBuf),
     /// None.
     Nothing,

@@ -41,16 +41,16 @@ pub struct Listed {
     /// Which file they are in; none if there is no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// How many stand how.
+    /// The number of features by standing.
     pub counts: Counts,
     /// The features, in the order of the file.
     pub features: Vec<Item>,
 }
 
-/// A feature, and how it really stands.
+/// A feature and its standing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Item {
-    /// How it really stands.
+    /// Its standing by the evidence.
     pub standing: Standing,
     /// The feature.
     pub feature: Feature,
@@ -82,12 +82,13 @@ impl Features<'_> {
         Ok(self.project.files().load::<FeaturesFile>()?.map_or_else(FeaturesFile::skeleton, |loaded| loaded.value))
     }
 
-    /// Returns all features and how they stand. With `closely`, the files of their tests are looked at,
-    /// too, to say whether a pass of older code still stands; without, such a pass is stale, which
-    /// counts as passing all the same.
+    /// Returns all features and their standing.
+    ///
+    /// With `closely`, the test files are read too, to decide whether a pass of older code still holds. Otherwise such
+    /// a pass is stale, which still counts as passing.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; the errors of git.
     pub fn list(&self, closely: bool) -> Result<Listed> {
         self.list_by(&Evidence::read(self.project)?, closely)
     }
@@ -104,7 +105,7 @@ impl Features<'_> {
         Ok(Listed { etag, counts, features })
     }
 
-    /// Returns the file, and how each feature in it stands.
+    /// Returns the file, and the standing of each feature in it.
     pub(crate) fn judged(&self) -> Result<(FeaturesFile, Vec<Standing>)> {
         let file = self.read()?;
         let standings = status_inputs::judge(self.project, &file.features, false)?;

@@ -37,7 +37,7 @@ pub enum Phase {
     Blocked,
     /// It is finished.
     Done,
-    /// A phase that this program does not know. It is kept as it is.
+    /// A phase that this program does not know. It is kept unchanged.
     Other(String),
 }
 
@@ -91,13 +91,13 @@ impl JsonSchema for Phase {
     }
 }
 
-/// What is being done now.
+/// Current focus of an agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Focus {
     /// The version of the file's shape; absent = `1.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<String>,
-    /// What is to be done, 1 to 500 characters. `null` = nothing.
+    /// The task, 1 to 500 characters. `null` = none.
     #[serde(default)]
     pub task: Option<String>,
     /// The issue it belongs to: `SX9-123`. `null` = none.
@@ -199,12 +199,14 @@ impl Focus {
     }
 }
 
-/// How a focus is to be changed. What is not given stays, unless the task is another one: that is a new
-/// focus, and what is not given is empty there.
+/// Change of a focus.
+///
+/// Fields that are not set stay, unless the task changes: that is a new focus, where fields that are not set are
+/// empty.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetFocus {
-    /// What is to be done.
+    /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The issue it belongs to; empty = none.
@@ -225,7 +227,7 @@ pub struct SetFocus {
     /// The feature it is about; empty = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_id: Option<String>,
-    /// Why it is the task; empty = not said.
+    /// Why it is the task; empty = not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The session that sets it. A focus of another session is refused.
@@ -273,16 +275,16 @@ impl SetFocus {
     }
 }
 
-/// A focus, and what there is to say about it.
+/// A focus with its etag and warnings.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Shown {
     /// The focus.
     pub focus: Focus,
-    /// What names exactly these bytes; for [`SetFocus::if_match`].
+    /// The etag of these bytes; for [`SetFocus::if_match`].
     pub etag: String,
     /// Whether a newer program wrote it: then it is read only.
     pub read_only: bool,
-    /// What is odd about it.
+    /// Warnings about it.
     pub warnings: Vec<String>,
 }
 
@@ -322,13 +324,13 @@ impl Focused<'_> {
         Ok(Self { path: format!("{}/focus.json", session_folder(folder)?), ..self })
     }
 
-    /// Where the file lies, below the root.
+    /// The path of the file, below the root.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Reads the focus. `None` says that the file is absent.
+    /// Reads the focus. `None` if the file is absent.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -403,7 +405,7 @@ impl Focused<'_> {
         })
     }
 
-    /// Says that nothing is being done.
+    /// Clears the focus: no task is in progress.
     ///
     /// # Errors
     /// As [`Self::set`].

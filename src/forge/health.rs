@@ -58,7 +58,7 @@ impl Colour {
         colours.into_iter().max().unwrap_or(Self::Grey)
     }
 
-    /// Returns the exit code of a command that was asked to tell the colour by it.
+    /// Returns the exit code for this colour, for a command that reports it by exit code.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {

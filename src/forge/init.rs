@@ -23,9 +23,9 @@ use crate::project::{FoundProject, Project, Repository};
 /// Options of `init`: what it does besides creating the tree. All are off by default.
 #[derive(Debug, Clone, Default)]
 pub struct Init {
-    /// Take over what other tools left: features, progress, issues; notes only as proposals.
+    /// Adopt the files of other tools: features, progress, issues; notes only as proposals.
     pub adopt: bool,
-    /// The folder lies in no repository, or its repository does not matter.
+    /// The folder is not in a repository, or its repository is ignored.
     pub no_git: bool,
     /// Below the root of a repository: create the memory here and not at the root.
     pub here: bool,
@@ -33,21 +33,21 @@ pub struct Init {
     pub scissors: bool,
     /// Register the merge driver of the JSON files in this repository.
     pub merge_driver: bool,
-    /// The rules for secrets that are put aside for what is taken over: see [`Project::allowing`].
+    /// The leak scan rules that adopted text may break: see [`Project::allowing`].
     pub allow_secrets: Vec<String>,
 }
 
-/// What was done.
+/// Result of `init`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Initialised {
-    /// Where the memory lies now.
+    /// The folder that contains the memory.
     pub root: PathBuf,
-    /// What was created, below the root. Empty if everything was there.
+    /// The created paths, below the root. Empty if everything existed.
     pub created: Vec<String>,
     /// How tests are run, if these settings were created now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tests: Option<Tests>,
-    /// What was set in the repository.
+    /// The settings that were made in the repository.
     pub settings: Vec<String>,
     /// Settings of the repository that could be set on request.
     pub offers: Vec<Offer>,
@@ -123,7 +123,7 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
     Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
 }
 
-/// Creates what a new project holds, as far as it is missing. Returns the paths of what it created.
+/// Creates the missing files and folders of a new project. Returns their paths.
 pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
     let mut created = Vec::new();
     for folder in tree::folders() {
@@ -136,7 +136,7 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
             let settings = detect::tests(project.root()).fill(&String::from_utf8_lossy(&seed.bytes));
             seed.bytes = settings.into_bytes();
         }
-        // What is gone is put back by a repair: an empty one would hide that.
+        // A repair restores a lost file: an empty one would hide the loss.
         if project.files().is_lost(&seed.path)? {
             continue;
         }
@@ -152,7 +152,7 @@ pub(crate) const fn config() -> &'static [u8] {
     include_bytes!("init/config.toml")
 }
 
-/// Says where the memory is to lie.
+/// Returns the folder for the memory.
 fn place(start: &Path, init: &Init) -> Result<FoundProject> {
     let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
     if Repository::is_bare(&start) {

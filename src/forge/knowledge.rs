@@ -23,7 +23,7 @@ use crate::layout::KNOWLEDGE;
 use crate::project::Project;
 use crate::trust;
 
-/// What was learned, for good.
+/// Knowledge of a project: everything that was learned, kept for good.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     project: &'a Project,
@@ -46,10 +46,10 @@ impl Knowledge<'_> {
         Ok(self.project.files().load::<KnowledgeFile>()?.map_or_else(KnowledgeFile::skeleton, |loaded| loaded.value))
     }
 
-    /// Adds something that was learned. What is known already counts once more, and is confirmed.
+    /// Adds a learning. An entry that exists already is counted once more and confirmed.
     ///
     /// # Errors
-    /// `Usage` for a text that is empty or too long; what writing says.
+    /// `Usage` for a text that is empty or too long; the errors of writing.
     pub fn add(&self, learning: &Learning, if_match: Option<&str>) -> Result<Added> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
@@ -137,7 +137,7 @@ impl Knowledge<'_> {
         Ok(self.read()?.oversize(bytes.len()))
     }
 
-    /// Proposes to merge entries that say nearly the same. Nothing is changed.
+    /// Proposes to merge near-duplicate entries. Nothing is changed.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -148,8 +148,10 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Makes merges that were proposed for the file with this etag: those into the entries named, or
-    /// all if none is. The entries as they were must be in git, which keeps them.
+    /// Makes merges that were proposed for the file with this etag.
+    ///
+    /// These are the merges into the named entries, or all if none is named. The old entries must be committed, so that
+    /// git keeps them.
     ///
     /// # Errors
     /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as

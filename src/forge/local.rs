@@ -9,7 +9,7 @@ use crate::project::Project;
 /// Returns the first path below `.forge/.local` that git tracks, if there is one.
 ///
 /// # Errors
-/// What git says.
+/// The errors of git.
 pub(crate) fn tracked(project: &Project) -> Result<Option<String>> {
     let Ok(git) = project.git() else { return Ok(None) };
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };

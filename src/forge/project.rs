@@ -88,13 +88,13 @@ impl Project {
         project
     }
 
-    /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.
+    /// Returns the root of the work tree, or the folder that contains `.forge/` if that is deeper.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.found.root
     }
 
-    /// Returns the clock, the zone, the ids and the name of who works.
+    /// Returns the environment: the clock, the time zone, the id generator and the agent.
     #[must_use]
     pub const fn environment(&self) -> &ProjectEnvironment {
         &self.environment
@@ -151,7 +151,7 @@ impl Project {
         self
     }
 
-    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    /// Returns this project as seen from a session. It shares the files and the lock.
     pub(crate) fn within(&self, session: &str) -> Self {
         let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
         let git = self.git.clone();
@@ -185,12 +185,12 @@ impl Project {
     /// Takes the lock all work trees of the repository share; without a repository, the one of this folder.
     ///
     /// # Errors
-    /// `Locked` after five seconds, naming who holds it.
+    /// `Locked` after five seconds, with the holder.
     pub fn common_lock(&self) -> Result<Guard> {
         self.files.common_lock()
     }
 
-    /// Says whether work may go on. Every operation that changes something asks first.
+    /// Checks that work is not paused. Every operation that writes calls this first.
     ///
     /// # Errors
     /// `Paused` (`E_PAUSED`) with the reason. A file of the pause that cannot be read pauses too.
@@ -227,7 +227,7 @@ fn is_tracked(root: &Path, path: &str) -> Result<bool> {
     Ok(listed.ok() && !listed.stdout.is_empty())
 }
 
-/// Says whether a folder holds a memory.
+/// Says whether a folder contains a memory.
 pub(crate) fn has_forge(folder: &Path) -> bool {
     folder.join(FORGE).is_dir()
 }

@@ -24,7 +24,7 @@ pub(crate) use damage::{check_whole, damage, damage_of, damaged_index};
 use form::{Form, Wrong, check, form, salvage};
 use unmerged::{united, unmerged};
 
-/// How many versions git has of a file are looked at.
+/// Maximum number of versions of a file in git that are tried.
 const MAX_VERSIONS: &str = "50";
 
 /// Where a good version comes from, in the order in which they are offered.
@@ -35,13 +35,13 @@ pub enum Source {
     Tag,
     /// Both sides of an unfinished merge, united entry by entry.
     Merge,
-    /// What was written last.
+    /// The last good copy.
     LastGood,
     /// The newest version in git that is good.
     Git,
     /// The lines that are good, for files of lines and of text.
     Salvage,
-    /// What a new project begins with.
+    /// The default content of a new project.
     Skeleton,
 }
 
@@ -61,12 +61,12 @@ pub struct Candidate {
     bytes: Vec<u8>,
 }
 
-/// What is wrong with a file, and what can be done.
+/// Damage of a file, with the candidates for a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repair {
     /// The file, below the root.
     pub path: String,
-    /// What is wrong; absent if nothing is.
+    /// The damage; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// How a person can edit the file so that only the damaged part is lost.
@@ -74,7 +74,7 @@ pub struct Repair {
     pub hint: Option<String>,
     /// The versions that could replace it, the best first.
     pub candidates: Vec<Candidate>,
-    /// What was written.
+    /// The candidate that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<Source>,
     /// Where the damaged bytes are kept.
@@ -88,12 +88,12 @@ pub struct Repair {
     pub theirs: Option<String>,
 }
 
-/// How a file is to be mended.
+/// Options of a repair.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mend {
-    /// Write it. Without, it is only shown.
+    /// Write the candidate. Otherwise the candidates are only shown.
     pub yes: bool,
-    /// Take this version, and not the first that is offered.
+    /// Use this candidate instead of the first.
     pub from: Option<Source>,
 }
 
@@ -118,7 +118,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         Ok(Some(bytes)) => (bytes, None),
         Ok(None) if project.files().is_lost(path)? => (Vec::new(), Some(LOST.to_owned())),
         Ok(None) => return Err(Error::not_found(format!("there is no {path}")).next("helmdeck forge doctor --fix")),
-        // Too large to be looked at: only other versions can be offered.
+        // Too large to be read: only other versions can be offered.
         Err(error) if error.category == Category::Corrupt => (Vec::new(), Some(error.message)),
         Err(error) => return Err(error),
     };
@@ -193,7 +193,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         repair.applied = Some(source);
         repair.hint = None;
         if matches!(form, Form::Index) && unmerged.is_none() {
-            // The files say what the lost lines said, but for when and by whom.
+            // The files have everything that the lost lines had, except for the time and the author.
             Artifacts::new(project).rebuild()?;
         }
         drop(guard);
@@ -277,7 +277,7 @@ fn of_tag(project: &Project, path: &str) -> Option<(String, Vec<u8>)> {
     Checkpoints::new(project).mirror(name).ok().flatten()
 }
 
-/// Looks for the newest version in git that is good. Without git there is none.
+/// Returns the newest good version in git. Without git there is none.
 fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, Vec<u8>)> {
     let git = project.git().ok()?;
     // The memory may lie below the root of the repository.

@@ -172,7 +172,7 @@ fn text(output: &Captured) -> String {
 /// Splits a command into words, with a shell's quotes and nothing else of a shell.
 ///
 /// # Errors
-/// What is wrong with the command.
+/// Why the command is invalid.
 pub(crate) fn words(command: &str) -> Result<Vec<String>, &'static str> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;

@@ -27,7 +27,7 @@ use crate::project::Project;
 /// The largest record that is read, in bytes.
 const MAX_RECORD: u64 = 4 << 20;
 
-/// A command that the files of a project have us run.
+/// A command in the files of a project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct TrustedCommand {
     /// What it is for.
@@ -39,10 +39,10 @@ pub struct TrustedCommand {
     pub command: String,
 }
 
-/// What a project would run, and whether that is trusted.
+/// The commands of a project, and whether they are trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrustState {
-    /// Whether all of it is trusted.
+    /// Whether all of them are trusted.
     pub trusted: bool,
     /// The clone that is trusted.
     ///
@@ -54,14 +54,14 @@ pub struct TrustState {
     pub new: Vec<TrustedCommand>,
 }
 
-/// What is kept of one clone.
+/// Trust record of one clone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     clone: String,
     commands: BTreeSet<TrustedCommand>,
 }
 
-/// Returns what the files of this project would have us run, and what of it is trusted.
+/// Returns the commands in the files of this project, and which of them are trusted.
 ///
 /// # Errors
 /// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
@@ -78,11 +78,12 @@ pub fn state(project: &Project) -> Result<TrustState> {
     Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
 }
 
-/// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays
-/// agreed to, so that going back to an older commit asks nothing.
+/// Records that a person agreed to the commands of a [`TrustState`].
+///
+/// Commands that were trusted before stay trusted, so that a checkout of an older commit needs no new agreement.
 ///
 /// # Errors
-/// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
+/// `Refused` if there is no folder for the record; `Failed` if it cannot be written.
 pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
     let folder = match &project.environment().trust {
         Trust::Everything => return Ok(()),
@@ -99,7 +100,7 @@ pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
     write(folder, &record)
 }
 
-/// Takes back everything that was agreed to for this clone. Says whether there was something.
+/// Revokes the trust in all commands of this clone. Returns whether there was any.
 ///
 /// # Errors
 /// `Failed` if it cannot be removed.
@@ -127,8 +128,9 @@ pub fn check(project: &Project) -> Result<()> {
         .next("helmdeck forge trust"))
 }
 
-/// Makes a change of this person's own that may add a command, such as the check of an invariant. What
-/// was trusted before is trusted after it.
+/// Makes a change of this user that may add a command, such as the check of an invariant.
+///
+/// If the project was trusted before, it is trusted afterwards.
 pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
     let trusted =
         matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);

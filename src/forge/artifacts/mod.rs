@@ -1,7 +1,7 @@
 //! Artifacts of a project: code, documents and reports, named by content and origin.
 //!
-//! A file is written once and never changed. The index is only added to; grown long, it goes on in
-//! another file. Nothing here runs an artifact.
+//! A file is written once and never changed. The index is append-only; a long one continues in another file. Nothing
+//! here runs an artifact.
 
 mod entry;
 mod gc;
@@ -36,7 +36,7 @@ use crate::project::Project;
 use crate::sessions::Sessions;
 use crate::triv::{self, Context, FileName, Reference, Triv};
 
-/// What is to be stored.
+/// Metadata of an artifact to store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Put {
@@ -62,7 +62,7 @@ pub struct Put {
 }
 
 impl Put {
-    /// Stores a thing under a name; what else is known of it comes from the focus.
+    /// Stores content under a name; the other metadata comes from the focus.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Put {
 /// An artifact was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stored {
-    /// What is known of it.
+    /// Its index entry.
     pub entry: ProjectArtifact,
     /// Whether its file was there already: then only a line was added to the index.
     pub same: bool,
@@ -91,15 +91,15 @@ pub struct Stored {
 /// An artifact, as a lookup returns it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Got {
-    /// What is known of it: the newest line.
+    /// Its newest index entry.
     pub entry: ProjectArtifact,
     /// How many times it was made.
     pub made: usize,
-    /// Whether its file is as it was.
+    /// Whether its file is unchanged.
     pub state: State,
 }
 
-/// Which artifacts are wanted. What is not given does not matter.
+/// Filter of artifacts. A field that is not set matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
@@ -321,10 +321,10 @@ impl Artifacts<'_> {
         Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact verify"))
     }
 
-    /// Lists what is known of artifacts.
+    /// Lists the index entries of artifacts.
     ///
     /// # Errors
-    /// What reading the index says.
+    /// The errors of reading the index.
     pub fn list(&self, filter: &Filter) -> Result<Listed> {
         let (index, _) = Index::read(self.project)?;
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
@@ -353,7 +353,7 @@ impl Artifacts<'_> {
     /// Returns how long all artifacts are together, in bytes.
     ///
     /// # Errors
-    /// What listing the folders says.
+    /// The errors of listing the folders.
     pub fn total(&self) -> Result<u64> {
         let mut total = 0;
         for kind in Kind::ALL {
@@ -364,7 +364,7 @@ impl Artifacts<'_> {
 
     fn check_size(&self, bytes: u64) -> Result<()> {
         let config = self.project.config();
-        // What is larger than any file that is read could never be read again.
+        // A file over the size limit for reading could be stored, but never read again.
         let (most, which) = (config.artifacts.max_bytes, "[artifacts]").min((config.files.max_bytes, "[files]"));
         if bytes <= most {
             return Ok(());
@@ -380,7 +380,7 @@ impl Artifacts<'_> {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(Focused::new(self.project)));
         let focus = match &self.project.environment().session {
-            // Another agent's focus says nothing about what this one stores.
+            // The focus of another agent does not apply to what this one stores.
             None => load(Sessions::new(self.project).focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(Focused::new(self.project).of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),

@@ -17,7 +17,7 @@ use crate::triv::{self, Context, FileName, Triv};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is what was stored.
+    /// The content is as stored.
     Ok,
     /// It is something else.
     Changed,
@@ -25,7 +25,7 @@ pub enum State {
     Missing,
     /// The index does not know it.
     Unindexed,
-    /// It was removed as of no more use.
+    /// It was removed by the garbage collection.
     Removed,
 }
 
@@ -41,14 +41,14 @@ pub struct Checked {
     pub triv: Option<Triv>,
 }
 
-/// How the artifacts are.
+/// Result of the verification of artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Verified {
-    /// Whether every file is what was stored, and every line of the index makes sense.
+    /// Whether every file is as stored, and every line of the index is well-formed.
     pub ok: bool,
     /// Every file that exists or should exist, by its path.
     pub artifacts: Vec<Checked>,
-    /// Lines of the index that make no sense.
+    /// Malformed lines of the index.
     pub bad_lines: Vec<BadLine>,
     /// How long the files are together, in bytes.
     pub bytes: u64,
@@ -69,7 +69,7 @@ impl Artifacts<'_> {
     /// Compares every artifact with its name, or those whose path has a text in it.
     ///
     /// # Errors
-    /// What reading the files says.
+    /// The errors of reading the files.
     pub fn verify(&self, only: Option<&str>) -> Result<Verified> {
         let (index, _) = Index::read(self.project)?;
         let mut newest: BTreeMap<&str, &ProjectArtifact> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl Artifacts<'_> {
     }
 }
 
-/// Says how the file of an artifact is.
+/// Returns the state of the file of an artifact.
 pub(super) fn state(project: &Project, entry: &ProjectArtifact) -> Result<State> {
     Ok(match project.files().read(&entry.path)? {
         None if entry.removed_at.is_some() => State::Removed,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::git::{Change, Git, Oid};
 
-/// What has changed under the entries.
+/// Drift: entries whose files changed since.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// Entries whose files have changed since. They may be wrong by now: confirm or supersede them.

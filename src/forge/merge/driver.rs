@@ -12,15 +12,16 @@ use crate::files::MAX_FILE;
 use crate::layout::FORGE;
 use crate::project::Project;
 
-/// What the merge driver did. A transport ends with exit code 1 if there are conflicts, which tells git
-/// that the file is not merged.
+/// Result of the merge driver.
+///
+/// The command exits with code 1 if there are conflicts, which tells git that the file is not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Driven {
     /// The file that was merged, below the root.
     pub path: String,
     /// What could not be settled; empty if the file is merged.
     pub conflicts: Vec<String>,
-    /// Where their version lies, if there are conflicts.
+    /// The path of their version, if there are conflicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What becomes of two versions, random ones too; and a real `git merge`.
+//! Merges of two versions, random ones too, and a real `git merge`.
 
 mod in_git;
 

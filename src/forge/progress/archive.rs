@@ -20,7 +20,7 @@ pub struct Archived {
     pub session: String,
     /// The file, below the root.
     pub path: String,
-    /// What was done in it, in entries.
+    /// The number of its entries.
     pub entries: usize,
 }
 
@@ -105,7 +105,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     if before.is_empty() {
         return Ok(Vec::new());
     }
-    // git is asked without the lock. What is changed meanwhile is not what it has.
+    // git runs without the lock. A file that is changed meanwhile no longer matches the commit.
     let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
     let files = project.files();
     let _guard = files.lock()?;
@@ -126,7 +126,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// The files of a session's folder, with what names their bytes.
+/// The files of a session's folder, with their etags.
 type Held = BTreeMap<String, String>;
 
 fn held(project: &Project, session: &str) -> Result<Held> {

@@ -42,7 +42,7 @@ pub struct Begun {
 pub struct Logged {
     /// The line.
     pub line: String,
-    /// Where it stands.
+    /// The path of the file.
     pub path: String,
 }
 
@@ -63,13 +63,13 @@ impl Progress<'_> {
         Ok(Self { path: format!("{}/progress.txt", session_folder(folder)?), ..self })
     }
 
-    /// Where the file lies, below the root.
+    /// The path of the file, below the root.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Reads the file. `None` says that it is absent.
+    /// Reads the file. `None` if it is absent.
     ///
     /// # Errors
     /// `Corrupt` if it is no text.
@@ -105,7 +105,7 @@ impl Progress<'_> {
         Ok(Begun { already: false, archived, removed: archive::prune(self.project)? })
     }
 
-    /// Adds what was done.
+    /// Adds an entry: what was done.
     ///
     /// # Errors
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
@@ -121,7 +121,7 @@ impl Progress<'_> {
         self.add(|| text::checkpoint(self.project.environment().now(), &self.project.environment().zone, said))
     }
 
-    /// Adds what is to be done next, after a blank line. Said again, it is not written again.
+    /// Adds the next step, after a blank line. If it is the last line already, nothing is written.
     ///
     /// # Errors
     /// As [`Self::log`].
@@ -173,7 +173,7 @@ impl Progress<'_> {
     /// Returns the names of the folders of sessions, the oldest first.
     ///
     /// # Errors
-    /// What listing the folder says.
+    /// The errors of listing the folder.
     pub fn archives(&self) -> Result<Vec<String>> {
         archive::list(self.project)
     }

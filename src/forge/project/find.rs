@@ -12,7 +12,7 @@ use crate::layout::FORGE;
 /// The longest `.git` file, in bytes.
 const MAX_LINK: u64 = 4_096;
 
-/// Where a project lies.
+/// Location of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundProject {
     /// The folder that holds `.forge/`.
@@ -61,7 +61,7 @@ impl Repository {
             let link = folder.join(".git");
             let Ok(about) = link.metadata() else { continue };
             let git_dir = if about.is_dir() {
-                // A folder of this name that holds no repository is none.
+                // A folder of this name without a repository in it does not count.
                 if !link.join("HEAD").exists() {
                     continue;
                 }
@@ -76,8 +76,9 @@ impl Repository {
         Ok(None)
     }
 
-    /// Says whether a folder is a repository without a work tree, or lies in one. A work tree may
-    /// itself lie in such a repository.
+    /// Says whether a folder is a bare repository, or is inside one.
+    ///
+    /// A work tree may itself be inside a bare repository.
     pub(crate) fn is_bare(start: &Path) -> bool {
         let bare = |folder: &Path| {
             ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists()) && folder.join("config").is_file()

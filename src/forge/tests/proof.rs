@@ -1,5 +1,7 @@
-//! The whole story: a crate whose tests are real, a session that dies, one that takes up its work and
-//! goes astray, the way back, and two agents who learn at the same time.
+//! End-to-end test with a crate whose tests are real.
+//!
+//! A session is killed, the next one continues its work and breaks the code, a rollback follows, and two agents learn
+//! at the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -188,7 +190,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     process.kill().unwrap();
     process.wait().unwrap();
 
-    // Session 2 finds it dead, and takes up its work.
+    // Session 2 finds it dead and continues its work.
     let project = open(root);
     let begun = Sessions::new(&project).start(&Start::default()).unwrap();
     assert_eq!(begun.abandoned, std::slice::from_ref(&first));
