@@ -35,7 +35,7 @@ pub struct Cleaned {
     pub bytes: u64,
     /// Whether they are still there, for it was only asked which.
     pub dry_run: bool,
-    /// The usage after the cleanup, or after it would have run.
+    /// The usage after the cleanup; in a dry run, the usage that would be left.
     pub left: Usage,
 }
 

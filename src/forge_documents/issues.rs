@@ -1,6 +1,6 @@
 //! Active issues (`linear/active.json`), as the RFC's "Issue as Memory Unit" prints one.
 //!
-//! Only read here. What a tracker says never becomes an invariant or a skill by itself.
+//! The file is only read. Text from a tracker never becomes an invariant or a skill by itself.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,7 +53,7 @@ pub struct Issue {
     /// When it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance_criteria: Vec<Criterion>,
-    /// Where the work lies.
+    /// The branch and the commits of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_refs: Option<GitRefs>,
     /// The tracker's name for its state.
@@ -80,7 +80,7 @@ pub struct Issue {
     /// When it was last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
-    /// What the tracker said last.
+    /// The issue as the tracker last reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Members>,
     /// Members that are not known here.
@@ -97,7 +97,7 @@ pub struct MemoryTrace {
     /// The key of the issue it is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_issue: Option<String>,
-    /// The artifact that holds what was known when it was made.
+    /// The artifact with the context snapshot at its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_snapshot: Option<String>,
     /// Members that are not known here.
@@ -148,7 +148,7 @@ pub struct Checked {
     pub other: Members,
 }
 
-/// Where the work on an issue lies.
+/// Git references of the work on an issue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GitRefs {
     /// Its branch.
@@ -177,7 +177,7 @@ impl Document for Active {
         Self::empty()
     }
 
-    /// Checks what the types cannot say: keys that are keys and stand once, priorities from 0 to 4.
+    /// Checks what the types cannot express: keys are valid and unique, priorities are 0 to 4.
     fn check(&self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for issue in &self.issues {

@@ -17,7 +17,7 @@ const CHECKPOINT: &str = "CHECKPOINT: ";
 const NEXT: &str = "NEXT: ";
 const HEADER: &str = "=== FORGE Session ";
 
-/// What a `progress.txt` says.
+/// Content of a `progress.txt`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Log {
     /// The day of the last header: `YYYY-MM-DD`.
@@ -29,24 +29,25 @@ pub struct Log {
     /// The zone of the times, from the line `# zone: …`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// What was done, in the order of the file.
+    /// The entries, in the order of the file.
     pub entries: Vec<ProgressEntry>,
-    /// What is to be done next: the last such line.
+    /// The next step: the last such line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Lines that are none of the known ones. They are kept in the file.
+    /// Number of unknown lines. They stay in the file.
     pub malformed_lines: usize,
 }
 
-/// One thing that was done.
+/// One entry: something that was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProgressEntry {
     /// The line in the file, from 1.
     pub line: usize,
     /// The time as the file has it: `HH:MM`.
     pub time: String,
-    /// When that was, as far as header and zone tell: a time earlier than the one before it is of the
-    /// next day. The journal knows the exact time. `None` without a header.
+    /// The time of the entry, computed from the header and the time zone. `None` without a header.
+    ///
+    /// A time earlier than the one before it is on the next day. The exact time is in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// What was done, without `CHECKPOINT: `.
@@ -72,8 +73,9 @@ impl Log {
         self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }
 
-    /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that
-    /// the text names, else of `zone`.
+    /// Parses any text. Malformed lines are counted, and nothing fails.
+    ///
+    /// Times are in the time zone that the text names, else in `zone`.
     #[must_use]
     pub fn parse(text: &str, zone: &TimeZone) -> Self {
         let mut log = Self::default();
@@ -115,7 +117,7 @@ impl Log {
         log
     }
 
-    /// When the last thing was done, as far as header and zone tell.
+    /// Returns the time of the last entry, computed from the header and the time zone.
     #[must_use]
     pub fn last_at(&self) -> Option<Time> {
         self.entries.last().and_then(|entry| entry.at)
@@ -204,7 +206,7 @@ pub fn checkpoint(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
     line(now, zone, &format!("{CHECKPOINT}{}", one_line(text)?))
 }
 
-/// Writes what is to be done next, without a line feed. A blank line stands before it.
+/// Formats the line for the next step, without a line feed. A blank line comes before it.
 ///
 /// # Errors
 /// As [`line()`].

@@ -49,7 +49,7 @@ pub const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
-/// Returns what names exactly these bytes: their SCH.
+/// Returns the etag of these bytes: their SCH.
 #[must_use]
 pub fn etag(bytes: &[u8]) -> String {
     triv::sch(bytes)
@@ -65,7 +65,7 @@ pub fn read_below(folder: &Path, path: &str, max: u64) -> Result<Option<Vec<u8>>
     Files::new(folder, Writer::default(), max, None).reading().read(path)
 }
 
-/// Who writes files, and the clock for the times in them.
+/// Writer of files: its identity, and the clock for the times in them.
 #[derive(Clone)]
 pub struct Writer {
     /// The clock.
@@ -147,7 +147,7 @@ impl Files {
         Self { reading: true, ..self.clone() }
     }
 
-    /// Returns these files with a rule for secrets put aside. Each finding that passes for it is logged.
+    /// Returns these files with a rule of the leak scan disabled. Findings of that rule are logged.
     #[must_use]
     pub fn allowing(&self, rule: &str) -> Self {
         let mut files = self.clone();
@@ -164,7 +164,7 @@ impl Files {
     /// program, a call of the network or of a model.
     ///
     /// # Errors
-    /// `Locked` (`E_LOCKED`) after five seconds, naming who holds it.
+    /// `Locked` (`E_LOCKED`) after five seconds, with the holder.
     pub fn lock(&self) -> Result<Guard> {
         self.shared.local.take(|| self.holder())
     }
@@ -172,7 +172,7 @@ impl Files {
     /// Takes the lock all work trees of the repository share. To take both, take this one first.
     ///
     /// # Errors
-    /// As [`Self::lock`]; `Failed` (`E_LOCK_ORDER`) for who holds only the local one.
+    /// As [`Self::lock`]; `Failed` (`E_LOCK_ORDER`) if this thread holds only the local one.
     pub fn common_lock(&self) -> Result<Guard> {
         if self.shared.local.is_mine() && !self.shared.common.is_mine() {
             let what = "the common lock must be taken before the local one";
@@ -181,8 +181,9 @@ impl Files {
         self.shared.common.take(|| self.holder())
     }
 
-    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be
-    /// held while git checks out, which may take long.
+    /// Takes the rollback lock.
+    ///
+    /// It blocks only other rollbacks, so it can be held during a long checkout by git.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -199,7 +200,7 @@ impl Files {
         }
     }
 
-    /// Reads a document. `None` says that it is absent.
+    /// Reads a document. `None` if it is absent.
     ///
     /// # Errors
     /// `Corrupt` with the place of the damage; the file is copied aside once. `Refused`
@@ -233,13 +234,13 @@ impl Files {
         }
     }
 
-    /// Changes a document, or the one a new project begins with if it is absent. It is written only if
-    /// something changed.
+    /// Changes a document, or its default content if it is absent.
+    ///
+    /// It is written only if something changed.
     ///
     /// # Errors
-    /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`;
-    /// `Secret`; `Locked`; `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the
-    /// document. What was there and is gone is `Corrupt` too.
+    /// The errors of `change`; `Stale` with the current value if its etag is no longer `if_match`; `Corrupt`; `Secret`;
+    /// `Locked`; `Usage` (`E_INVALID`) if the new value breaks a rule of the document. A lost document is `Corrupt`.
     pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
@@ -317,7 +318,7 @@ impl Files {
         Err(error)
     }
 
-    /// Reads a whole file. `None` says that it is absent.
+    /// Reads a whole file. `None` if it is absent.
     ///
     /// # Errors
     /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
@@ -356,7 +357,7 @@ impl Files {
         self.put(path, bytes, None)
     }
 
-    /// Writes a file unless there is one. Says whether it did.
+    /// Writes a file unless it exists. Returns whether it was written.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -364,7 +365,7 @@ impl Files {
         self.create_with(path, bytes, None)
     }
 
-    /// Writes a file with permissions unless there is one. Says whether it did.
+    /// Writes a file with permissions unless it exists. Returns whether it was written.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -405,7 +406,7 @@ impl Files {
         atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
-    /// Removes a file. Says whether there was one.
+    /// Removes a file. Returns whether it existed.
     ///
     /// # Errors
     /// `Locked`, `Refused`, `Failed`.
@@ -435,7 +436,7 @@ impl Files {
         })
     }
 
-    /// Gives a file another name, in place of what has that name.
+    /// Renames a file. A file that has the new name is replaced.
     ///
     /// # Errors
     /// `NotFound` if it is absent; `Locked`, `Refused`, `Failed`.
@@ -473,7 +474,7 @@ impl Files {
     }
 }
 
-/// Says that a file was written by a newer program.
+/// Returns the error of a file that a newer program wrote.
 pub fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")

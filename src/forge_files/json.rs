@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The widest line on which a list of plain values stands, in characters.
+/// Maximum width of a list of plain values on one line, in characters.
 const WIDTH: usize = 80;
 
 /// Any JSON value; objects keep the order of their members.
@@ -37,7 +37,7 @@ pub enum Json {
 pub struct Members(pub IndexMap<String, Json>);
 
 impl Members {
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -48,7 +48,7 @@ impl Members {
 /// lists of plain values on one line if that has room, a line feed at the end.
 ///
 /// # Errors
-/// What the value's own `Serialize` says.
+/// The errors of the value's `Serialize`.
 pub fn print<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let tree: Json = serde_json::from_slice(&serde_json::to_vec(value)?)?;
     let mut text = String::new();
@@ -154,7 +154,7 @@ impl Numbers {
     }
 }
 
-/// Returns where the numbers of a JSON text stand.
+/// Returns the positions of the numbers in a JSON text.
 fn numbers(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut all = Vec::new();

@@ -8,8 +8,8 @@
 //! - CUID = `B36(low 64 bits of M(context, 0xC7A5_0001), 13)`: where it was made.
 //! - UUID = a `UUIDv7`: which one it is.
 //!
-//! The hash finds copies and damage by accident. It does not stand up to somebody who wants two things
-//! to have one name: nothing that decides about trust may rest on it.
+//! The hash detects copies and accidental damage. It is not collision-resistant against an attacker: no decision
+//! about trust may depend on it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,7 +46,7 @@ pub struct Context<'a> {
     pub kind: &'a str,
     /// The session.
     pub session: &'a str,
-    /// Who made it.
+    /// The agent that made it.
     pub agent: &'a str,
     /// The issue: `SX9-123`.
     pub key: Option<&'a str>,
@@ -118,7 +118,7 @@ impl Triv {
             let (cuid, id) = rest.split_once('_')?;
             let whole = sch.len() == SCH_LEN && cuid.len() == CUID_LEN && is_base36(sch) && is_base36(cuid);
             let uuid = Uuid::try_parse(id).ok().filter(is_v7)?;
-            // Upper case, braces and the form without hyphens are none of ours.
+            // Upper case, braces and the form without hyphens are not accepted.
             (whole && uuid.hyphenated().to_string() == id).then(|| Self { sch: sch.into(), cuid: cuid.into(), uuid })
         };
         name().ok_or_else(|| format!("{text:?} is no whole name: triv:<25 characters>_<13 characters>_<UUIDv7>"))
@@ -153,12 +153,13 @@ impl fmt::Display for Triv {
     }
 }
 
-/// A name as people may write it, whole or each part cut short: `triv:abc_def_ghi`. It stands for every
-/// whole name whose parts begin so, and may stand for none.
+/// Reference to names, as a person may write it: `triv:abc_def_ghi`. Each part may be shortened.
+///
+/// It matches every full name whose parts begin with its parts, and may match none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference(String);
 
-/// What a [`Reference`] stands for.
+/// Result of resolving a [`Reference`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolved<T> {
     /// Nothing: it dangles. That is no error of the file that holds it.
@@ -199,7 +200,7 @@ impl Reference {
         &self.0
     }
 
-    /// Says whether it stands for a name.
+    /// Says whether it matches a name.
     #[must_use]
     pub fn matches(&self, name: &Triv) -> bool {
         let mut parts = self.0.trim_start_matches("triv:").splitn(3, '_');
@@ -207,7 +208,7 @@ impl Reference {
         begins(&name.sch) && begins(&name.cuid) && begins(&name.uuid.hyphenated().to_string())
     }
 
-    /// Finds what it stands for.
+    /// Finds the item whose name it matches.
     pub fn resolve<'a, T>(&self, all: impl IntoIterator<Item = &'a T>, name: impl Fn(&T) -> &Triv) -> Resolved<&'a T> {
         let found: Vec<&T> = all.into_iter().filter(|one| self.matches(name(one))).collect();
         match found.as_slice() {

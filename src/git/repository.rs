@@ -91,7 +91,7 @@ impl Git {
                 Ok(Some(Self {
                     root: root.into(),
                     git_dir: git_dir.into(),
-                    // Printed relative to where git ran, unless it lies elsewhere.
+                    // Printed relative to the folder where git ran, unless it is elsewhere.
                     common_dir: start
                         .join(common_dir)
                         .canonicalize()

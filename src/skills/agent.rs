@@ -14,7 +14,7 @@ use crate::manifest::{self, AGENT_SKILLS, Dependencies, Manifest, Problem, Trigg
 pub(crate) const TRIGGERS: &str = "helmdeck-triggers";
 /// The metadata that holds what the skill is chained to.
 const DEPENDENCIES: &str = "helmdeck-dependencies";
-/// The metadata that holds the version, as others write it too.
+/// The metadata key of the version, as other tools write it too.
 const VERSION: &str = "version";
 /// The members of a `SKILL.md` that are kept as they are.
 const KEPT: [&str; 3] = ["license", "compatibility", "allowed-tools"];
@@ -30,7 +30,7 @@ pub struct Imported<'a> {
     pub text: String,
     /// The text of `instructions.md`: the body, to the byte.
     pub instructions: &'a str,
-    /// What could not be taken over.
+    /// What could not be imported.
     pub warnings: Vec<Problem>,
 }
 

@@ -22,7 +22,7 @@ pub enum Value {
     Map(IndexMap<String, String>),
 }
 
-/// What stands before the body.
+/// Front matter: what comes before the body.
 pub type Front = IndexMap<String, Value>;
 
 /// Takes a `SKILL.md` apart: its front matter, and its body to the byte.
@@ -327,7 +327,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     Err("a quote that does not end on its line".to_owned())
 }
 
-/// Writes front matter with its fences. The body follows as it is.
+/// Writes front matter with its fences. The body follows unchanged.
 #[must_use]
 pub(crate) fn print(front: &Front) -> String {
     let mut text = format!("{FENCE}\n");

@@ -20,9 +20,9 @@ const REASONS: usize = 10;
 pub struct Logged {
     /// The skills that fired, best first; at most 20.
     pub matched: Vec<LoggedMatch>,
-    /// The skills that were taken up.
+    /// The skills that were activated.
     pub activated: Vec<String>,
-    /// Who asked, or took them up.
+    /// The caller that queried or activated them.
     pub by: String,
 }
 
@@ -49,7 +49,7 @@ impl Logged {
         Self { matched: matched.collect(), activated: Vec::new(), by: by.to_owned() }
     }
 
-    /// Makes the line of a skill that was taken up.
+    /// Makes the line of an activated skill.
     #[must_use]
     pub fn activated(skill: &str, by: &str) -> Self {
         Self { matched: Vec::new(), activated: vec![skill.to_owned()], by: by.to_owned() }
@@ -63,14 +63,14 @@ pub struct Stat {
     pub skill: String,
     /// How often it fired.
     pub matched: u64,
-    /// How often it was taken up.
+    /// How often it was activated.
     pub activated: u64,
     /// How often by whom.
     pub by: BTreeMap<String, u64>,
     /// When it last fired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_matched_at: Option<Time>,
-    /// When it was last taken up.
+    /// When it was last activated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activated_at: Option<Time>,
 }

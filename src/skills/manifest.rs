@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 
 /// The largest manifest that is read, in bytes.
 pub(crate) const LARGEST: usize = 64 * 1024;
-/// The table that keeps what a `SKILL.md` says and a manifest has no word for.
+/// The table for members of a `SKILL.md` that a manifest lacks.
 pub(crate) const AGENT_SKILLS: &str = "agentskills";
 /// The longest name of a skill, in bytes.
 const NAME: usize = 64;
@@ -27,15 +27,15 @@ const ENTRY: usize = 200;
 pub struct Manifest {
     /// The name: that of the folder.
     pub name: String,
-    /// What the skill does and when it is of use, 1 to 1,024 characters.
+    /// What the skill does and when to use it, 1 to 1,024 characters.
     pub description: String,
     /// The version, as semver has it.
     pub version: String,
     /// When it fires.
     pub triggers: Triggers,
-    /// What it brings: a path below the folder for each name. `instructions` is always there.
+    /// Its resources: a path below the folder for each name. `instructions` is always there.
     pub resources: BTreeMap<String, String>,
-    /// What it is chained to.
+    /// The skills that it is chained to.
     pub dependencies: Dependencies,
 }
 
@@ -61,7 +61,7 @@ impl Triggers {
         self.keywords.len() + self.file_patterns.len() + self.linear_labels.len()
     }
 
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -84,7 +84,7 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.requires.is_empty() && self.before.is_empty() && self.after.is_empty()
@@ -117,7 +117,7 @@ pub struct Read {
     pub manifest: Manifest,
     /// What makes the skill unusable.
     pub errors: Vec<Problem>,
-    /// What is odd but does no harm: unknown tables and keys, which are kept.
+    /// Harmless problems: unknown tables and keys, which are kept.
     pub warnings: Vec<Problem>,
 }
 

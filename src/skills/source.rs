@@ -29,13 +29,15 @@ pub struct Content {
     pub text: String,
     /// The other files: path below the folder, and bytes.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What is left out or changes.
+    /// What is left out or changed.
     pub warnings: Vec<Problem>,
     entries: usize,
     total: u64,
 }
 
-/// Reads a folder. Links and special files are refused: what lies elsewhere is no part of the skill.
+/// Reads the folder of a skill. Links and special files are refused.
+///
+/// A file outside of the folder is not part of the skill.
 ///
 /// # Errors
 /// `Usage` without a `SKILL.md`, and for names that are no text; `Refused` for links, special files,

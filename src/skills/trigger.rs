@@ -21,12 +21,12 @@ const PATTERNS: u32 = 4;
 const LABELS: u32 = 5;
 /// Points at which a skill fires.
 pub const FIRES: u32 = 3;
-/// So much of a text is looked at, in bytes.
+/// Maximum number of bytes of a text that are matched.
 pub(crate) const TEXT: usize = 64 * 1024;
 /// Maximum number of files that are looked at.
 pub(crate) const FILES: usize = 2_000;
 
-/// What is at hand.
+/// Query for skills: the task, its files and labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Query {
@@ -124,7 +124,7 @@ fn reasons(triggers: &Triggers, text: &Text, files: &[(&str, Names)], labels: &H
         if files.is_empty() || !seen.insert(pattern) {
             continue;
         }
-        // A skill whose pattern says nothing is invalid, and not asked.
+        // A skill with an invalid pattern is itself invalid, and is not matched.
         let Ok(parsed) = Pattern::parse(pattern) else { continue };
         if let Some(file) = files.iter().find(|(_, names)| parsed.fits_names(names)) {
             add(Kind::FilePattern, PATTERN, PATTERNS, pattern, Some(file.0));

@@ -30,7 +30,7 @@ impl Name {
     /// Makes a name.
     ///
     /// # Errors
-    /// `Usage` if the key is none.
+    /// `Usage` if the key or the number is invalid.
     pub fn new(key: &str, number: u32) -> Result<Self> {
         if is_key(key) && (1..=LAST).contains(&number) {
             return Ok(Self { key: key.to_owned(), number });

@@ -8,7 +8,7 @@ use strum::IntoStaticStr;
 use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::time::Time;
 
-/// The member of a feature that says from which other tool it was taken over.
+/// The member of a feature that names the tool from which it was adopted.
 pub const ADOPTED_FROM: &str = "adopted_from";
 
 /// Returns how a feature of another tool is named among those that are not wanted.
@@ -45,7 +45,7 @@ pub struct FeaturesFile {
 pub struct Feature {
     /// Its id: `FORGE-001`. Never given to another feature.
     pub id: String,
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// How far it is.
     pub status: Status,
@@ -73,7 +73,7 @@ pub struct Feature {
     /// The tree, without `.forge/`, in which it was last seen to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_code_tree: Option<String>,
-    /// Who saw that it works, if a person did.
+    /// The person who confirmed that it works, if a person did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_by: Option<String>,
     /// When it was found that it no longer works.
@@ -86,10 +86,10 @@ pub struct Feature {
     /// Whether a person must see that it works, since no test can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manual: Option<bool>,
-    /// Why it is as far as it is.
+    /// The reason for its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who works on it.
+    /// The agent that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Members that this version does not know.
@@ -130,7 +130,7 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BlockedBy {
-    /// Nothing, said with `null`.
+    /// Nothing, written as `null`.
     Nothing,
     /// The id of a feature, or anything else in words.
     One(String),
@@ -147,14 +147,14 @@ pub struct Amendment {
     pub by: String,
     /// Why.
     pub reason: String,
-    /// What was changed.
+    /// The change.
     pub changes: Vec<String>,
     /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
 
-/// Keeps `null` apart from what is absent.
+/// Distinguishes `null` from an absent member.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -208,7 +208,7 @@ impl Feature {
         self.tests.as_deref().unwrap_or_default()
     }
 
-    /// Gives it another status. Whatever showed that it works holds no longer, unless it goes on working.
+    /// Sets the status. Evidence that it works is dropped if it stops passing.
     pub fn become_(&mut self, status: Status, now: Time) {
         if self.status == Status::Passing && status != Status::Passing {
             if status == Status::Failing && self.evidence.is_some() {

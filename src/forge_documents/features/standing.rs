@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile, Status, is_id};
 
-/// How a feature really stands.
+/// Standing of a feature, by the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -17,7 +17,7 @@ pub enum Standing {
     ///
     /// It counts as passing; verify it again.
     PassingStale,
-    /// It is said to pass, without evidence. It counts as failing.
+    /// It is marked as passing, without evidence. It counts as failing.
     UnverifiedPass,
     /// It does not work, and once did.
     Regressed,
@@ -41,7 +41,7 @@ impl Standing {
     }
 }
 
-/// How the features stand, as numbers.
+/// Number of features by standing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// All features.
@@ -50,21 +50,21 @@ pub struct Counts {
     pub counted: usize,
     /// Those that pass, with evidence.
     pub passing: usize,
-    /// Of those, the ones verified with other code.
+    /// The passing ones that were verified with other code.
     pub stale: usize,
-    /// Those said to pass without evidence.
+    /// Those marked as passing without evidence.
     pub unverified: usize,
     /// Those that no longer work.
     pub regressed: usize,
 }
 
-/// What one must know of the project to judge a pass.
+/// State of the project by which a pass is judged.
 pub struct StatusInputs<'a> {
-    /// The code as it is, without `.forge/`; none without git.
+    /// The current code tree, without `.forge/`; none without git.
     pub code_tree: Option<&'a str>,
-    /// Says whether what is said to show that a feature works is there, and is of that feature.
+    /// Says whether the evidence of a feature exists and belongs to that feature.
     pub shows: &'a dyn Fn(&Feature) -> bool,
-    /// Says whether the tests of a feature are what they were when it was verified.
+    /// Says whether the tests of a feature are unchanged since it was verified.
     pub same_tests: &'a dyn Fn(&Feature) -> bool,
 }
 
@@ -75,7 +75,7 @@ impl std::fmt::Debug for StatusInputs<'_> {
 }
 
 impl Feature {
-    /// Returns how it really stands.
+    /// Returns its standing by the evidence.
     pub fn standing(&self, status_inputs: &StatusInputs<'_>) -> Standing {
         match self.status {
             Status::NotImplemented => Standing::NotImplemented,
@@ -105,7 +105,7 @@ impl Feature {
 }
 
 impl FeaturesFile {
-    /// Returns how many stand how.
+    /// Returns the number of features by standing.
     #[must_use]
     pub fn counts(standings: &[Standing]) -> Counts {
         let count = |which: &[Standing]| standings.iter().filter(|standing| which.contains(standing)).count();
@@ -156,7 +156,7 @@ impl FeaturesFile {
             .or_else(|| {
                 first(Next::NotImplemented, &|feature, standing| match standing {
                     Standing::NotImplemented => free(feature),
-                    // What it waited for is there by now.
+                    // Its blockers pass now.
                     Standing::Blocked => feature.blockers().next().is_some() && free(feature),
                     _ => false,
                 })

@@ -12,7 +12,7 @@ const K1: f64 = 1.2;
 /// How much a long entry must have more of a word.
 const B: f64 = 0.75;
 
-/// What to look for.
+/// Search query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
     /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may
@@ -26,19 +26,19 @@ pub struct Search {
     /// Only entries of these kinds; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
-    /// Also entries in whose place others are.
+    /// Whether superseded entries are included.
     #[serde(default)]
     pub superseded: bool,
 }
 
-/// What was found.
+/// Search result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchHit {
     /// The entries, best first. Equally good ones: the newest first, then by id.
     pub entries: Vec<Hit>,
     /// How many there are in all.
     pub total: usize,
-    /// The etag of the file, for who changes it afterwards; none if it is absent.
+    /// The etag of the file, for a later change; none if the file is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
@@ -167,7 +167,7 @@ impl Hit {
         Self {
             id,
             kind: entry.kind,
-            // As many digits as say something: a rounding error in the last must not show.
+            // Four decimals, so that a rounding error in the last digits does not show.
             score: (score * 10_000.0).round() / 10_000.0,
             texts: entry.texts().iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
             learned_at: entry.learned_at,

@@ -11,7 +11,7 @@ pub fn limit(name: &str) -> usize {
     if name == "context" { 500 } else { 4_000 }
 }
 
-/// Says what is wrong with a text.
+/// Checks a text: not empty, at most `limit` characters, no control characters.
 pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
     let count = text.chars().count();
     if text.trim().is_empty() {
@@ -25,7 +25,7 @@ pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
     }
 }
 
-/// Returns a text as it is stored: NFC, without blanks around it, lines ended by a line feed.
+/// Returns the stored form of a text: NFC, without blanks around it, lines ended by a line feed.
 ///
 /// # Errors
 /// `Usage` for a text that is empty, too long, or holds control characters.

@@ -15,12 +15,12 @@ use helmdeck_forge_files::time::Time;
 ///
 /// They all come from one side.
 const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
-/// Members that say how a feature stands; they come from one side too, if that side knows more.
+/// Members about the status of a feature. They come from one side too, if that side knows more.
 const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
-/// How deep values may lie in each other.
+/// Maximum depth of nested values.
 const DEEPEST: usize = 100;
 
-/// What became of two versions.
+/// Result of a merge of two versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// The file. With conflicts, ours wherever they are.
@@ -29,8 +29,9 @@ pub struct Merged {
     pub conflicts: Vec<String>,
 }
 
-/// Merges two versions of a file. `base` is what both come from; an empty one says that each side made
-/// the file by itself.
+/// Merges two versions of a file.
+///
+/// `base` is their common ancestor; it is empty if each side created the file.
 #[must_use]
 pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged { bytes: bytes.to_vec(), conflicts };
@@ -204,7 +205,7 @@ fn object(
                 "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" => later(our, their),
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
-                // Of two that are equally new, either says where it comes from: that is no conflict.
+                // If both are equally new, the origin of either is right: that is not a conflict.
                 "session" | "linear" | "commit" | "agent" | "reason" => {
                     let newer = newer.or(Some(Newer::Ours));
                     value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
@@ -248,8 +249,9 @@ fn object(
     merged
 }
 
-/// Says whether one side saw a feature work again after the failure that is all the other side knows,
-/// as after a rollback.
+/// Says whether one side saw a feature work again after the last failure that the other side knows.
+///
+/// This happens after a rollback.
 fn recovered(pass: &Members, fail: &Members) -> bool {
     let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
     let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
@@ -275,7 +277,7 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
         _ => ours,
     };
     let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
-    // What either side alone says of one and the same pass, it says by itself.
+    // If both sides have the same pass, the tests of either side may be those that it ran.
     let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
     if passing(merged) && !ran {
         merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
@@ -378,8 +380,9 @@ pub(super) fn name_of(item: &Json) -> Option<String> {
     }
 }
 
-/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts. Steps
-/// make sense only together, and what no longer blocks must go: both are one value.
+/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts.
+///
+/// Lists of steps and of blockers count as one value: steps belong together, and a removed blocker must stay removed.
 fn is_entries(name: &str, value: &Json) -> bool {
     !matches!(name, "steps" | "blocked_by")
         && matches!(value, Json::Array(items) if items.iter().any(|item| matches!(item, Json::Object(_) | Json::String(_))))
@@ -393,7 +396,7 @@ fn changed(base: Option<&Json>, now: &Json) -> bool {
     base != Some(now)
 }
 
-/// Says which of two entries is newer, if they say.
+/// Returns which of two entries is newer, if their times tell.
 fn newer(ours: &Members, theirs: &Members) -> Option<Newer> {
     let at = |members: &Members| {
         let times = ["learned_at", "verified_at", "last_confirmed_at"].iter().filter_map(|name| members.0.get(*name));

@@ -9,7 +9,7 @@ use super::decide::{Action, Class, Decision, Size};
 use super::unknown::Unknown;
 use helmdeck_forge_files::time::Time;
 
-/// What an assessment found. It only proposes.
+/// Report of an assessment. It only proposes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// When it was made.
@@ -18,11 +18,11 @@ pub struct Report {
     pub class: Class,
     /// The row of the table that decided, 0 to 10.
     pub row: u8,
-    /// What is proposed.
+    /// The proposed action.
     pub action: Action,
     /// Why the state is unknown; empty unless the class is `UNKNOWN`.
     pub unknown: Vec<Reason>,
-    /// The checkpoint to which one would go back: its tag.
+    /// The tag of the checkpoint for a rollback.
     pub checkpoint: Option<String>,
     /// Its commit.
     pub checkpoint_commit: Option<String>,
@@ -30,7 +30,7 @@ pub struct Report {
     pub head: Option<String>,
     /// The branch.
     pub branch: Option<String>,
-    /// What was measured. Absent if there is no checkpoint against which to measure.
+    /// The measures. Absent if there is no checkpoint to measure against.
     pub measures: Option<Measures>,
     /// Whether a person has acknowledged these very reasons at this HEAD, so that no new pause is needed.
     pub acknowledged: bool,
@@ -54,7 +54,7 @@ impl From<Unknown> for Reason {
     }
 }
 
-/// What was measured against the checkpoint.
+/// Measures against the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
     /// How many paths differ: changed, new and untracked, but neither ignored nor below `.forge/`.
@@ -90,13 +90,13 @@ pub struct Verify {
     pub exit: Option<i32>,
     /// How long it took, in milliseconds.
     pub ms: u64,
-    /// The end of what it printed, at most 4,000 characters.
+    /// The end of its output, at most 4,000 characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
 
 impl Report {
-    /// Returns what was decided.
+    /// Returns the decision.
     #[must_use]
     pub const fn decision(&self) -> Decision {
         Decision { row: self.row, class: self.class, action: self.action }
@@ -115,7 +115,7 @@ impl Report {
 }
 
 impl Action {
-    /// Returns what to do, in words.
+    /// Returns the action in words.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {

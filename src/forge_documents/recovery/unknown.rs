@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Unknown {
     /// No checkpoint was ever made.
     NoCheckpoint,
-    /// There are checkpoints, and none of them can be gone back to.
+    /// There are checkpoints, but none of them is usable for a rollback.
     NoUsableCheckpoint {
         /// The newest of them.
         checkpoint: String,
@@ -55,7 +55,7 @@ pub enum Unknown {
     },
     /// Git cannot read its index.
     IndexUnreadable {
-        /// What git said.
+        /// The message of git.
         detail: String,
     },
     /// HEAD is detached, and no session runs that would explain it.
@@ -88,7 +88,7 @@ pub enum Unknown {
         /// Some of the files.
         files: Vec<String>,
     },
-    /// The clock stands more than five minutes before the checkpoint.
+    /// The clock is more than five minutes before the time of the checkpoint.
     ClockBefore {
         /// The checkpoint.
         checkpoint: String,
@@ -158,8 +158,10 @@ impl Unknown {
         self.is_no_alarm() || matches!(self, Self::NoUsableCheckpoint { .. })
     }
 
-    /// Says whether an acknowledgement holds on later commits too. A merge or the like that was
-    /// acknowledged ends with a commit; another one on top of that commit needs a new answer.
+    /// Says whether an acknowledgement holds on later commits too.
+    ///
+    /// An acknowledged merge or similar operation ends with a commit; another one on top of that commit needs a new
+    /// acknowledgement.
     #[must_use]
     pub const fn outlives_a_commit(&self) -> bool {
         !matches!(self, Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. })
@@ -209,7 +211,7 @@ impl Unknown {
         }
     }
 
-    /// Returns what may be done next: a command that destroys nothing.
+    /// Returns a safe next command, which destroys nothing.
     #[must_use]
     pub fn next(&self) -> &str {
         match self {

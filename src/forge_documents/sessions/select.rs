@@ -22,9 +22,9 @@ pub struct Inputs<'a> {
     pub done: &'a [String],
     /// The features and issues on which other sessions work.
     pub claimed: &'a BTreeSet<String>,
-    /// Who chooses.
+    /// The agent that chooses.
     pub agent: &'a str,
-    /// What the list of features says comes next.
+    /// The next feature of the list of features.
     pub feature: Option<&'a Named>,
 }
 
@@ -37,12 +37,12 @@ pub struct Named {
     pub name: String,
 }
 
-/// What an abandoned session was at.
+/// Work of an abandoned session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unfinished {
     /// The session.
     pub session: String,
-    /// What it was at.
+    /// The task it worked on.
     pub task: String,
     /// The issue it worked on.
     pub linear_issue: Option<String>,
@@ -75,7 +75,7 @@ pub struct Choice {
     pub rule: Rule,
     /// Why, for people.
     pub reason: String,
-    /// What to do; `null` if there is nothing.
+    /// The task; `null` if there is none.
     pub task: Option<String>,
     /// The issue it belongs to.
     pub linear_issue: Option<String>,

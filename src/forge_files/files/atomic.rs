@@ -13,7 +13,7 @@ use super::path::FileLocation;
 /// over is written anew.
 pub(super) const UNFINISHED: &str = ".forge-tmp";
 
-/// The steps of what is done to files. Whatever ends the process, or fails, does so at one of them.
+/// Steps of a file operation, at which a test injects a failure or kills the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The new file is created beside the old one, or a file is opened to add to it.
@@ -45,7 +45,7 @@ pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<
     rename(&place.folder, &name, place)
 }
 
-/// Writes a file unless there is one. Says whether it did.
+/// Writes a file unless it exists. Returns whether it was written.
 pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
     if mode_of(place)?.is_some() {
         return Ok(false);
@@ -56,7 +56,7 @@ pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> s
     let made = match linked {
         Ok(()) => fault::at(Step::Named).map(|()| true),
         Err(Errno::EXIST) => Ok(false),
-        // The file system knows no links.
+        // The file system has no hard links.
         Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) if mode_of(place)?.is_none() => {
             return rename(&place.folder, &name, place).and_then(|()| sync(&place.folder)).map(|()| true);
         }
@@ -104,7 +104,7 @@ fn add(file: &mut File, length: u64, line: &str) -> std::io::Result<()> {
     fault::at(Step::Flushed)
 }
 
-/// Gives a file the name of a place, instead of what has it.
+/// Renames a file to a location. A file that is there is replaced.
 pub(super) fn rename(folder: &OwnedFd, name: &str, to: &FileLocation) -> std::io::Result<()> {
     let renamed = rustix::fs::renameat(folder, name, &to.folder, to.name.as_str());
     if renamed.is_err() && name.ends_with(UNFINISHED) {
@@ -122,7 +122,7 @@ pub(super) fn link(from: &FileLocation, to: &FileLocation) -> std::io::Result<()
     sync(&to.folder)
 }
 
-/// Takes its name from a file. Says whether there was one.
+/// Removes a file. Returns whether it existed.
 pub(super) fn remove(place: &FileLocation) -> std::io::Result<bool> {
     if !remove_if_there(&place.folder, &place.name)? {
         return Ok(false);
@@ -143,7 +143,7 @@ fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool
     remove_if_there(&place.folder, &name)?;
     let written = fill(place, &name, bytes, mode, flush);
     if written.is_err() {
-        // What is not whole takes room that others need.
+        // An unfinished file takes disk space.
         tidy(&place.folder, &name);
     }
     written.map(|()| name)
@@ -165,7 +165,7 @@ fn fill(place: &FileLocation, name: &str, bytes: &[u8], mode: Option<u32>, flush
     fault::at(Step::Flushed)
 }
 
-/// Removes what is not needed. If it stays, the next write removes it.
+/// Removes an unfinished file. If this fails, the next write removes it.
 fn tidy(folder: &OwnedFd, name: &str) {
     if fault::alive() {
         let _ = remove_if_there(folder, name);

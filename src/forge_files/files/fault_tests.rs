@@ -1,5 +1,4 @@
-//! What is left of a file when something fails at a step of what is done to it, or ends the process
-//! there: the old one or the new one.
+//! Fault injection: after a failure or a crash at any step of a write, the old file or the new one is left.
 
 use std::process::{Command, Stdio};
 
@@ -34,7 +33,7 @@ fn add(files: &Files, note: &str) -> Result<()> {
     })
 }
 
-/// What is done to files.
+/// A file operation.
 struct Deed {
     name: &'static str,
     /// How it is before; none, and there is nothing.

@@ -12,7 +12,7 @@ use crate::time::Time;
 pub struct FolderEntry {
     /// Its name.
     pub name: String,
-    /// Whether it is a folder; a link is none.
+    /// Whether it is a folder. A link is not.
     pub folder: bool,
     /// How long it is, in bytes.
     pub bytes: u64,
@@ -21,7 +21,7 @@ pub struct FolderEntry {
 }
 
 impl Files {
-    /// Creates a folder, and those on its way. Says whether it did.
+    /// Creates a folder and its parents. Returns whether it was created.
     ///
     /// # Errors
     /// `Refused`, `Failed`, also if something else has the name.
@@ -105,7 +105,7 @@ impl Files {
         Ok(all)
     }
 
-    /// Says what lies at a path, if anything does.
+    /// Returns the entry at a path, if there is one.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -119,7 +119,7 @@ impl Files {
     }
 }
 
-/// Returns where an older part of a list lies: `index.3.jsonl` for `index.jsonl`.
+/// Returns the path of an older part of a list: `index.3.jsonl` for `index.jsonl`.
 fn part(path: &str, number: u32) -> String {
     let (stem, ending) = path.rsplit_once('.').unwrap_or((path, ""));
     format!("{stem}.{number}.{ending}")
