@@ -76,9 +76,10 @@ fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns what is in backticks as a path from the root, if it looks like one: parts with `/` between
-/// them, of which the last has an ending or a `/` after it. `and/or`, `a::b`, patterns and addresses do
-/// not.
+/// Returns the text in backticks as a path from the root, if it looks like one.
+///
+/// A path has parts with `/` between them, and the last part has a file extension or a `/` after it. `and/or`,
+/// `a::b`, patterns and addresses are not paths.
 fn path(span: &str) -> Option<String> {
     let span = span.trim().trim_start_matches("./");
     // `src/a.rs:12` and `src/a.rs#L12` name a line.

@@ -49,15 +49,19 @@ pub struct FilesConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verify {
-    /// Runs the tests of a feature; `{prefix}` is the part of a test name before its `*`.
-    /// Default: `cargo test {prefix}`.
+    /// Command that runs the tests of a feature. Default: `cargo test {prefix}`.
+    ///
+    /// `{prefix}` is the part of a test name before its `*`.
     pub runner: String,
-    /// What counts the tests in what the runner writes: the sum of its first group, or the number of
-    /// its matches. Default: the form of cargo, pytest, go, node and npm; another program needs this.
+    /// Pattern that counts the tests in the output of the runner.
+    ///
+    /// The count is the sum of its first group, or the number of its matches. Default: the form of cargo, pytest, go,
+    /// node and npm; another program needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
-    /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and
-    /// `npm` need no entry.
+    /// Other runners by name, for tests written `name:pattern`.
+    ///
+    /// `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
     /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
@@ -124,7 +128,7 @@ pub struct HealthConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Softer {
-    /// It only stands with the others: `reason`.
+    /// It is only listed with the other reasons: `reason`.
     #[default]
     Reason,
     /// It makes yellow: `yellow`.

@@ -33,8 +33,9 @@ impl Ids for RandomIds {
 
 /// Factory of event sinks.
 pub trait Links: Send + Sync + fmt::Debug {
-    /// Returns the sink for the server that the settings of the project at `root` name; `None` if they
-    /// name none. It is not connected yet.
+    /// Returns the sink for the server in the settings of the project at `root`.
+    ///
+    /// `None` if they name no server. The sink is not connected yet.
     fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>>;
 }
 

@@ -1,5 +1,6 @@
-//! Test fixture: a project in a real repository, with a manual clock and sequential ids, and workers in
-//! other processes.
+//! Test fixture: a project in a real repository, and workers in other processes.
+//!
+//! The clock is manual, and ids are sequential.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -105,8 +106,9 @@ pub(crate) fn told() -> Option<(PathBuf, usize)> {
     Some((root.into(), number))
 }
 
-/// Tries again for as long as another process holds the lock: eight at once may make one wait too long
-/// on a busy machine.
+/// Retries for as long as another process holds the lock.
+///
+/// With eight processes on a busy machine, one may wait too long.
 pub(crate) fn in_turn<T>(mut work: impl FnMut() -> crate::error::Result<T>) -> T {
     loop {
         match work() {

@@ -21,7 +21,7 @@ const TASK_MAX: usize = 500;
 /// Maximum number of files, and of blockers.
 const LIST_MAX: usize = 200;
 
-/// How far the work is.
+/// Phase of the work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
     /// It is being planned.
@@ -106,7 +106,7 @@ pub struct Focus {
     /// The files it is about, below the root.
     #[serde(default)]
     pub files: Vec<String>,
-    /// How far it is.
+    /// The phase.
     #[serde(default)]
     pub phase: Phase,
     /// What it waits for.
@@ -215,7 +215,7 @@ pub struct SetFocus {
     /// The files it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
-    /// How far it is. Letters may be small.
+    /// The phase, in upper or lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// What it waits for.
@@ -319,7 +319,7 @@ impl Focused<'_> {
     /// Returns the focus in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no name of such a folder.
+    /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
         Ok(Self { path: format!("{}/focus.json", session_folder(folder)?), ..self })
     }

@@ -34,7 +34,7 @@ pub use rules::judge;
 pub enum Colour {
     /// There is nothing to be judged.
     Grey,
-    /// All is well.
+    /// No problem.
     Green,
     /// Something wants attention.
     Yellow,

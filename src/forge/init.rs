@@ -1,5 +1,6 @@
-//! `forge init`: creates the memory of a project. Existing files are never written over, so a second
-//! run changes nothing.
+//! `forge init`: creates the memory of a project.
+//!
+//! Existing files are never overwritten, so a second run changes nothing.
 
 mod adopt;
 mod detect;

@@ -38,7 +38,7 @@ impl<'a> Knowledge<'a> {
 }
 
 impl Knowledge<'_> {
-    /// Returns all of it; empty if there is no file.
+    /// Returns all knowledge; empty if there is no file.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.

@@ -1,5 +1,6 @@
-//! Check that `.forge/.local` is not tracked: it belongs to one clone, and a tracked one holds another
-//! clone's locks and journal.
+//! Check that `.forge/.local` is not tracked.
+//!
+//! It belongs to one clone. A tracked one would contain another clone's locks and journal.
 
 use crate::error::{Category, Error, Result};
 use crate::git::Run;

@@ -47,8 +47,9 @@ impl Project {
         Ok(Some(Self::with(project.found, project.environment, config)))
     }
 
-    /// Opens a project even if its settings are damaged: then every setting has its default. For
-    /// reading and for repair.
+    /// Opens a project even if its settings are damaged, for reading and for repair.
+    ///
+    /// With damaged settings, every setting has its default.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
@@ -135,7 +136,7 @@ impl Project {
         })
     }
 
-    /// Returns git, or nothing where there is no repository.
+    /// Returns git, or `None` without a repository.
     pub(crate) fn repository(&self) -> Result<Option<Git>> {
         match self.git() {
             Ok(git) => Ok(Some(git.clone())),

@@ -209,8 +209,9 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     Ok(repair)
 }
 
-/// Keeps the damaged bytes. If there are ten copies already, or it is too large to be copied, the file
-/// gets a second name: nothing is lost.
+/// Keeps the damaged bytes in quarantine.
+///
+/// If there are ten copies already, or the file is too large to be copied, it gets a second name. Nothing is lost.
 fn keep(project: &Project, path: &str, bytes: &[u8], huge: bool) -> Result<Option<String>> {
     if !huge && let Some(copy) = project.files().quarantine(path, bytes)? {
         return Ok(Some(copy));

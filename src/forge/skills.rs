@@ -85,8 +85,9 @@ impl<'a> Skills<'a> {
 }
 
 impl Skills<'_> {
-    /// Returns all skills by name, invalid ones with the reasons. Only manifests are read: no
-    /// instructions, no resources.
+    /// Returns all skills by name, invalid ones with the reasons.
+    ///
+    /// Only manifests are read: no instructions, no resources.
     ///
     /// # Errors
     /// `Failed` if the folder cannot be read.

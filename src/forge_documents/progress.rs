@@ -148,8 +148,9 @@ fn fits(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= TEXT_MAX && !text.chars().any(char::is_control)
 }
 
-/// Returns the instant of a clock time: the first at or after the one before it, from the header's day
-/// on. An hour that a zone has twice is tried both ways before the next day.
+/// Returns the instant of a clock time: the first one at or after the previous instant.
+///
+/// It starts at the day of the header. An hour that a time zone has twice is tried both ways before the next day.
 fn instant(date: Date, clock: Clock, last: Option<Timestamp>, zone: &TimeZone) -> Option<Timestamp> {
     let first = last.map_or(date, |last| zone.to_datetime(last).date().max(date));
     [first, first.checked_add(1.day()).ok()?].into_iter().find_map(|day| {

@@ -116,8 +116,10 @@ struct Shared {
 }
 
 impl Files {
-    /// Makes the files below a root. `common` is the folder all work trees of the repository share;
-    /// without one, the common lock is the local one.
+    /// Makes the files below a root.
+    ///
+    /// `common` is the folder that all work trees of the repository share. Without one, the common lock is the local
+    /// one.
     pub fn new(root: &Path, writer: Writer, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
@@ -160,8 +162,9 @@ impl Files {
         *self.shared.session.write() = session;
     }
 
-    /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a
-    /// program, a call of the network or of a model.
+    /// Takes the lock of this work tree. It is reentrant for the thread that holds it.
+    ///
+    /// It is never held while a program runs, or during a call to the network or a model.
     ///
     /// # Errors
     /// `Locked` (`E_LOCKED`) after five seconds, with the holder.
@@ -322,7 +325,7 @@ impl Files {
     ///
     /// # Errors
     /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
-    /// `Refused` for a path that leaves the root, `Failed` if it is no file or cannot be read.
+    /// `Refused` for a path that leaves the root, `Failed` if it is not a regular file or cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };

@@ -31,8 +31,9 @@ pub enum Json {
     Object(Members),
 }
 
-/// The members of an object, in their order. Also what a typed object has besides the members it knows:
-/// `#[serde(flatten)] other: Members`.
+/// The members of an object, in their order.
+///
+/// A typed object keeps its unknown members in one: `#[serde(flatten)] other: Members`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Members(pub IndexMap<String, Json>);
 
@@ -44,8 +45,10 @@ impl Members {
     }
 }
 
-/// Writes a value as every file of a project is written: two spaces a level, members each on a line,
-/// lists of plain values on one line if that has room, a line feed at the end.
+/// Formats a value in the format of every JSON file of a project.
+///
+/// Two spaces for each level, one member on each line, lists of plain values on one line if they fit, and a line feed
+/// at the end.
 ///
 /// # Errors
 /// The errors of the value's `Serialize`.
@@ -109,8 +112,9 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
     }
 }
 
-/// The numbers of a file whose text is another than we would write: more digits than the machine counts
-/// with, `1.10`, `1e3`.
+/// The numbers of a file whose text differs from what this program would write.
+///
+/// Such as numbers with more digits than a Rust number keeps, `1.10`, `1e3`.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(HashMap<String, VecDeque<String>>);
 

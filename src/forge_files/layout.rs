@@ -38,7 +38,7 @@ pub const TEMPLATES: &str = ".forge/linear/templates";
 pub const COMMITS: &str = ".forge/git/commits.log";
 /// The branches: a cache.
 pub const BRANCHES: &str = ".forge/git/branches.json";
-/// States from which one may go on.
+/// The manifests of the checkpoints.
 pub const CHECKPOINTS: &str = ".forge/git/checkpoints";
 /// What sets up the environment.
 pub const INIT: &str = ".forge/init.sh";

@@ -59,7 +59,7 @@ pub struct Context<'a> {
 /// Returns the CUID of a context: 13 characters.
 ///
 /// # Errors
-/// `Usage` if a part holds a line feed, so that two contexts would be written alike.
+/// `Usage` if a part contains a line feed, because two contexts would then be written alike.
 pub fn cuid(context: &Context<'_>) -> Result<String> {
     let Context { kind, session, agent, key, head, name } = *context;
     let (key, head) = (key.unwrap_or("-"), head.unwrap_or("-"));
@@ -239,8 +239,9 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// Makes the file name for an SCH. `taken` says whether the file of another SCH has that short
-    /// already: then it is made longer.
+    /// Makes the file name for an SCH.
+    ///
+    /// `taken` says whether the file of another SCH has that short form: then it is made longer.
     pub fn new(sch: &str, name: &str, taken: impl Fn(&str) -> bool) -> Self {
         let short = (SHORT_LEN..=SCH_LEN).filter_map(|len| sch.get(..len)).find(|short| !taken(short)).unwrap_or(sch);
         Self { short: short.to_owned(), slug: slug(name) }
@@ -287,8 +288,10 @@ fn is_slug(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().copied().all(in_slug)
 }
 
-/// Makes a name fit for a file name: lower case, and `-` for every byte that is not a letter, a digit,
-/// `.`, `_` or `-`. It begins with a letter or digit, and has at most 120 bytes.
+/// Converts a name for use in a file name.
+///
+/// The result is in lower case, with `-` for every byte that is not a letter, a digit, `.`, `_` or `-`. It begins with
+/// a letter or digit, and has at most 120 bytes.
 #[must_use]
 pub fn slug(name: &str) -> String {
     let text: String = name

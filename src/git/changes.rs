@@ -137,8 +137,9 @@ fn parse(bytes: &[u8]) -> BTreeMap<String, Change> {
     changes.collect()
 }
 
-/// Counts the lines of a file, the last one even if it does not end; `None` if it is binary, no file,
-/// or cannot be read.
+/// Counts the lines of a file, including a last line without a line feed.
+///
+/// `None` if it is binary, not a file, or cannot be read.
 fn lines(path: &Path) -> Option<u64> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
     if kind.is_symlink() {

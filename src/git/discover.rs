@@ -35,11 +35,12 @@ pub trait Files {
     /// Those of the system.
     fn is_foreign(&self, path: &Path) -> io::Result<bool>;
 
-    /// Reads a file of at most `limit` bytes. Bytes that are not UTF-8 are replaced by `U+FFFD`. `None`
-    /// if nothing is there.
+    /// Reads a file of at most `limit` bytes. `None` if it does not exist.
+    ///
+    /// Bytes that are not UTF-8 are replaced by `U+FFFD`.
     ///
     /// # Errors
-    /// The reason why it is no readable file.
+    /// The reason why it is not a readable file.
     fn text(&self, path: &Path, limit: usize) -> Result<Option<String>, String>;
 }
 

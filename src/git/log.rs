@@ -24,8 +24,9 @@ pub struct Commit {
     pub subject: String,
     /// The message after the subject.
     pub body: String,
-    /// The lines `Name: value` of the last paragraph, in order, and those with the prefix of
-    /// [`Git::trailers_anywhere`] in any paragraph.
+    /// The trailers: lines `Name: value` of the last paragraph, in order.
+    ///
+    /// Those with the prefix of [`Git::trailers_anywhere`] count in any paragraph.
     pub trailers: Vec<(String, String)>,
 }
 

@@ -69,7 +69,7 @@ impl Operation {
 }
 
 impl Git {
-    /// Finds the repository around a folder. If there is none, git is not even started.
+    /// Finds the repository around a folder. If there is none, git is not started.
     ///
     /// # Errors
     /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
@@ -135,7 +135,7 @@ impl Git {
         self
     }
 
-    /// Excludes a folder below the root of the work tree: its files are no code.
+    /// Excludes a folder below the root of the work tree: its files are not code.
     #[must_use]
     pub fn excluding(mut self, folder: impl Into<String>) -> Self {
         self.excluded = folder.into();
@@ -295,7 +295,7 @@ impl Git {
         Ok(Some(Timestamp(i64::try_from(since).unwrap_or(i64::MAX))))
     }
 
-    /// Says whether `a` is `b` or one of its ancestors. An unknown commit is no ancestor.
+    /// Says whether `a` is `b` or one of its ancestors. An unknown commit is not an ancestor.
     ///
     /// # Errors
     /// As [`Git::run`].
@@ -329,8 +329,9 @@ impl Git {
         output.text().parse().map_err(|_| complaint(&args, &output))
     }
 
-    /// Returns the root commit of `HEAD`, the one with the smallest id if there are several. `None`
-    /// before the first commit.
+    /// Returns the root commit of `HEAD`. `None` before the first commit.
+    ///
+    /// If there are several, it is the one with the smallest id.
     ///
     /// # Errors
     /// As [`Git::run`].

@@ -86,8 +86,9 @@ const SETTINGS: &[&str] = &[
 pub struct Run {
     /// The input; empty by default.
     pub stdin: Vec<u8>,
-    /// The time limit; [`Git::timeout`](crate::Git::timeout) by default. Then git is killed with
-    /// everything that it started.
+    /// The time limit; [`Git::timeout`](crate::Git::timeout) by default.
+    ///
+    /// After it, git is killed with everything that it started.
     pub timeout: Option<Duration>,
     /// The limit for the output, in bytes; 64 MiB by default.
     pub max_output: usize,

@@ -91,7 +91,7 @@ impl Dependencies {
     }
 }
 
-/// Something is wrong with a skill, or odd.
+/// Error or warning about a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// What kind of problem: `description_length`, `unknown_table`.
@@ -334,7 +334,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a manifest anew, as the RFC lays one out.
+/// Formats a new manifest, in the layout of the RFC.
 #[must_use]
 pub(crate) fn print(manifest: &Manifest) -> String {
     let mut document = DocumentMut::new();
@@ -379,8 +379,9 @@ fn texts(list: &[String]) -> Item {
     value(list.iter().map(String::as_str).collect::<Array>())
 }
 
-/// Adds keywords and patterns to the text of a manifest. All else stays, to the byte. Returns `None` if
-/// all are there already.
+/// Adds keywords and patterns to the text of a manifest. Every other byte stays.
+///
+/// Returns `None` if all are there already.
 ///
 /// # Errors
 /// What is wrong with the text.

@@ -8,8 +8,10 @@ const LONGEST: usize = 200;
 /// Maximum number of patterns that `{a,b}` may expand to.
 const WAYS: usize = 64;
 
-/// A pattern of files: `*` is any run of characters but `/`, `?` is one of them, `[a-z]` and `[!a-z]`
-/// one of a set, `{a,b}` either, `**` any number of folders. Case counts.
+/// Glob pattern of files, case-sensitive.
+///
+/// `*` matches any run of characters but `/`, `?` one such character, `[a-z]` and `[!a-z]` one of a set, `{a,b}` either
+/// text, `**` any number of folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// Without a slash: compared with the name of the file alone.

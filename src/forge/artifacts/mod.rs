@@ -124,7 +124,7 @@ pub struct Listed {
     pub artifacts: Vec<ProjectArtifact>,
     /// How many were wanted, with those beyond the limit.
     pub total: usize,
-    /// Lines of the index that make no sense.
+    /// Malformed lines of the index.
     pub bad_lines: Vec<BadLine>,
 }
 
@@ -167,8 +167,9 @@ impl Artifacts<'_> {
         self.put(&bytes, put)
     }
 
-    /// Stores bytes. The same bytes of the same kind are one file, whatever their names; each time adds
-    /// a line to the index.
+    /// Stores bytes as an artifact.
+    ///
+    /// The same bytes of the same kind share one file, whatever their names. Each call adds a line to the index.
     ///
     /// # Errors
     /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential,
@@ -275,8 +276,10 @@ impl Artifacts<'_> {
             .next("helmdeck forge artifact verify"))
     }
 
-    /// Finds an artifact: by its whole name or a part of it (`triv:abc_def_ghi`), by its file's name or
-    /// path, or by the first six or more characters of its hash.
+    /// Finds an artifact by name, file or hash.
+    ///
+    /// The name may be shortened (`triv:abc_def_ghi`). A file is given by its name or path, a hash by its first six or
+    /// more characters.
     ///
     /// # Errors
     /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
@@ -374,8 +377,9 @@ impl Artifacts<'_> {
         Err(error.hint(format!("if it must be so large, raise max_bytes under {which} in .forge/config.toml")))
     }
 
-    /// Returns the focus of the session that stores something; none if it is absent or cannot be read,
-    /// for the artifact counts all the same.
+    /// Returns the focus of the session that stores an artifact.
+    ///
+    /// It is empty if it is absent or unreadable, because the artifact is stored anyway.
     fn focus(&self) -> Focus {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(Focused::new(self.project)));

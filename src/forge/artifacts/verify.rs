@@ -34,7 +34,7 @@ pub enum State {
 pub struct Checked {
     /// The file, below the root.
     pub path: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// Its newest name; none if the index does not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,8 +105,9 @@ impl Artifacts<'_> {
         })
     }
 
-    /// Adds lines for the files that the index does not know: all of them, if it was lost. What only
-    /// the index knew stays unknown.
+    /// Rebuilds the index: adds lines for the unindexed files, which are all files if it was lost.
+    ///
+    /// Metadata that only the index had stays lost.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.

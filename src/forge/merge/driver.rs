@@ -26,8 +26,9 @@ pub struct Driven {
     pub quarantined: Option<String>,
 }
 
-/// Merges a file for git: reads the three versions from the files git made for them, and writes the
-/// merged one over `ours`.
+/// Merges a file for git.
+///
+/// Reads the three versions from the files that git made for them, and overwrites `ours` with the result.
 ///
 /// `root` is the root of the work tree, where git starts it; `path` is the file's own path.
 ///
@@ -49,8 +50,8 @@ pub fn drive(
     let merged = merge(path, &base, &ours_bytes, &theirs);
     let mut quarantined = None;
     if !merged.conflicts.is_empty() {
-        // First theirs is safe, then ours is written. Once for the same content. Git has it as well, as
-        // the third version of the path, until the conflict is settled.
+        // Theirs is saved before ours is written, once for the same content. Until the conflict is resolved, git has it
+        // too, as the third version of the path.
         if let Some(project) = Project::open_anyway(&project, environment.clone())? {
             quarantined = project.files().quarantine(path, &theirs)?;
         }

@@ -74,7 +74,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
     Ok(Some(archived))
 }
 
-/// Finds a place beside an archive that holds something else: nothing is ever written over.
+/// Finds a free path beside an archive with other content: nothing is ever overwritten.
 fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archived> {
     let folder = archived.path.rsplit_once('/').map_or(SESSIONS, |(folder, _)| folder);
     let mut n = 2;
@@ -93,8 +93,9 @@ pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
 }
 
-/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Those
-/// of sessions that live stay. Returns the sessions.
+/// Removes the folders of old sessions, and returns those sessions.
+///
+/// Only files that git has unmodified are removed, so nothing is lost. The folders of active sessions stay.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let keep = project.config().session.archives;
     let old = |sessions: &[String]| sessions[..sessions.len().saturating_sub(keep)].to_vec();

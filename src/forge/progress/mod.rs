@@ -58,7 +58,7 @@ impl Progress<'_> {
     /// Returns the progress in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no name of such a folder.
+    /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
         Ok(Self { path: format!("{}/progress.txt", session_folder(folder)?), ..self })
     }
@@ -72,7 +72,7 @@ impl Progress<'_> {
     /// Reads the file. `None` if it is absent.
     ///
     /// # Errors
-    /// `Corrupt` if it is no text.
+    /// `Corrupt` if it is not text.
     pub fn read(&self) -> Result<Option<Log>> {
         let Some(bytes) = self.project.files().read(&self.path)? else { return Ok(None) };
         let text = as_text(self.project, &self.path, &bytes)?;

@@ -33,8 +33,9 @@ pub(crate) struct Repository {
 }
 
 impl FoundProject {
-    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside
-    /// of one, that of another user is refused (`E_FOREIGN`).
+    /// Finds the nearest `.forge/` at or above a folder, up to the root of its repository.
+    ///
+    /// Outside of a repository, the `.forge/` of another user is refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
         let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
         let repository = Repository::find(&start)?;

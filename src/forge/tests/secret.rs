@@ -64,7 +64,7 @@ impl Scene {
         Project::open(self.project.root(), environment).unwrap().unwrap()
     }
 
-    /// Says in which files and objects a text stands.
+    /// Returns the files and git objects that contain a text.
     fn places_of(&self, text: &str) -> Vec<String> {
         let mut places = Vec::new();
         walk(self.repository.path(), text.as_bytes(), &mut places);

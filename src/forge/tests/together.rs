@@ -117,9 +117,10 @@ fn lines(project: &Project, path: &str) -> BTreeSet<String> {
     distinct
 }
 
-/// Every kind of file that is changed and not only made. `config.toml`, `architecture.md` and the files
-/// of artifacts are made once; `commits.log` is written whole from what git has; notes in `scratch/`
-/// are none of ours.
+/// Every kind of file that is changed after its creation.
+///
+/// Not here: `config.toml`, `architecture.md` and the files of artifacts, which are made once; `commits.log`, which is
+/// rewritten from git; notes in `scratch/`, which this program does not write.
 const ALL: &[Kind] = &[
     document!("knowledge", KnowledgeFile, KnowledgeFile::PATH),
     document!("features", FeaturesFile, FeaturesFile::PATH),

@@ -10,7 +10,7 @@ use helmdeck_forge_files::layout;
 pub const PREFIX: &str = "checkpoint/";
 /// The key of a checkpoint that belongs to no issue.
 pub const NO_KEY: &str = "session";
-/// The highest number. A tag with a larger one is no checkpoint, and does not block later ones.
+/// The highest number. A tag with a larger one is not a checkpoint, and does not block later ones.
 const LAST: u32 = 999_999;
 /// The longest text that is read as a name, in bytes.
 const LONGEST: usize = 64;
@@ -78,8 +78,9 @@ impl Name {
         format!("{}/{self}.json", layout::CHECKPOINTS)
     }
 
-    /// Returns the next free number of a key: one more than the highest that is taken anywhere; the
-    /// first free one if the last is taken.
+    /// Returns the next free number of a key.
+    ///
+    /// That is one more than the highest taken number, or the first free one if the last is taken.
     pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
         let taken: BTreeSet<u32> = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).collect();
         let after = taken.last().map_or(1, |last| last.saturating_add(1));
@@ -94,7 +95,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Says whether a text is the key of an issue, or stands for none.
+/// Says whether a text is the key of an issue, or the key for no issue.
 fn is_key(text: &str) -> bool {
     text == NO_KEY || crate::issues::is_key(text)
 }

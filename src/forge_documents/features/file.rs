@@ -47,7 +47,7 @@ pub struct Feature {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// Which tests show that it works, one pattern each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,8 +79,9 @@ pub struct Feature {
     /// When it was found that it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_at: Option<Time>,
-    /// When it was found not to work, before it was seen to work again: a merge with a branch that only
-    /// knows the failure goes by it.
+    /// When it last failed before it worked again.
+    ///
+    /// A merge with a branch that knows only the failure compares this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_before: Option<Time>,
     /// Whether a person must see that it works, since no test can.
@@ -97,7 +98,7 @@ pub struct Feature {
     pub other: Members,
 }
 
-/// How far a feature is.
+/// Status of a feature.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr, strum::Display,
 )]
@@ -119,7 +120,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns the status as it is written.
+    /// Returns the status as written in the file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

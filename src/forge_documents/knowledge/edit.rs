@@ -116,9 +116,10 @@ pub struct Superseded {
     pub by: Added,
 }
 
-/// Puts a new entry behind the one with the next smaller id. Ids are hashes, so additions in two clones
-/// rarely meet at one place, and git merges them without our driver. The entries that are there keep
-/// their order, whatever it is.
+/// Inserts a new entry after the one with the next smaller id. Other entries keep their order.
+///
+/// Ids are hashes, so additions in two clones are rarely next to each other, and git merges them without the merge
+/// driver.
 fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
     let own = id(&entry);
     let before = entries.iter().enumerate().filter(|(_, one)| id(one).is_some_and(|one| Some(one) < own));

@@ -15,9 +15,10 @@ const B: f64 = 0.75;
 /// Search query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may
-    /// be an id, or at least the first 6 characters of one: then that entry is found, even if another
-    /// is in its place.
+    /// The words to search for. Without any, the newest entries are found.
+    ///
+    /// If no entry has one of the words, they may be an id, or at least its first 6 characters: then that entry is
+    /// found, even if it is superseded.
     #[serde(default)]
     pub query: String,
     /// How many entries to return at most; 10 if absent.

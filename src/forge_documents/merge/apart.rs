@@ -7,8 +7,10 @@ use crate::features::split_id;
 use crate::knowledge::id_of;
 use helmdeck_forge_files::json::Json;
 
-/// Gives those of their features another id that got one of ours. Ids of both sides, and those that
-/// were removed, stay given. Returns what people must know: commits and reports name the old id.
+/// Gives a new id to each of their new features whose id another feature on our side has or had.
+///
+/// Ids of both sides and removed ids are not used again. Returns messages for people, because commits and reports name
+/// the old id.
 pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<String> {
     let none = Json::Null;
     let base = base.unwrap_or(&none);

@@ -23,7 +23,7 @@ const DEEPEST: usize = 100;
 /// Result of a merge of two versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// The file. With conflicts, ours wherever they are.
+    /// The merged file, with our version at each conflict.
     pub bytes: Vec<u8>,
     /// What could not be settled; empty if all could.
     pub conflicts: Vec<String>,
@@ -83,8 +83,9 @@ fn names(path: &str, document: &str) -> bool {
     path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Takes out the features that one side removed for good, and the other left as they were. One that was
-/// changed there stays, and is a conflict.
+/// Removes the features that one side retired and the other did not change.
+///
+/// A feature that the other side changed stays, and is a conflict.
 fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
     let removed = |here: &Json, there: &Json, id: &str| {
         let gone = retired(here).any(|retired| retired == id);
@@ -263,9 +264,10 @@ fn recovered(pass: &Members, fail: &Members) -> bool {
         })
 }
 
-/// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A
-/// feature that does not pass has no evidence, and one that is now shown by other tests than those that
-/// were run does not pass.
+/// Takes the evidence of a feature from one side: the one that changed it, or verified it last.
+///
+/// A feature that does not pass has no evidence. A feature whose tests are now others than those that ran does not
+/// pass.
 fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
     let both = same(ours, theirs);

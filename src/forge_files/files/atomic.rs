@@ -9,8 +9,9 @@ use rustix::io::Errno;
 
 use super::path::FileLocation;
 
-/// What a file is called until it is whole. Only the holder of the lock writes, so one that is left
-/// over is written anew.
+/// Name of an unfinished file.
+///
+/// Only the holder of the lock writes, so a leftover one is overwritten.
 pub(super) const UNFINISHED: &str = ".forge-tmp";
 
 /// Steps of a file operation, at which a test injects a failure or kills the process.
@@ -38,8 +39,9 @@ pub(super) fn write(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> st
     sync(&place.folder)
 }
 
-/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new
-/// ones, but after a power failure it may be empty. For copies only.
+/// Writes a file as [`write`] does, without waiting for the disk. For copies only.
+///
+/// Readers see the old bytes or the new ones, but after a power failure the file may be empty.
 pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<()> {
     let name = unfinished(place, bytes, None, false)?;
     rename(&place.folder, &name, place)
@@ -240,7 +242,7 @@ pub(super) mod fault {
         DEAD.set(false);
     }
 
-    /// Whether the step that was set was come to.
+    /// Whether the injected fault is still pending.
     pub(in crate::files) fn pending() -> bool {
         NEXT.get().is_some()
     }

@@ -1,4 +1,4 @@
-//! Fault injection: after a failure or a crash at any step of a write, the old file or the new one is left.
+//! Fault injection: a failure or crash at any step of a write leaves the old file or the new one.
 
 use std::process::{Command, Stdio};
 
@@ -41,7 +41,7 @@ struct Deed {
     does: fn(&Files) -> Result<()>,
     /// The files it is about.
     about: &'static [&'static str],
-    /// The steps it comes to.
+    /// The steps that it goes through.
     steps: &'static [Step],
 }
 

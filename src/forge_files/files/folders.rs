@@ -36,8 +36,9 @@ impl Files {
         }
     }
 
-    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name
-    /// that is no UTF-8 is left out, and a file that is not whole yet.
+    /// Returns the entries of a folder, ordered by name. An absent folder has none.
+    ///
+    /// Names that are not UTF-8 and unfinished files are left out.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -67,8 +68,9 @@ impl Files {
         Ok(entries)
     }
 
-    /// Adds a line to a list of lines that only ever grows. When the list has got long it becomes one
-    /// of its older parts, and a new one begins: no part is ever too large to be read.
+    /// Appends a line to an append-only list of lines.
+    ///
+    /// A list that is too long becomes an older part, and a new list begins: no part is ever too large to be read.
     ///
     /// # Errors
     /// As [`Files::append`].
