@@ -119,7 +119,7 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
         }
     }
     let root = project.root().to_owned();
-    // What was created holds settings too.
+    // The created files include the settings.
     let project = Project::open(&root, project.environment().clone())?.unwrap_or(project);
     Ok((project, Initialised { root, created, tests, settings, offers, adopted }))
 }

@@ -110,7 +110,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
             .next("helmdeck forge repair")
     })?;
     let unmerged = unmerged(project, path)?;
-    // Finishing a merge is what a pause waits for, if it began in the middle of one.
+    // A pause that began in the middle of a merge waits for the end of that merge.
     if mend.yes && unmerged.is_none() {
         project.check_not_paused()?;
     }
@@ -170,7 +170,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         })?;
         let source = chosen.source;
         project.files().check_secrets(path, &chosen.bytes)?;
-        // To look for versions may take long, so it was done before the lock.
+        // The search for versions may take long, so it is done before the lock.
         let guard = project.files().lock()?;
         let same = match project.files().read(path) {
             Ok(Some(now)) => huge.is_none() && now == bytes,

@@ -261,7 +261,7 @@ mod tests {
     fn timeout_kills_a_check_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
-        // Enough time for what the shell does before it waits.
+        // Enough time for the shell to reach its wait.
         let ran = run_check(folder.path(), command, Duration::from_secs(3), &SystemClock::default()).unwrap();
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
         assert_eq!(ran.output, "begun\n");

@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(issue.owner(), Some("Forge"));
         assert_eq!(issue.acceptance_criteria.len(), 3);
         assert!(issue.other.is_empty(), "every member is known");
-        // The RFC parts groups by empty lines, which no file of ours has.
+        // The RFC separates groups by empty lines, which this program does not write.
         assert_eq!(String::from_utf8(print(&issue).unwrap()).unwrap(), ISSUE.replace("\n\n", "\n"));
     }
 

@@ -303,7 +303,7 @@ pub fn slug(name: &str) -> String {
     let cut = &text[..text.len() - rest.len()];
     let slug = match rest {
         "" => "file".to_owned(),
-        // All that was before the ending is gone.
+        // Nothing is left before the file extension.
         ending if cut.len() > 1 && cut.ends_with('.') => format!("file.{ending}"),
         rest => rest.to_owned(),
     };

@@ -82,7 +82,7 @@ pub fn circles<'a>(chains: &Chains<'a>) -> BTreeSet<&'a str> {
         later.extend(own.before.iter().filter_map(known).map(|before| (before, *skill)));
         later.extend(own.requires.iter().chain(&own.after).filter_map(known).map(|after| (*skill, after)));
     }
-    // A node without successors is on no circle. Remove such nodes until none is left.
+    // A node without successors is not on a cycle. Such nodes are removed until none is left.
     let mut left: BTreeSet<&str> = chains.keys().copied().collect();
     loop {
         let open: BTreeSet<&str> =

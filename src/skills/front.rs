@@ -364,7 +364,7 @@ fn scalar(text: &str) -> String {
 }
 
 fn quote(text: &str) -> String {
-    // What JSON writes in quotes, YAML reads in quotes.
+    // YAML reads a text that JSON wrote in quotes.
     serde_json::to_string(text).unwrap_or_default()
 }
 

@@ -121,7 +121,7 @@ impl Artifacts<'_> {
             gone.bytes += file.bytes;
             gone.removed.push(candidate);
             if gc.apply {
-                // The line first: killed between, the file is only there a little longer.
+                // The line is written first: after a crash in between, the file only stays a little longer.
                 for entry in entries {
                     append(project, &ProjectArtifact { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
                 }

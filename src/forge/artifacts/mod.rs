@@ -231,7 +231,7 @@ impl Artifacts<'_> {
             other: crate::json::Members::default(),
         };
         let line = line(&entry)?;
-        // Its name may be refused as well: then there must be no file under it.
+        // Its name may be refused too: then there must be no file with that name.
         files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
         if !same {
             self.create(&entry.path, bytes)?;
@@ -343,7 +343,7 @@ impl Artifacts<'_> {
                     && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
             })
             .collect();
-        // Of the same moment, the later line comes first.
+        // Of lines with the same time, the later line comes first.
         artifacts.reverse();
         artifacts.sort_by_key(|entry| std::cmp::Reverse(entry.created_at));
         let total = artifacts.len();

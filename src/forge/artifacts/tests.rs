@@ -239,7 +239,7 @@ fn an_index_cut_at_any_byte_loses_at_most_the_line_that_was_being_written() {
     assert_eq!(stored.warnings, [format!("{ARTIFACT_INDEX}:2: the line is torn")]);
     let listed = artifacts.list(&Filter::default()).unwrap();
     assert_eq!((listed.total, listed.bad_lines.len()), (2, 1));
-    // The file of the torn line is there, and the index gets to know it again.
+    // The file of the torn line exists, and the index gets its line again.
     assert_eq!(artifacts.rebuild().unwrap().added, 1);
 }
 

@@ -199,11 +199,11 @@ fn two_features_that_got_one_id_stay_two() {
     assert_eq!(found, wanted);
     assert_eq!(file.features[3].evidence, None);
     assert_eq!(file.features[4].blockers().collect::<Vec<_>>(), ["FORGE-008", "FORGE-001"]);
-    // The same version once more brings nothing twice.
+    // A second merge of the same version adds nothing.
     let again = merge(FEATURES, RFC.as_bytes(), &result.bytes, theirs.as_bytes());
     assert_eq!(features(std::str::from_utf8(&again.bytes).unwrap()).features.len(), 5);
 
-    // The same feature on both sides is one; one that came and went on a side is not the other side's.
+    // The same feature on both sides is one; a feature added and removed on one side is not that of the other side.
     let one = with(vec![new("FORGE-003", "One")], &[]);
     let mut same = new("FORGE-003", "One");
     same.category = Some("c".into());

@@ -158,7 +158,7 @@ fn no_damaged_document_of_any_kind_is_written_over() {
         let mut kept = 0;
         for (at, bytes) in corpus(&good).into_iter().enumerate() {
             let what = format!("{} {at}", kind.name);
-            // At the begin, with room for copies, and then with ten of them there.
+            // First with room for copies, then with ten copies.
             let place = if at % 97 == 0 { &Fixture::new() } else { &place };
             place.put(kind.path, &bytes);
             is_loud(&(kind.load)(&place.project, kind.path).unwrap_err(), kind.path, &what);

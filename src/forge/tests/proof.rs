@@ -202,7 +202,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert_eq!(focus.feature_id.as_deref(), Some("FORGE-003"));
     assert!(begun.prime.text.contains("Halve a number"), "{}", begun.prime.text);
 
-    // It breaks what worked.
+    // It breaks a working feature.
     repository.write("src/lib.rs", SUMS.replace("a + b", "a - b"));
     let broken = Features::new(&project).verify("FORGE-001").unwrap();
     assert!(!broken.passed && broken.regressed && broken.status == Status::Failing, "{broken:?}");
@@ -247,7 +247,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
         assert_eq!(std::fs::read(root.join(path)).unwrap(), before[Path::new(path)], "{path}");
     }
 
-    // There the code is that of the checkpoint, and nothing that was learned is forgotten.
+    // The code is that of the checkpoint, and no knowledge is lost.
     let there = PathBuf::from(done.worktree.unwrap());
     assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
     let back = open(&there);

@@ -265,7 +265,7 @@ fn open(folder: &Path, kind: &Kind) -> Project {
 
 #[test]
 fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
-    // Four hundred times the disk for each kind would take minutes; where there is memory for files, they lie there.
+    // Four hundred disk writes for each kind would take minutes, so the files are in memory where that is possible.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     for kind in ALL {
         let write = |path: &str, text: &str| {

@@ -162,7 +162,7 @@ impl KnowledgeFile {
                     known.paths.push(path);
                 }
             }
-            // It holds at this commit: what changed before it no longer makes it doubtful.
+            // It holds at this commit: earlier changes no longer make it doubtful.
             if trace.commit.is_some() {
                 known.commit = trace.commit;
             }

@@ -37,7 +37,7 @@ pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<
         used.insert(next.clone());
         renamed.insert(id.to_owned(), next);
     }
-    // One that was added and removed again there was not the one that is here.
+    // A feature that was added and removed on their side was not the one on our side.
     let not_ours: Vec<String> =
         retired(theirs).filter(|id| is_new(id) && feature(ours, id).is_some()).map(str::to_owned).collect();
     if let Some(Json::Array(all)) = member(theirs, "retired") {

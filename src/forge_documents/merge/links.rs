@@ -25,7 +25,7 @@ pub(super) fn settle(merged: &mut Json, ours: &Json, theirs: &Json) {
     }
     let all: Vec<String> = now.keys().cloned().collect();
     for id in all {
-        // The way from one entry to the next; none is longer than there are links.
+        // The chain from one entry to the next; no chain is longer than the number of links.
         let mut way = vec![id];
         while let Some(next) = way.last().and_then(|last| now.get(last)) {
             if let Some(begins) = way.iter().position(|one| one == next) {

@@ -53,7 +53,7 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
         (Ok(our), Ok(their)) => (our, their),
         (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
     };
-    // Without what both come from, everything is new on both sides: that loses nothing.
+    // Without a common ancestor, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
     if names(path, FEATURES) {
@@ -188,7 +188,7 @@ fn object(
     let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
     let settled = settled.map(|(pass, _)| pass);
     let mut merged = Members::default();
-    // Ours first, then what only they have, each in its order.
+    // Ours first, then the ones that only they have, each in its order.
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
     for name in names {
         let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
@@ -211,7 +211,7 @@ fn object(
                     let newer = newer.or(Some(Newer::Ours));
                     value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
                 }
-                // Settled last, when all entries are there.
+                // Resolved last, when all entries are merged.
                 "superseded_by" => our.clone(),
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
@@ -339,7 +339,7 @@ fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: JsonPath<'_>, con
         let inner = JsonPath { path: &path, depth: place.depth + 1, newer: place.newer };
         merged.push(one(was.get(&name).copied(), our, &theirs[index], inner, conflicts));
     }
-    // What only they have, in their order, at the end: it is the newest there as well.
+    // The ones that only they have, in their order, at the end: there they are the newest too.
     merged.extend(theirs.iter().zip(taken).filter(|(_, taken)| !taken).map(|(item, _)| item.clone()));
     merged
 }

@@ -132,7 +132,7 @@ pub const UNKNOWN: Decision = Decision { row: 0, class: Class::Unknown, action: 
 pub const fn decide(case: &Case, limits: &Limits) -> Decision {
     let Case { verified, size, listed, regressions, attempts } = *case;
     let (row, class, action) = if !verified && matches!(size, Size::None) {
-        // The code is the one that was verified, so what surrounds it has changed.
+        // The code is the verified one, so its environment has changed.
         (1, Class::Unknown, Action::Pause)
     } else if regressions >= limits.regressions || (listed >= 2 && regressions >= listed) {
         (2, Class::Major, Action::RollBack)

@@ -242,7 +242,7 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let files = vec!["a.rs".to_owned()];
         assert_eq!(told(&inputs), (Rule::Abandoned, text("left"), text("SX9-1"), text("F-009"), files));
-        // What another session works on is left out, whatever rule it comes by.
+        // The work of other sessions is left out under every rule.
         let all = ["SX9-1", "F-001", "A-1", "F-002"].map(str::to_owned);
         for (claimed, rule) in
             [(0, Rule::Abandoned), (1, Rule::Regressed), (2, Rule::Issue), (3, Rule::Feature), (4, Rule::Nothing)]

@@ -81,7 +81,7 @@ pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let length = file.metadata()?.len();
     let added = fault::at(Step::Create).and_then(|()| add(&mut file, length, line));
     if added.is_err() && fault::alive() {
-        // A disk that is full takes a part of it.
+        // A full disk takes only a part of the line.
         if new {
             let _ = remove_if_there(&place.folder, &place.name);
         } else {
