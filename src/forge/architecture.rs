@@ -1,4 +1,4 @@
-//! `architecture.md`: any Markdown. What it names in backticks should still be there.
+//! Check of `architecture.md`: the paths that it names in backticks must exist.
 
 use std::sync::LazyLock;
 
@@ -11,16 +11,16 @@ use crate::files::check_path;
 use crate::layout::ARCHITECTURE;
 use crate::project::Project;
 
-/// What `architecture.md` names and what of it is there.
+/// Result of checking the paths that `architecture.md` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// How many paths it names.
     pub paths: usize,
-    /// Those that are not there. It is a warning, no error.
+    /// The named paths that do not exist. This is a warning, not an error.
     pub missing: Vec<Missing>,
 }
 
-/// A path that is not there.
+/// A named path that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
     /// The path.
@@ -29,16 +29,18 @@ pub struct Missing {
     pub line: usize,
 }
 
-/// Looks whether the paths that `architecture.md` names in backticks are there. Without that file, it names none.
+/// Checks that the paths in backticks in `architecture.md` exist.
+///
+/// Without that file, no path is named.
 ///
 /// # Errors
-/// What reading says.
+/// The errors of reading the file.
 pub fn check(project: &Project) -> Result<Checked> {
     let bytes = project.files().read(ARCHITECTURE)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut checked = Checked::default();
     for (line, path) in paths(&text) {
-        // What leaves the root is none of ours.
+        // A path that leaves the root is not checked.
         if check_path(&path).is_err() {
             continue;
         }
@@ -50,7 +52,9 @@ pub fn check(project: &Project) -> Result<Checked> {
     Ok(checked)
 }
 
-/// Returns what looks like a path among the words in backticks, each with its line. Blocks of code are left out.
+/// Returns the words in backticks that look like paths, each with its line.
+///
+/// Code blocks are left out.
 fn paths(text: &str) -> Vec<(usize, String)> {
     static SPAN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("`([^`\n]+)`").ok());
     let mut found = Vec::new();
@@ -72,9 +76,10 @@ fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns what is in backticks as a path from the root, if it looks like one: parts with `/` between
-/// them, of which the last has an ending or a `/` after it. `and/or`, `a::b`, patterns and addresses do
-/// not.
+/// Returns the text in backticks as a path from the root, if it looks like one.
+///
+/// A path has parts with `/` between them, and the last part has a file extension or a `/` after it. `and/or`,
+/// `a::b`, patterns and addresses are not paths.
 fn path(span: &str) -> Option<String> {
     let span = span.trim().trim_start_matches("./");
     // `src/a.rs:12` and `src/a.rs#L12` name a line.

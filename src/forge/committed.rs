@@ -15,7 +15,9 @@ pub(crate) fn branch(project: &Project) -> Option<String> {
     project.git().ok()?.branch().ok().flatten()
 }
 
-/// Returns the files below a folder that the last commit has exactly as they are. `None` if git cannot say.
+/// Returns the unmodified tracked files below a folder, compared with the last commit.
+///
+/// `None` if git cannot say.
 pub(crate) fn below(project: &Project, folder: &str) -> Option<BTreeSet<String>> {
     let git = project.git().ok()?;
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };

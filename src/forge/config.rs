@@ -1,4 +1,6 @@
-//! The settings of a project: `.forge/config.toml`. Everything has a default, so a file may be empty or absent.
+//! Settings of a project: `.forge/config.toml`.
+//!
+//! Everything has a default, so the file may be empty or absent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,15 +49,19 @@ pub struct FilesConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verify {
-    /// Runs the tests of a feature; `{prefix}` is what stands before the `*` of one of its tests.
-    /// Default: `cargo test {prefix}`.
+    /// Command that runs the tests of a feature. Default: `cargo test {prefix}`.
+    ///
+    /// `{prefix}` is the part of a test name before its `*`.
     pub runner: String,
-    /// What counts the tests in what the runner writes: the sum of its first group, or the number of
-    /// its matches. Default: the form of cargo, pytest, go, node and npm; another program needs this.
+    /// Pattern that counts the tests in the output of the runner.
+    ///
+    /// The count is the sum of its first group, or the number of its matches. Default: the form of cargo, pytest, go,
+    /// node and npm; another program needs this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_regex: Option<String>,
-    /// Other runners by name, for tests written `name:pattern`. `cargo`, `pytest`, `go`, `node` and
-    /// `npm` need no entry.
+    /// Other runners by name, for tests written `name:pattern`.
+    ///
+    /// `cargo`, `pytest`, `go`, `node` and `npm` need no entry.
     pub runners: BTreeMap<String, Runner>,
     /// What a checkpoint runs; an assessment runs only the first. Default: `cargo test` and `cargo check`.
     pub commands: Vec<String>,
@@ -89,7 +95,7 @@ pub struct RecoveryConfig {
     pub attempts: u64,
     /// Patterns of paths whose change is never small. Default: CI files, skills and deny lists.
     pub protected: Vec<String>,
-    /// Whether the start of a session rolls back if that is what is proposed. Default: no.
+    /// Whether the start of a session rolls back if recovery proposes it. Default: no.
     pub auto: bool,
     /// How work is rolled back: to a new branch, or by a commit that restores.
     pub mode: RollbackMode,
@@ -122,7 +128,7 @@ pub struct HealthConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Softer {
-    /// It only stands with the others: `reason`.
+    /// It is only listed with the other reasons: `reason`.
     #[default]
     Reason,
     /// It makes yellow: `yellow`.
@@ -157,7 +163,7 @@ pub struct ArtifactsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GitConfig {
-    /// Whether the project lies in a repository; `init --no-git` says no. Default: yes.
+    /// Whether the project is in a repository; `init --no-git` sets it to no. Default: yes.
     pub enabled: bool,
     /// What divergence is measured against. Default: `origin/main`, `main`, then `origin/HEAD`.
     pub base: Option<String>,
@@ -166,7 +172,9 @@ pub struct GitConfig {
     /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123):
     /// …`). Default: `forge`.
     pub style: Style,
-    /// Whether `checkpoint create` pushes its tag, so that other clones and CI have the checkpoint. Default: no.
+    /// Whether `checkpoint create` pushes its tag. Default: no.
+    ///
+    /// With the tag pushed, other clones and CI have the checkpoint.
     pub push_checkpoints: bool,
 }
 
@@ -200,7 +208,7 @@ impl EventsConfig {
 pub struct LinearConfig {
     /// How issues are kept: `offline` (default) or `off`.
     pub mode: LinearMode,
-    /// Who "me" is among those who have issues. Default: nobody.
+    /// The assignee that counts as "me". Default: none.
     pub me: Option<String>,
 }
 
@@ -305,7 +313,9 @@ impl Verify {
 }
 
 impl Config {
-    /// Reads `config.toml`. Members it does not know are kept in the file and have no effect: see [`Self::unknown`].
+    /// Reads `config.toml`.
+    ///
+    /// Unknown members stay in the file and have no effect: see [`Self::unknown`].
     ///
     /// # Errors
     /// Where and how it is damaged.

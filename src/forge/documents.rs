@@ -4,8 +4,9 @@ use schemars::Schema;
 
 use crate::files::Kind;
 
-/// Every type of document. Each stands here once: this makes its schema public, and lets `init` create
-/// it and `repair` mend it.
+/// Every type of document.
+///
+/// A type that is in this list has a public schema, and `init` can create it and `repair` can repair it.
 pub const KINDS: &[Kind] = &[
     Kind::of::<crate::knowledge::KnowledgeFile>("knowledge"),
     Kind::of::<crate::features::FeaturesFile>("features"),
@@ -50,7 +51,7 @@ mod tests {
             assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{}", kind.name);
             let validator = jsonschema::validator_for(&schema).unwrap();
             assert!(!validator.is_valid(&serde_json::json!([1])), "{}", kind.name);
-            // Of what lies in a folder there is no first file.
+            // A type with many files in a folder has no initial file.
             if !kind.path.ends_with(".json") {
                 continue;
             }

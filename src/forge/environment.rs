@@ -1,4 +1,4 @@
-//! Environment of a project besides its files: clock, id generator, agent, event sinks, running checks, trust.
+//! Environment of a project: clock, id generator, agent, event sinks, running checks, trust.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,9 @@ impl Ids for RandomIds {
 
 /// Factory of event sinks.
 pub trait Links: Send + Sync + fmt::Debug {
-    /// Returns the sink for the server that the settings of the project at `root` name; `None` if they
-    /// name none. It is not connected yet.
+    /// Returns the sink for the server in the settings of the project at `root`.
+    ///
+    /// `None` if they name no server. The sink is not connected yet.
     fn link(&self, root: &Path, events: &EventsConfig) -> Option<Arc<dyn Sink>>;
 }
 
@@ -43,7 +44,7 @@ pub trait Links: Send + Sync + fmt::Debug {
 pub enum Trust {
     /// Those of every project: for programs that only open projects of their own.
     Everything,
-    /// Those that a person agreed to. What was agreed to is kept in this folder, one file a clone.
+    /// Those that a person agreed to. The agreements are in this folder, one file for each clone.
     Kept(PathBuf),
     /// None.
     Nothing,
@@ -74,7 +75,9 @@ pub struct ProjectEnvironment {
     pub sink: Option<Arc<dyn Sink>>,
     /// Checks that are running.
     pub running: Arc<Running>,
-    /// Factory of sinks for the servers that project settings name. Default: none, and events wait in the outbox.
+    /// Factory of event sinks for the servers in the project settings.
+    ///
+    /// Default: none, and events wait in the outbox.
     pub links: Option<Arc<dyn Links>>,
     /// Projects whose commands may run. Default: none.
     pub trust: Trust,

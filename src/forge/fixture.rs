@@ -1,5 +1,6 @@
-//! Test fixture: a project in a real repository, with a manual clock and sequential ids, and workers in
-//! other processes.
+//! Test fixture: a project in a real repository, and workers in other processes.
+//!
+//! The clock is manual, and ids are sequential.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -67,7 +68,7 @@ impl Fixture {
         self.project.root().join(path).exists()
     }
 
-    /// Starts an ignored test in a process of its own, for this project.
+    /// Starts an ignored test in a separate process, for this project.
     pub(crate) fn start(&self, test: &str, number: usize) -> Child {
         start(self.project.root(), test, number)
     }
@@ -81,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// Starts an ignored test in a process of its own, and tells it a folder and a number.
+/// Starts an ignored test in a separate process, and passes it a folder and a number.
 pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -105,8 +106,9 @@ pub(crate) fn told() -> Option<(PathBuf, usize)> {
     Some((root.into(), number))
 }
 
-/// Tries again for as long as another process holds the lock: eight at once may make one wait too long
-/// on a busy machine.
+/// Retries for as long as another process holds the lock.
+///
+/// With eight processes on a busy machine, one may wait too long.
 pub(crate) fn in_turn<T>(mut work: impl FnMut() -> crate::error::Result<T>) -> T {
     loop {
         match work() {

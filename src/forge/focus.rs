@@ -21,7 +21,7 @@ const TASK_MAX: usize = 500;
 /// Maximum number of files, and of blockers.
 const LIST_MAX: usize = 200;
 
-/// How far the work is.
+/// Phase of the work.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
     /// It is being planned.
@@ -31,13 +31,13 @@ pub enum Phase {
     Build,
     /// It is being tested.
     Verify,
-    /// Somebody looks at it.
+    /// It is being reviewed.
     Review,
     /// It waits for something.
     Blocked,
     /// It is finished.
     Done,
-    /// A phase that this program does not know. It is kept as it is.
+    /// A phase that this program does not know. It is kept unchanged.
     Other(String),
 }
 
@@ -91,13 +91,13 @@ impl JsonSchema for Phase {
     }
 }
 
-/// What is being done now.
+/// Current focus of an agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Focus {
     /// The version of the file's shape; absent = `1.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<String>,
-    /// What is to be done, 1 to 500 characters. `null` = nothing.
+    /// The task, 1 to 500 characters. `null` = none.
     #[serde(default)]
     pub task: Option<String>,
     /// The issue it belongs to: `SX9-123`. `null` = none.
@@ -106,7 +106,7 @@ pub struct Focus {
     /// The files it is about, below the root.
     #[serde(default)]
     pub files: Vec<String>,
-    /// How far it is.
+    /// The phase.
     #[serde(default)]
     pub phase: Phase,
     /// What it waits for.
@@ -177,7 +177,7 @@ pub fn is_key(text: &str) -> bool {
 }
 
 impl Focus {
-    /// Returns what is odd about it, though not wrong: a phase nobody knows, files that are missing below the root.
+    /// Returns the warnings about it: an unknown phase, files that are missing or lead out of the root.
     #[must_use]
     pub fn warnings(&self, root: &Path) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -199,12 +199,14 @@ impl Focus {
     }
 }
 
-/// How a focus is to be changed. What is not given stays, unless the task is another one: that is a new
-/// focus, and what is not given is empty there.
+/// Change of a focus.
+///
+/// Fields that are not set stay, unless the task changes: that is a new focus, where fields that are not set are
+/// empty.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetFocus {
-    /// What is to be done.
+    /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The issue it belongs to; empty = none.
@@ -213,7 +215,7 @@ pub struct SetFocus {
     /// The files it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
-    /// How far it is. Letters may be small.
+    /// The phase, in upper or lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// What it waits for.
@@ -225,7 +227,7 @@ pub struct SetFocus {
     /// The feature it is about; empty = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature_id: Option<String>,
-    /// Why it is the task; empty = not said.
+    /// Why it is the task; empty = not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The session that sets it. A focus of another session is refused.
@@ -273,23 +275,23 @@ impl SetFocus {
     }
 }
 
-/// A focus, and what there is to say about it.
+/// A focus with its etag and warnings.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Shown {
     /// The focus.
     pub focus: Focus,
-    /// What names exactly these bytes; for [`SetFocus::if_match`].
+    /// The etag of these bytes; for [`SetFocus::if_match`].
     pub etag: String,
     /// Whether a newer program wrote it: then it is read only.
     pub read_only: bool,
-    /// What is odd about it.
+    /// Warnings about it.
     pub warnings: Vec<String>,
 }
 
 /// A focus was set.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Set {
-    /// Whether anything changed. Only then it is told as an event.
+    /// Whether anything changed. An event is sent only then.
     pub changed: bool,
     /// The task before.
     pub from: Option<String>,
@@ -317,18 +319,18 @@ impl Focused<'_> {
     /// Returns the focus in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no name of such a folder.
+    /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
         Ok(Self { path: format!("{}/focus.json", session_folder(folder)?), ..self })
     }
 
-    /// Where the file lies, below the root.
+    /// The path of the file, below the root.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Reads the focus. `None` says that the file is absent.
+    /// Reads the focus. `None` if the file is absent.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -346,9 +348,9 @@ impl Focused<'_> {
     /// Changes the focus.
     ///
     /// # Errors
-    /// `Usage` for a task that says nothing, and for a phase nobody knows unless it is there already;
-    /// `NotFound` for a feature that is not there; `Locked` (`E_FOCUS_TAKEN`) if it is that of another
-    /// session, `Stale`, `Corrupt`, `Secret`, `Paused`.
+    /// `Usage` for an empty task, and for an unknown phase that the focus does not have already; `NotFound` for a
+    /// feature that does not exist; `Locked` (`E_FOCUS_TAKEN`) if another session has the focus, `Stale`, `Corrupt`,
+    /// `Secret`, `Paused`.
     pub fn set(&self, change: &SetFocus) -> Result<Set> {
         if change.task.as_deref().is_some_and(|task| task.trim().is_empty()) {
             return Err(Error::usage("a focus says what is to be done").next("helmdeck forge focus clear"));
@@ -376,7 +378,9 @@ impl Focused<'_> {
         })
     }
 
-    /// Refuses a feature that is not there. If there are none, or they cannot be read, others say so.
+    /// Refuses a feature that does not exist.
+    ///
+    /// Passes if there is no list of features, or it cannot be read: that is reported elsewhere.
     fn check_feature(&self, id: &str) -> Result<()> {
         let features = self.project.files().reading().load::<FeaturesFile>();
         let absent = features
@@ -387,7 +391,9 @@ impl Focused<'_> {
         Ok(())
     }
 
-    /// Begins a focus for a session, whosever the one before was. With the same task it goes on where that was.
+    /// Begins a focus for a session, in place of the focus of any other session.
+    ///
+    /// With the same task, the focus continues where the previous one was.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -399,7 +405,7 @@ impl Focused<'_> {
         })
     }
 
-    /// Says that nothing is being done.
+    /// Clears the focus: no task is in progress.
     ///
     /// # Errors
     /// As [`Self::set`].

@@ -22,7 +22,7 @@ pub struct Checked {
     pub checked: usize,
     /// How many of them hold.
     pub passed: usize,
-    /// How many say only in words what must hold.
+    /// How many invariants are only text, without a check.
     pub unchecked: usize,
     /// Each that was checked, in the order of the file.
     pub results: Vec<Outcome>,
@@ -37,17 +37,17 @@ pub struct Outcome {
     pub severity: String,
     /// The command that checks it.
     pub check: String,
-    /// What was found.
+    /// The result.
     pub state: State,
     /// The command's exit code; none if it was ended by a signal, ran out of time or could not be started.
     pub exit: Option<i32>,
     /// How long it ran, in milliseconds.
     pub ms: u64,
-    /// The end of what it wrote, at most 4 KiB, without lines that look like they hold a credential.
+    /// The end of its output, at most 4 KiB, without lines that look like they contain a credential.
     pub output: String,
 }
 
-/// What was found of an invariant.
+/// Result of the check of an invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -55,9 +55,9 @@ pub enum State {
     Holds,
     /// It does not.
     Broken,
-    /// Its check ran out of time, so nobody knows. Counts as broken.
+    /// Its check ran out of time, so the result is unknown. Counts as broken.
     TimedOut,
-    /// Its check could not be started, so nobody knows. Counts as broken.
+    /// Its check could not be started, so the result is unknown. Counts as broken.
     CannotStart,
 }
 
@@ -66,7 +66,7 @@ pub enum State {
 /// Each may take 60 seconds, unless `[verify] invariant_timeout_s` says otherwise. It holds no lock and writes nothing.
 ///
 /// # Errors
-/// `Corrupt` if the knowledge is damaged; what reading says. An invariant that does not hold is no error.
+/// `Corrupt` if the knowledge is damaged; the errors of reading. An invariant that does not hold is not an error.
 pub fn check(project: &Project) -> Result<Checked> {
     let file = Knowledge::new(project).read()?;
     let timeout = Duration::from_secs(project.config().verify.invariant_timeout_s);

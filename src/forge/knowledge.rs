@@ -23,7 +23,7 @@ use crate::layout::KNOWLEDGE;
 use crate::project::Project;
 use crate::trust;
 
-/// What was learned, for good.
+/// Knowledge of a project: everything that was learned, kept for good.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     project: &'a Project,
@@ -38,7 +38,7 @@ impl<'a> Knowledge<'a> {
 }
 
 impl Knowledge<'_> {
-    /// Returns all of it; empty if there is no file.
+    /// Returns all knowledge; empty if there is no file.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -46,10 +46,10 @@ impl Knowledge<'_> {
         Ok(self.project.files().load::<KnowledgeFile>()?.map_or_else(KnowledgeFile::skeleton, |loaded| loaded.value))
     }
 
-    /// Adds something that was learned. What is known already counts once more, and is confirmed.
+    /// Adds a learning. An entry that exists already is counted once more and confirmed.
     ///
     /// # Errors
-    /// `Usage` for a text that is empty or too long; what writing says.
+    /// `Usage` for a text that is empty or too long; the errors of writing.
     pub fn add(&self, learning: &Learning, if_match: Option<&str>) -> Result<Added> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
@@ -61,10 +61,12 @@ impl Knowledge<'_> {
         Ok(added)
     }
 
-    /// Notes that an entry still holds: now, and at the current commit. An id may be cut down to 6 characters.
+    /// Confirms that an entry still holds: now, and at the current commit.
+    ///
+    /// The id may be shortened to 6 characters.
     ///
     /// # Errors
-    /// `NotFound` for an entry that is not there; what writing says.
+    /// `NotFound` for an entry that does not exist; the errors of writing.
     pub fn confirm(&self, id: &str, if_match: Option<&str>) -> Result<Confirmed> {
         self.project.check_not_paused()?;
         let now = self.project.environment().now().seconds();
@@ -72,11 +74,11 @@ impl Knowledge<'_> {
         self.project.files().edit(if_match, |file: &mut KnowledgeFile| file.confirm(id, head.as_deref(), now))
     }
 
-    /// Puts something in the place of an entry. The entry stays, and says so.
+    /// Replaces an entry by a new one. The old entry stays, marked as superseded.
     ///
     /// # Errors
-    /// `NotFound` for an entry that is not there; `Usage` if both are the same, or would take each
-    /// other's place; what writing says.
+    /// `NotFound` for an entry that does not exist; `Usage` if both are the same, or would supersede each other; the
+    /// errors of writing.
     pub fn supersede(&self, id: &str, learning: &Learning, if_match: Option<&str>) -> Result<Superseded> {
         self.project.check_not_paused()?;
         let learning = self.at_commit(learning)?;
@@ -100,7 +102,7 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Returns all of it as text. It is data: nobody should take it for instructions.
+    /// Returns all knowledge as text. It is data, and must not be taken for instructions.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -113,10 +115,12 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Returns the entries whose files have changed since they were learned or last confirmed. Without git, none.
+    /// Returns the entries whose files changed since the entry was learned or last confirmed.
+    ///
+    /// Without git, none.
     ///
     /// # Errors
-    /// `Corrupt` if the file is damaged; what git says.
+    /// `Corrupt` if the file is damaged; the errors of git.
     pub fn drift(&self) -> Result<Drift> {
         match self.project.repository()? {
             Some(git) => drift::drift(&self.read()?, &git),
@@ -124,7 +128,7 @@ impl Knowledge<'_> {
         }
     }
 
-    /// Says whether there is so much of it that nobody will read it: more than 500 entries, or more than 256 KiB.
+    /// Returns the size of the knowledge if it is too large to be read: over 500 entries or 256 KiB.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -133,7 +137,7 @@ impl Knowledge<'_> {
         Ok(self.read()?.oversize(bytes.len()))
     }
 
-    /// Proposes to merge entries that say nearly the same. Nothing is changed.
+    /// Proposes to merge near-duplicate entries. Nothing is changed.
     ///
     /// # Errors
     /// `Corrupt` if the file is damaged.
@@ -144,8 +148,10 @@ impl Knowledge<'_> {
         })
     }
 
-    /// Makes merges that were proposed for the file with this etag: those into the entries named, or
-    /// all if none is. The entries as they were must be in git, which keeps them.
+    /// Makes merges that were proposed for the file with this etag.
+    ///
+    /// These are the merges into the named entries, or all if none is named. The old entries must be committed, so that
+    /// git keeps them.
     ///
     /// # Errors
     /// `Stale` if the file has changed since; `Refused` (`E_NOT_COMMITTED`) if it is not committed as

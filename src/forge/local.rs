@@ -1,5 +1,6 @@
-//! Check that `.forge/.local` is not tracked: it belongs to one clone, and a tracked one holds another
-//! clone's locks and journal.
+//! Check that `.forge/.local` is not tracked.
+//!
+//! It belongs to one clone. A tracked one would contain another clone's locks and journal.
 
 use crate::error::{Category, Error, Result};
 use crate::git::Run;
@@ -9,7 +10,7 @@ use crate::project::Project;
 /// Returns the first path below `.forge/.local` that git tracks, if there is one.
 ///
 /// # Errors
-/// What git says.
+/// The errors of git.
 pub(crate) fn tracked(project: &Project) -> Result<Option<String>> {
     let Ok(git) = project.git() else { return Ok(None) };
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };

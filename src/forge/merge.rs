@@ -1,9 +1,9 @@
 //! The merge driver `forge-json`.
 //!
-//! Entries of lists are unioned by what names them, so nothing that either side learned is lost. Of
-//! single values the side that changed one wins. Where both did, the newer entry wins, counts add up,
-//! and a status becomes `failing`, which is the safe side. What cannot be settled so is a conflict: the
-//! file keeps ours, theirs is put into quarantine, and never a mark of a conflict stands in JSON.
+//! Entries of lists are matched by id, key or text and unioned, so nothing that either side learned is lost. Of
+//! single values, the side that changed one wins. Where both sides changed it, the newer entry wins, counts add up,
+//! and a status becomes `failing`, which is the safe side. Everything else is a conflict: the file keeps our
+//! version, their version goes into quarantine, and JSON never contains conflict markers.
 
 mod driver;
 #[cfg(test)]

@@ -28,13 +28,16 @@ pub struct Project {
     config: Config,
     files: Files,
     git: OnceLock<Option<Git>>,
-    /// Until when, in milliseconds of the monotonic clock, nobody waits for the event server, which
-    /// said nothing when it was last asked.
+    /// Pause after the event server did not answer: until then, nothing waits for it.
+    ///
+    /// In milliseconds of the monotonic clock.
     pub(crate) server_rests: AtomicU64,
 }
 
 impl Project {
-    /// Opens the project a folder belongs to. `Ok(None)`: it has no `.forge/`; callers that only read go on without.
+    /// Opens the project that a folder belongs to.
+    ///
+    /// `Ok(None)` if it has no `.forge/`; callers that only read continue without a project.
     ///
     /// # Errors
     /// `Corrupt` if `.forge/config.toml` is damaged; `Failed` if something cannot be read.
@@ -44,8 +47,9 @@ impl Project {
         Ok(Some(Self::with(project.found, project.environment, config)))
     }
 
-    /// Opens a project even if its settings are damaged: then every setting has its default. For
-    /// reading and for repair.
+    /// Opens a project even if its settings are damaged, for reading and for repair.
+    ///
+    /// With damaged settings, every setting has its default.
     ///
     /// # Errors
     /// `Failed` if something cannot be read.
@@ -85,13 +89,13 @@ impl Project {
         project
     }
 
-    /// Returns the root of the work tree, or the folder that holds `.forge/` if that lies deeper.
+    /// Returns the root of the work tree, or the folder that contains `.forge/` if that is deeper.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.found.root
     }
 
-    /// Returns the clock, the zone, the ids and the name of who works.
+    /// Returns the environment: the clock, the time zone, the id generator and the agent.
     #[must_use]
     pub const fn environment(&self) -> &ProjectEnvironment {
         &self.environment
@@ -109,10 +113,10 @@ impl Project {
         &self.files
     }
 
-    /// Returns the repository. It is looked for once, when it is first asked for.
+    /// Returns the repository. It is looked up once, on first use.
     ///
     /// # Errors
-    /// `NotFound` (`E_NOT_A_REPO`) if there is none, or the settings say so; what [`Git::find`] says.
+    /// `NotFound` (`E_NOT_A_REPO`) if there is none or the settings disable git; the errors of [`Git::find`].
     pub fn git(&self) -> Result<&Git> {
         if self.git.get().is_none() {
             let limit = Duration::from_secs(self.config.git.timeout_s.max(1));
@@ -132,7 +136,7 @@ impl Project {
         })
     }
 
-    /// Returns git, or nothing where there is no repository.
+    /// Returns git, or `None` without a repository.
     pub(crate) fn repository(&self) -> Result<Option<Git>> {
         match self.git() {
             Ok(git) => Ok(Some(git.clone())),
@@ -148,7 +152,7 @@ impl Project {
         self
     }
 
-    /// Returns this project as who works in a session sees it. It has the same files, and the same lock.
+    /// Returns this project as seen from a session. It shares the files and the lock.
     pub(crate) fn within(&self, session: &str) -> Self {
         let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };
         let git = self.git.clone();
@@ -165,14 +169,14 @@ impl Project {
 
     /// Returns this project with a git of which nothing takes longer than this.
     pub(crate) fn hurried(mut self, longest: Duration) -> Self {
-        // Looked for now, so that there is something to hurry.
+        // Looked up now, so that there is a git to put the limit on.
         let _ = self.git();
         let git = self.git.take().flatten().map(|git| git.hurried(longest));
         self.git = OnceLock::from(git);
         self
     }
 
-    /// Returns this project with events that go to a server too, besides the journal: which one stands in its settings.
+    /// Returns this project with an event sink besides the journal. The settings name the server.
     #[must_use]
     pub fn sending(mut self, sink: Arc<dyn Sink>) -> Self {
         self.environment.sink = Some(sink);
@@ -182,12 +186,12 @@ impl Project {
     /// Takes the lock all work trees of the repository share; without a repository, the one of this folder.
     ///
     /// # Errors
-    /// `Locked` after five seconds, naming who holds it.
+    /// `Locked` after five seconds, with the holder.
     pub fn common_lock(&self) -> Result<Guard> {
         self.files.common_lock()
     }
 
-    /// Says whether work may go on. Every operation that changes something asks first.
+    /// Checks that work is not paused. Every operation that writes calls this first.
     ///
     /// # Errors
     /// `Paused` (`E_PAUSED`) with the reason. A file of the pause that cannot be read pauses too.
@@ -224,7 +228,7 @@ fn is_tracked(root: &Path, path: &str) -> Result<bool> {
     Ok(listed.ok() && !listed.stdout.is_empty())
 }
 
-/// Says whether a folder holds a memory.
+/// Says whether a folder contains a memory.
 pub(crate) fn has_forge(folder: &Path) -> bool {
     folder.join(FORGE).is_dir()
 }

@@ -2,7 +2,9 @@
 
 use crate::secrets;
 
-/// Returns a text without the lines in which something looks like a credential. Of a private key no line stays.
+/// Returns a text without the lines that look like they contain a credential.
+///
+/// Of a private key, every line is removed.
 pub(crate) fn redact(text: &str) -> String {
     let findings = secrets::scan(text);
     if findings.is_empty() {
@@ -40,9 +42,9 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const KEY: &str = "PRIVATE KEY";
 
-/// Returns the last lines of what a program wrote, at most `bytes` long, without what looks like a
-/// credential. All of it is looked through: where it is cut, the end of a credential would look like
-/// nothing.
+/// Returns the last lines of a program's output, at most `bytes` long, with credentials redacted.
+///
+/// The whole output is scanned before the cut, because the scan would miss a credential that is cut off.
 pub(crate) fn end_of(output: &str, bytes: usize) -> String {
     let clean = redact(output);
     let end = last(&clean, bytes);

@@ -29,7 +29,9 @@ const LINGER: Duration = Duration::from_millis(500);
 const BEAT: Duration = Duration::from_secs(60);
 /// How often the project's time is checked for that.
 const TICK: Duration = Duration::from_millis(20);
-/// Variables by which git tells its hooks about their repository. A test of this project must not inherit them.
+/// Variables that git sets for its hooks to name their repository.
+///
+/// A test of this project must not inherit them.
 const GIT: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -50,7 +52,9 @@ pub struct Ran {
     pub timed_out: bool,
     /// How long it ran, in milliseconds.
     pub ms: u64,
-    /// Standard output and standard error, in the order of writing. If it is more than 4 MiB, the middle is left out.
+    /// Standard output and standard error, in the order of writing.
+    ///
+    /// Of more than 4 MiB, the middle is left out.
     pub output: String,
 }
 
@@ -61,7 +65,7 @@ impl Ran {
         self.exit == Some(0) && !self.timed_out
     }
 
-    /// Returns the last lines of the output, at most so many bytes, with credentials redacted.
+    /// Returns the last lines of the output, at most `bytes` bytes, with credentials redacted.
     #[must_use]
     pub fn end(&self, bytes: usize) -> String {
         end_of(&self.output, bytes)
@@ -80,7 +84,9 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
     run(root, command, timeout, clock, (&Running::default(), &|| ()))
 }
 
-/// Runs a program at the root of a project, as [`run_check`] does. It keeps the current session alive meanwhile.
+/// Runs a program at the root of a project, as [`run_check`] does.
+///
+/// Meanwhile it keeps the current session alive.
 ///
 /// # Errors
 /// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
@@ -166,7 +172,7 @@ fn text(output: &Captured) -> String {
 /// Splits a command into words, with a shell's quotes and nothing else of a shell.
 ///
 /// # Errors
-/// What is wrong with the command.
+/// Why the command is invalid.
 pub(crate) fn words(command: &str) -> Result<Vec<String>, &'static str> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;
@@ -255,7 +261,7 @@ mod tests {
     fn timeout_kills_a_check_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
-        // Enough time for what the shell does before it waits.
+        // Enough time for the shell to reach its wait.
         let ran = run_check(folder.path(), command, Duration::from_secs(3), &SystemClock::default()).unwrap();
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
         assert_eq!(ran.output, "begun\n");

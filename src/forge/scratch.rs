@@ -15,7 +15,7 @@ use crate::time::Time;
 /// How deep folders are looked into.
 const DEPTH: usize = 64;
 
-/// What lies in the folder.
+/// Usage of the folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Usage {
     /// Its files and links.
@@ -26,7 +26,7 @@ pub struct Usage {
     pub over: bool,
 }
 
-/// What was removed.
+/// Result of a cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Cleaned {
     /// The files that were removed, or would be, below the root.
@@ -35,7 +35,7 @@ pub struct Cleaned {
     pub bytes: u64,
     /// Whether they are still there, for it was only asked which.
     pub dry_run: bool,
-    /// What is left, or would be.
+    /// The usage after the cleanup; in a dry run, the usage that would be left.
     pub left: Usage,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Scratch<'a> {
 }
 
 impl Scratch<'_> {
-    /// Says how much lies there; nothing if the folder is absent.
+    /// Returns the usage of the folder; zero if it is absent.
     ///
     /// # Errors
     /// `Refused` if the folder is a link, `Failed` if it cannot be read.
@@ -69,8 +69,9 @@ impl Scratch<'_> {
         Ok(self.count(&self.found()?.0))
     }
 
-    /// Removes the files that were last changed longer ago than that, and the folders that are empty
-    /// then. Links are removed, and never followed. With `dry_run` it only says which.
+    /// Removes the files that were last changed longer ago than `older`, and then the empty folders.
+    ///
+    /// Links are removed and never followed. With `dry_run`, nothing is removed.
     ///
     /// # Errors
     /// As [`Self::usage`]; `Paused`, `Locked`.

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Maximum number of bytes of one that are read.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads one. What is absent, too large or cannot be read is none: nobody is held up by it.
+/// Reads a file. `None` if it is absent, larger than 1 MiB or unreadable, so that callers can go on.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;

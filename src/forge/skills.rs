@@ -1,8 +1,8 @@
 //! Skills of a project: found by their triggers, and read only as far as needed.
 //!
-//! Metadata of all skills are cheap and always at hand; the instructions of one are read when it is
-//! shown; what else it brings, file by file. A skill grants nothing: its scripts run only when a user
-//! runs them, with that user's rights.
+//! Metadata of all skills is cheap and always read. The instructions of a skill are read when it is shown, and its
+//! resources file by file. A skill grants no permissions: its scripts run only when a user runs them, with that
+//! user's rights.
 
 #[cfg(test)]
 mod tests;
@@ -37,13 +37,13 @@ pub struct Skills<'a> {
 /// A skill with its instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
-    /// What is known of it.
+    /// Its metadata.
     pub skill: Skill,
-    /// What to do.
+    /// The instructions.
     pub instructions: String,
 }
 
-/// A skill that was taken up.
+/// An activated skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Activated {
     /// Its name.
@@ -59,20 +59,20 @@ pub struct Taken {
     pub skill: String,
     /// The files that were written.
     pub files: Vec<String>,
-    /// What could not be taken over.
+    /// What could not be imported.
     pub warnings: Vec<Problem>,
 }
 
-/// Triggers that were taken over from a `SKILL.md`.
+/// Triggers that were imported from a `SKILL.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Synced {
     /// The name of the skill.
     pub skill: String,
     /// Whether anything was added.
     pub changed: bool,
-    /// The keywords that stand there now.
+    /// The keywords that the manifest has now.
     pub keywords: Vec<String>,
-    /// The patterns of files that stand there now.
+    /// The file patterns that the manifest has now.
     pub file_patterns: Vec<String>,
 }
 
@@ -85,8 +85,9 @@ impl<'a> Skills<'a> {
 }
 
 impl Skills<'_> {
-    /// Returns all skills by name, invalid ones with the reasons. Only manifests are read: no
-    /// instructions, no resources.
+    /// Returns all skills by name, invalid ones with the reasons.
+    ///
+    /// Only manifests are read: no instructions, no resources.
     ///
     /// # Errors
     /// `Failed` if the folder cannot be read.
@@ -128,8 +129,9 @@ impl Skills<'_> {
         self.file(name, path)
     }
 
-    /// Returns the skills that have points for what is at hand; see [`matches()`]. Invalid skills have
-    /// none. Nothing is noted.
+    /// Returns the skills that have points for a query; see [`matches()`].
+    ///
+    /// Invalid skills have none. Nothing is logged.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -137,8 +139,9 @@ impl Skills<'_> {
         Ok(matching(&self.list()?, query))
     }
 
-    /// As [`Self::matching`], and notes in the journal which skills fired, for [`Self::stats`]. `by`
-    /// says who asks. While work is paused nothing is noted; what fits may be known all the same.
+    /// As [`Self::matching`], and logs in the journal which skills fired, for [`Self::stats`].
+    ///
+    /// `by` names the caller. While work is paused nothing is logged, but the matches are returned.
     ///
     /// # Errors
     /// As [`Self::list`].
@@ -151,7 +154,7 @@ impl Skills<'_> {
         Ok(found)
     }
 
-    /// Returns the skills to run if these are asked for, in their order; see [`plan`].
+    /// Returns the skills to run for these names, in the order of running; see [`plan`].
     ///
     /// # Errors
     /// `NotFound`; `Refused` (`E_CYCLE`).
@@ -159,11 +162,12 @@ impl Skills<'_> {
         plan(&chains(&self.list()?), names)
     }
 
-    /// Notes that a skill is taken up, and says which others run before and after it. `focus.json`
-    /// names it from then on if there is one. `by` says who takes it up.
+    /// Logs that a skill is activated, and returns the skills that run before and after it.
+    ///
+    /// If there is a `focus.json`, it names the skill from then on. `by` names the caller.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` if the skill is invalid; `Refused` (`E_CYCLE`); `Paused`; what changing the focus says.
+    /// `NotFound`; `Corrupt` if the skill is invalid; `Refused` (`E_CYCLE`); `Paused`; errors of changing the focus.
     pub fn activate(&self, name: &str, by: &str) -> Result<Activated> {
         self.project.check_not_paused()?;
         let skill = usable(self.named(name)?)?;
@@ -177,17 +181,17 @@ impl Skills<'_> {
         Ok(Activated { skill: skill.name, plan })
     }
 
-    /// Returns how often each skill fired and how often it was taken up, as far as the journal goes back.
+    /// Returns how often each skill fired and was activated, as far as the journal goes back.
     ///
     /// # Errors
-    /// What reading the folder or the journal says.
+    /// The errors of reading the folder or the journal.
     pub fn stats(&self) -> Result<Vec<Stat>> {
         let skills = self.list()?;
         let lines = self.noted(None)?;
         Ok(stats(skills.iter().map(|skill| skill.name.as_str()), lines))
     }
 
-    /// Returns the skills that are chained to those taken up in a session and were not taken up themselves.
+    /// Returns the skills that are chained to those activated in a session, but were not activated.
     ///
     /// # Errors
     /// As [`Self::stats`].
@@ -205,9 +209,10 @@ impl Skills<'_> {
         self.take_over(text, &[], Vec::new())
     }
 
-    /// Makes a skill of a `SKILL.md`, or of a folder with a `SKILL.md` and all files beside it
-    /// (scripts, references). Of a `SKILL.md` that has files beside it, only the text is taken over,
-    /// with a warning that names them.
+    /// Imports a skill from a `SKILL.md`, or from a folder with a `SKILL.md` and other files.
+    ///
+    /// From a folder, all files are imported (scripts, references). From a `SKILL.md` that has files beside it, only
+    /// the text is imported, with a warning that names those files.
     ///
     /// # Errors
     /// As [`Self::import`]; `Refused` for a folder with links or too much in it; `Failed` if something cannot be read.
@@ -260,8 +265,9 @@ impl Skills<'_> {
         Ok(Taken { skill: name.clone(), files: written, warnings })
     }
 
-    /// Returns a skill as the text of a `SKILL.md`; see [`export`]. What it brings beside its
-    /// instructions is not in it.
+    /// Returns a skill as the text of a `SKILL.md`; see [`export`].
+    ///
+    /// Its resources other than the instructions are not included.
     ///
     /// # Errors
     /// As [`Self::show`].
@@ -271,12 +277,13 @@ impl Skills<'_> {
         export(&manifest, &shown.instructions).map_err(|why| Error::new(Category::Corrupt, "E_CORRUPT", why))
     }
 
-    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill. All
-    /// else in its manifest stays.
+    /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill.
+    ///
+    /// Everything else in its manifest stays.
     ///
     /// # Errors
-    /// `NotFound`; `Usage` if the text is no `SKILL.md`, or a trigger cannot stand in a manifest;
-    /// `Corrupt` if the manifest is no TOML; `Secret`, `Paused`.
+    /// `NotFound`; `Usage` if the text is not a `SKILL.md`, or a manifest cannot hold one of the triggers; `Corrupt` if
+    /// the manifest is not TOML; `Secret`, `Paused`.
     pub fn sync_triggers(&self, name: &str, text: &str) -> Result<Synced> {
         self.project.check_not_paused()?;
         self.named(name)?;
@@ -333,7 +340,7 @@ impl Skills<'_> {
         self.project.files().read(&inner)?.ok_or_else(|| Error::not_found(format!("there is no {inner}")))
     }
 
-    /// Returns what the journal says of skills, oldest first.
+    /// Returns the journal lines about skills, oldest first.
     fn noted(&self, session: Option<&str>) -> Result<Vec<(Time, Logged)>> {
         let asked = Replay { about: vec![Subject::Skill], session: session.map(str::to_owned), ..Replay::default() };
         let events = Events::new(self.project).replay(&asked)?.events;

@@ -1,11 +1,11 @@
 //! Trust: the commands of a project that a person has agreed to run on this machine.
 //!
-//! A repository of somebody else says in `.forge` how it is tested, and a test is any program. So
-//! nothing of that runs before a person has seen it and agreed. The answer belongs to one clone and to
-//! the commands as they were shown; it is kept outside of the repository, which could bring its own. A
-//! command that comes in later, with a pull for example, is asked for again.
+//! The `.forge` folder of another person's repository names its tests, and a test is any program. So nothing of that
+//! runs before a person has seen it and agreed. The agreement is for one clone and for the commands as shown. It is
+//! kept outside of the repository, because a repository could bring a forged one. A command that comes in later, with
+//! a pull for example, needs a new agreement.
 //!
-//! Commands are the subject, not what they run: to trust `cargo test` is to run the tests that the
+//! The agreement is about commands, not about what they run: to trust `cargo test` is to run the tests that the
 //! repository has, today's and tomorrow's.
 
 use std::collections::BTreeSet;
@@ -27,37 +27,41 @@ use crate::project::Project;
 /// The largest record that is read, in bytes.
 const MAX_RECORD: u64 = 4 << 20;
 
-/// A command that the files of a project have us run.
+/// A command in the files of a project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct TrustedCommand {
-    /// What it is for: `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
+    /// What it is for.
+    ///
+    /// One of `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
     #[serde(rename = "for")]
     pub purpose: String,
     /// The command, or for a script its SHA-256.
     pub command: String,
 }
 
-/// What a project would run, and whether that is trusted.
+/// The commands of a project, and whether they are trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrustState {
-    /// Whether all of it is trusted.
+    /// Whether all of them are trusted.
     pub trusted: bool,
-    /// The clone that the trust is for: the repository's common folder, or the root of a project without git.
+    /// The clone that is trusted.
+    ///
+    /// The repository's common folder, or the root of a project without git.
     pub clone: String,
     /// Every command.
     pub commands: Vec<TrustedCommand>,
-    /// Those among them that nobody has agreed to yet.
+    /// The commands that are not trusted yet.
     pub new: Vec<TrustedCommand>,
 }
 
-/// What is kept of one clone.
+/// Trust record of one clone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     clone: String,
     commands: BTreeSet<TrustedCommand>,
 }
 
-/// Returns what the files of this project would have us run, and what of it is trusted.
+/// Returns the commands in the files of this project, and which of them are trusted.
 ///
 /// # Errors
 /// `Corrupt` if the knowledge, which holds invariants, is damaged; `Failed` if something cannot be read.
@@ -74,11 +78,12 @@ pub fn state(project: &Project) -> Result<TrustState> {
     Ok(TrustState { trusted, clone, commands: commands.into_iter().collect(), new })
 }
 
-/// Notes that a person agreed to the commands of a [`TrustState`]. What was agreed to before stays
-/// agreed to, so that going back to an older commit asks nothing.
+/// Records that a person agreed to the commands of a [`TrustState`].
+///
+/// Commands that were trusted before stay trusted, so that a checkout of an older commit needs no new agreement.
 ///
 /// # Errors
-/// `Refused` if there is no place to keep it; `Failed` if it cannot be written.
+/// `Refused` if there is no folder for the record; `Failed` if it cannot be written.
 pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
     let folder = match &project.environment().trust {
         Trust::Everything => return Ok(()),
@@ -95,7 +100,7 @@ pub fn agree(project: &Project, state: &TrustState) -> Result<()> {
     write(folder, &record)
 }
 
-/// Takes back everything that was agreed to for this clone. Says whether there was something.
+/// Revokes the trust in all commands of this clone. Returns whether there was any.
 ///
 /// # Errors
 /// `Failed` if it cannot be removed.
@@ -109,10 +114,10 @@ pub fn revoke(project: &Project) -> Result<bool> {
     }
 }
 
-/// Refuses to run commands that nobody has agreed to.
+/// Refuses to run commands that are not trusted.
 ///
 /// # Errors
-/// `Refused` (`E_UNTRUSTED`) with the way out; as [`trust_state`].
+/// `Refused` (`E_UNTRUSTED`) with the next step; the errors of [`state`].
 pub fn check(project: &Project) -> Result<()> {
     if project.environment().trust == Trust::Everything || state(project)?.trusted {
         return Ok(());
@@ -123,8 +128,9 @@ pub fn check(project: &Project) -> Result<()> {
         .next("helmdeck forge trust"))
 }
 
-/// Makes a change of this person's own that may add a command, such as the check of an invariant. What
-/// was trusted before is trusted after it.
+/// Makes a change of this user that may add a command, such as the check of an invariant.
+///
+/// If the project was trusted before, it is trusted afterwards.
 pub(crate) fn keep<T>(project: &Project, change: impl FnOnce() -> Result<T>) -> Result<T> {
     let trusted =
         matches!(project.environment().trust, Trust::Kept(_)) && state(project).is_ok_and(|state| state.trusted);
@@ -161,7 +167,9 @@ fn path_of(folder: &Path, clone: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Returns what is kept of a clone; nothing if that cannot be read, or is of another one: then a person is asked again.
+/// Reads the trust record of a clone.
+///
+/// It is empty if it cannot be read or belongs to another clone: then a person is asked again.
 fn read(folder: &Path, clone: &str) -> Record {
     let look = || -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -210,7 +218,7 @@ mod tests {
         agree(&project, &state).unwrap();
         check(&project).unwrap();
 
-        // Another command is asked for again; the ones before stay agreed to.
+        // A new command needs a new agreement; the earlier ones stay trusted.
         let before = fs::read(repository.path().join(".forge/config.toml")).ok();
         repository.write(".forge/config.toml", "[verify]\nrunner = \"sh:id\"\n");
         let state = super::state(&open(&repository, kept.path())).unwrap();

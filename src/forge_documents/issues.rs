@@ -1,6 +1,6 @@
 //! Active issues (`linear/active.json`), as the RFC's "Issue as Memory Unit" prints one.
 //!
-//! Only read here. What a tracker says never becomes an invariant or a skill by itself.
+//! The file is only read. Text from a tracker never becomes an invariant or a skill by itself.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,9 @@ use helmdeck_forge_files::time::Time;
 /// The version that is written.
 const VERSION: &str = "1.0";
 
-/// The file `linear/active.json`: `{"schema_version", "synced_at", "issues"}`. A bare list of issues is read as well.
+/// The file `linear/active.json`: `{"schema_version", "synced_at", "issues"}`.
+///
+/// A bare list of issues is read too.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Active {
     /// The version of the file's form.
@@ -45,13 +47,13 @@ pub struct Issue {
     /// Where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_trace: Option<MemoryTrace>,
-    /// Who is to work on it, and how.
+    /// The agent that is to work on it, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_state: Option<AgentState>,
     /// When it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance_criteria: Vec<Criterion>,
-    /// Where the work lies.
+    /// The branch and the commits of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_refs: Option<GitRefs>,
     /// The tracker's name for its state.
@@ -63,7 +65,7 @@ pub struct Issue {
     /// Its labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Who has it.
+    /// The assignee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
     /// The keys of issues that must be done first.
@@ -78,7 +80,7 @@ pub struct Issue {
     /// When it was last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
-    /// What the tracker said last.
+    /// The issue as the tracker last reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Members>,
     /// Members that are not known here.
@@ -95,7 +97,7 @@ pub struct MemoryTrace {
     /// The key of the issue it is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_issue: Option<String>,
-    /// The artifact that holds what was known when it was made.
+    /// The artifact with the context snapshot at its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_snapshot: Option<String>,
     /// Members that are not known here.
@@ -103,7 +105,7 @@ pub struct MemoryTrace {
     pub other: Members,
 }
 
-/// Who is to work on an issue, and how.
+/// The agent that is to work on an issue, and how.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AgentState {
     /// `Forge`, `Axiom`, `Vector`, `Sentinel`, `Guardian`, or another name.
@@ -146,7 +148,7 @@ pub struct Checked {
     pub other: Members,
 }
 
-/// Where the work on an issue lies.
+/// Git references of the work on an issue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GitRefs {
     /// Its branch.
@@ -175,7 +177,7 @@ impl Document for Active {
         Self::empty()
     }
 
-    /// Checks what the types cannot say: keys that are keys and stand once, priorities from 0 to 4.
+    /// Checks what the types cannot express: keys are valid and unique, priorities are 0 to 4.
     fn check(&self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for issue in &self.issues {
@@ -209,7 +211,7 @@ impl Issue {
         self.state.as_ref().is_some_and(|state| states.iter().any(|one| state.trim().eq_ignore_ascii_case(one)))
     }
 
-    /// Returns who has it: whom the tracker says, or else its persona.
+    /// Returns the assignee of the tracker, or else the assigned persona.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         let persona = || self.agent_state.as_ref().and_then(|state| state.assigned_persona.as_deref());
@@ -234,7 +236,7 @@ pub fn is_key(text: &str) -> bool {
     })
 }
 
-/// Says whether a text stands for a key that nobody has filled in yet: `SX9-xxx`.
+/// Says whether a text is a placeholder for an issue key: `SX9-xxx`.
 #[must_use]
 pub fn is_placeholder(text: &str) -> bool {
     text.split_once('-').is_some_and(|(team, number)| {
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(issue.owner(), Some("Forge"));
         assert_eq!(issue.acceptance_criteria.len(), 3);
         assert!(issue.other.is_empty(), "every member is known");
-        // The RFC parts groups by empty lines, which no file of ours has.
+        // The RFC separates groups by empty lines, which this program does not write.
         assert_eq!(String::from_utf8(print(&issue).unwrap()).unwrap(), ISSUE.replace("\n\n", "\n"));
     }
 

@@ -1,4 +1,4 @@
-//! What was learned: `knowledge.json`.
+//! Knowledge of a project: `knowledge.json`.
 //!
 //! Nothing in it is deleted by age. An entry that no longer holds is superseded and stays; what did not
 //! work stays as a warning.

@@ -17,7 +17,7 @@ const CHECKPOINT: &str = "CHECKPOINT: ";
 const NEXT: &str = "NEXT: ";
 const HEADER: &str = "=== FORGE Session ";
 
-/// What a `progress.txt` says.
+/// Content of a `progress.txt`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Log {
     /// The day of the last header: `YYYY-MM-DD`.
@@ -29,24 +29,25 @@ pub struct Log {
     /// The zone of the times, from the line `# zone: …`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// What was done, in the order of the file.
+    /// The entries, in the order of the file.
     pub entries: Vec<ProgressEntry>,
-    /// What is to be done next: the last such line.
+    /// The next step: the last such line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Lines that are none of the known ones. They are kept in the file.
+    /// Number of unknown lines. They stay in the file.
     pub malformed_lines: usize,
 }
 
-/// One thing that was done.
+/// One entry: something that was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProgressEntry {
     /// The line in the file, from 1.
     pub line: usize,
-    /// The time as it stands there: `HH:MM`.
+    /// The time as the file has it: `HH:MM`.
     pub time: String,
-    /// When that was, as far as header and zone tell: a time earlier than the one before it is of the
-    /// next day. The journal knows the exact time. `None` without a header.
+    /// The time of the entry, computed from the header and the time zone. `None` without a header.
+    ///
+    /// A time earlier than the one before it is on the next day. The exact time is in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// What was done, without `CHECKPOINT: `.
@@ -63,7 +64,7 @@ pub const ISSUES: &str = "Active issues: ";
 pub const ENDING: &str = "Session ending";
 
 impl Log {
-    /// Returns whether every entry was written by the start and the end of the session, and none by its agent.
+    /// Says whether the start and the end of the session wrote every entry, and its agent none.
     pub fn is_automatic(&self) -> bool {
         let automatic = |entry: &ProgressEntry| {
             !entry.checkpoint
@@ -72,8 +73,9 @@ impl Log {
         self.next.is_none() && self.malformed_lines == 0 && self.entries.iter().all(automatic)
     }
 
-    /// Reads any text. What makes no sense is counted, and nothing fails. Times are of the zone that
-    /// the text names, else of `zone`.
+    /// Parses any text. Malformed lines are counted, and nothing fails.
+    ///
+    /// Times are in the time zone that the text names, else in `zone`.
     #[must_use]
     pub fn parse(text: &str, zone: &TimeZone) -> Self {
         let mut log = Self::default();
@@ -115,7 +117,7 @@ impl Log {
         log
     }
 
-    /// When the last thing was done, as far as header and zone tell.
+    /// Returns the time of the last entry, computed from the header and the time zone.
     #[must_use]
     pub fn last_at(&self) -> Option<Time> {
         self.entries.last().and_then(|entry| entry.at)
@@ -146,8 +148,9 @@ fn fits(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= TEXT_MAX && !text.chars().any(char::is_control)
 }
 
-/// Returns the instant of a clock time: the first at or after the one before it, from the header's day
-/// on. An hour that a zone has twice is tried both ways before the next day.
+/// Returns the instant of a clock time: the first one at or after the previous instant.
+///
+/// It starts at the day of the header. An hour that a time zone has twice is tried both ways before the next day.
 fn instant(date: Date, clock: Clock, last: Option<Timestamp>, zone: &TimeZone) -> Option<Timestamp> {
     let first = last.map_or(date, |last| zone.to_datetime(last).date().max(date));
     [first, first.checked_add(1.day()).ok()?].into_iter().find_map(|day| {
@@ -204,7 +207,7 @@ pub fn checkpoint(now: Time, zone: &TimeZone, text: &str) -> Result<String> {
     line(now, zone, &format!("{CHECKPOINT}{}", one_line(text)?))
 }
 
-/// Writes what is to be done next, without a line feed. A blank line stands before it.
+/// Formats the line for the next step, without a line feed. A blank line comes before it.
 ///
 /// # Errors
 /// As [`line()`].

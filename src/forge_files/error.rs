@@ -13,13 +13,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// What was tried did not succeed: a test, a program, a file that cannot be written.
+    /// An operation failed: a test, a program, a file that cannot be written.
     Failed,
     /// The request is malformed.
     Usage,
     /// Not found.
     NotFound,
-    /// Work is paused until somebody acknowledges why.
+    /// Work is paused until a person acknowledges the reason.
     Paused,
     /// Another process or session holds it.
     Locked,
@@ -88,10 +88,10 @@ pub struct Error {
     pub current: Option<Box<Current>>,
 }
 
-/// A file as it is now.
+/// The current content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Current {
-    /// What names exactly these bytes.
+    /// The etag of these bytes.
     pub etag: String,
     /// Its text.
     pub text: String,

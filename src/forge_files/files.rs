@@ -49,13 +49,15 @@ pub const LONG_LIST: u64 = 4 << 20;
 /// The longest line that is appended, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
-/// Returns what names exactly these bytes: their SCH.
+/// Returns the etag of these bytes: their SCH.
 #[must_use]
 pub fn etag(bytes: &[u8]) -> String {
     triv::sch(bytes)
 }
 
-/// Reads a file at a relative path below a folder. Links are followed only as long as they stay below it.
+/// Reads a file at a relative path below a folder.
+///
+/// Links are followed only as long as they stay below the folder.
 ///
 /// # Errors
 /// As [`Files::read`].
@@ -63,7 +65,7 @@ pub fn read_below(folder: &Path, path: &str, max: u64) -> Result<Option<Vec<u8>>
     Files::new(folder, Writer::default(), max, None).reading().read(path)
 }
 
-/// Who writes files, and the clock for the times in them.
+/// Writer of files: its identity, and the clock for the times in them.
 #[derive(Clone)]
 pub struct Writer {
     /// The clock.
@@ -114,8 +116,10 @@ struct Shared {
 }
 
 impl Files {
-    /// Makes the files below a root. `common` is the folder all work trees of the repository share;
-    /// without one, the common lock is the local one.
+    /// Makes the files below a root.
+    ///
+    /// `common` is the folder that all work trees of the repository share. Without one, the common lock is the local
+    /// one.
     pub fn new(root: &Path, writer: Writer, max: u64, common: Option<&Path>) -> Self {
         let local = Lock::new(root, LOCK);
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
@@ -145,7 +149,7 @@ impl Files {
         Self { reading: true, ..self.clone() }
     }
 
-    /// Returns these files with a rule for secrets put aside. Each finding that passes for it is logged.
+    /// Returns these files with a rule of the leak scan disabled. Findings of that rule are logged.
     #[must_use]
     pub fn allowing(&self, rule: &str) -> Self {
         let mut files = self.clone();
@@ -153,16 +157,17 @@ impl Files {
         files
     }
 
-    /// Says which session holds the locks that are taken from now on: others who wait are told.
+    /// Sets the session that holds the locks taken from now on. Waiting processes are shown it.
     pub fn set_session(&self, session: Option<String>) {
         *self.shared.session.write() = session;
     }
 
-    /// Takes the lock of this work tree; the thread that holds it may take it again. Never held over a
-    /// program, a call of the network or of a model.
+    /// Takes the lock of this work tree. It is reentrant for the thread that holds it.
+    ///
+    /// It is never held while a program runs, or during a call to the network or a model.
     ///
     /// # Errors
-    /// `Locked` (`E_LOCKED`) after five seconds, naming who holds it.
+    /// `Locked` (`E_LOCKED`) after five seconds, with the holder.
     pub fn lock(&self) -> Result<Guard> {
         self.shared.local.take(|| self.holder())
     }
@@ -170,7 +175,7 @@ impl Files {
     /// Takes the lock all work trees of the repository share. To take both, take this one first.
     ///
     /// # Errors
-    /// As [`Self::lock`]; `Failed` (`E_LOCK_ORDER`) for who holds only the local one.
+    /// As [`Self::lock`]; `Failed` (`E_LOCK_ORDER`) if this thread holds only the local one.
     pub fn common_lock(&self) -> Result<Guard> {
         if self.shared.local.is_mine() && !self.shared.common.is_mine() {
             let what = "the common lock must be taken before the local one";
@@ -179,8 +184,9 @@ impl Files {
         self.shared.common.take(|| self.holder())
     }
 
-    /// Takes the lock under which a rollback goes on. It keeps nothing else from its work, so it may be
-    /// held while git checks out, which may take long.
+    /// Takes the rollback lock.
+    ///
+    /// It blocks only other rollbacks, so it can be held during a long checkout by git.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -197,7 +203,7 @@ impl Files {
         }
     }
 
-    /// Reads a document. `None` says that it is absent.
+    /// Reads a document. `None` if it is absent.
     ///
     /// # Errors
     /// `Corrupt` with the place of the damage; the file is copied aside once. `Refused`
@@ -231,13 +237,13 @@ impl Files {
         }
     }
 
-    /// Changes a document, or the one a new project begins with if it is absent. It is written only if
-    /// something changed.
+    /// Changes a document, or its default content if it is absent.
+    ///
+    /// It is written only if something changed.
     ///
     /// # Errors
-    /// What `change` says; `Stale` with the current value if it is not `if_match` any more; `Corrupt`;
-    /// `Secret`; `Locked`; `Usage` (`E_INVALID`) if what it was changed to breaks a rule of the
-    /// document. What was there and is gone is `Corrupt` too.
+    /// The errors of `change`; `Stale` with the current value if its etag is no longer `if_match`; `Corrupt`; `Secret`;
+    /// `Locked`; `Usage` (`E_INVALID`) if the new value breaks a rule of the document. A lost document is `Corrupt`.
     pub fn edit<D: Document, T>(&self, if_match: Option<&str>, change: impl FnOnce(&mut D) -> Result<T>) -> Result<T> {
         self.edit_at(D::PATH, if_match, change)
     }
@@ -278,7 +284,7 @@ impl Files {
         if before.as_ref() == Some(&after) {
             return Ok(answer);
         }
-        // Numbers with more digits than the machine counts with stand in members that we do not know.
+        // Unknown members may have numbers with more digits than Rust's number types keep.
         let after = match bytes.as_deref().map(std::str::from_utf8) {
             Some(Ok(text)) => json::Numbers::of(text).put_back(after),
             _ => after,
@@ -315,16 +321,16 @@ impl Files {
         Err(error)
     }
 
-    /// Reads a whole file. `None` says that it is absent.
+    /// Reads a whole file. `None` if it is absent.
     ///
     /// # Errors
     /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
-    /// `Refused` for a path that leaves the root, `Failed` if it is no file or cannot be read.
+    /// `Refused` for a path that leaves the root, `Failed` if it is not a regular file or cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         let no_file = || io(std::io::Error::other("it is no file"));
-        // To open a pipe wakes who waits at its other end, and some devices act: what it is, is asked before.
+        // To open a pipe wakes the process at its other end, and some devices act on it: so the type is checked first.
         let about = rustix::fs::statat(&place.folder, place.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         if about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) != FileType::RegularFile) {
             return Err(no_file());
@@ -354,7 +360,7 @@ impl Files {
         self.put(path, bytes, None)
     }
 
-    /// Writes a file unless there is one. Says whether it did.
+    /// Writes a file unless it exists. Returns whether it was written.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -362,7 +368,7 @@ impl Files {
         self.create_with(path, bytes, None)
     }
 
-    /// Writes a file with permissions unless there is one. Says whether it did.
+    /// Writes a file with permissions unless it exists. Returns whether it was written.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -385,8 +391,10 @@ impl Files {
         path::resolve(self.root(), path, true)?.ok_or_else(|| Error::not_found(format!("no folder for {path}")))
     }
 
-    /// Adds a line to a file, with one write. If the last line was torn, it stays as it is and the new
-    /// one begins on a line of its own. If the disk takes only a part of the line, none of it stays.
+    /// Appends a line to a file, with one write.
+    ///
+    /// A torn last line stays, and the new line begins after a line break. If the disk takes only a part of the line,
+    /// none of it stays.
     ///
     /// # Errors
     /// As [`Self::write`]; `Usage` for more than one line, or more than 1 MiB.
@@ -401,7 +409,7 @@ impl Files {
         atomic::append(&place, line).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
-    /// Removes a file. Says whether there was one.
+    /// Removes a file. Returns whether it existed.
     ///
     /// # Errors
     /// `Locked`, `Refused`, `Failed`.
@@ -413,10 +421,12 @@ impl Files {
         atomic::remove(&place).map_err(io)
     }
 
-    /// Gives a file a second name, which must be free. It is there under both until one is written anew or removed.
+    /// Gives a file a second name, which must be free.
+    ///
+    /// It has both names until one of them is rewritten or removed.
     ///
     /// # Errors
-    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if files here have one name only.
+    /// `NotFound` if it is absent; `Locked`, `Refused`; `Failed` too if the file system has no hard links.
     pub fn link(&self, from: &str, to: &str) -> Result<()> {
         self.check_writing(from)?;
         let _guard = self.lock()?;
@@ -429,7 +439,7 @@ impl Files {
         })
     }
 
-    /// Gives a file another name, in place of what has that name.
+    /// Renames a file. A file that has the new name is replaced.
     ///
     /// # Errors
     /// `NotFound` if it is absent; `Locked`, `Refused`, `Failed`.
@@ -467,7 +477,7 @@ impl Files {
     }
 }
 
-/// Says that a file was written by a newer program.
+/// Returns the error of a file that a newer program wrote.
 pub fn newer(path: &str, version: &str) -> Error {
     let message = format!("{path} was written by a newer program ({version}): it is read only here (schema_newer)");
     Error::new(Category::Refused, "E_SCHEMA_NEWER", message).hint("use a newer helmdeck to change it")

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The widest line on which a list of plain values stands, in characters.
+/// Maximum width of a list of plain values on one line, in characters.
 const WIDTH: usize = 80;
 
 /// Any JSON value; objects keep the order of their members.
@@ -31,24 +31,27 @@ pub enum Json {
     Object(Members),
 }
 
-/// The members of an object, in their order. Also what a typed object has besides the members it knows:
-/// `#[serde(flatten)] other: Members`.
+/// The members of an object, in their order.
+///
+/// A typed object keeps its unknown members in one: `#[serde(flatten)] other: Members`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Members(pub IndexMap<String, Json>);
 
 impl Members {
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Writes a value as every file of a project is written: two spaces a level, members each on a line,
-/// lists of plain values on one line if that has room, a line feed at the end.
+/// Formats a value in the format of every JSON file of a project.
+///
+/// Two spaces for each level, one member on each line, lists of plain values on one line if they fit, and a line feed
+/// at the end.
 ///
 /// # Errors
-/// What the value's own `Serialize` says.
+/// The errors of the value's `Serialize`.
 pub fn print<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let tree: Json = serde_json::from_slice(&serde_json::to_vec(value)?)?;
     let mut text = String::new();
@@ -109,8 +112,9 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
     }
 }
 
-/// The numbers of a file whose text is another than we would write: more digits than the machine counts
-/// with, `1.10`, `1e3`.
+/// The numbers of a file whose text differs from what this program would write.
+///
+/// Such as numbers with more digits than a Rust number keeps, `1.10`, `1e3`.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(HashMap<String, VecDeque<String>>);
 
@@ -154,7 +158,7 @@ impl Numbers {
     }
 }
 
-/// Returns where the numbers of a JSON text stand.
+/// Returns the positions of the numbers in a JSON text.
 fn numbers(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut all = Vec::new();

@@ -6,25 +6,25 @@ use crate::error::{Error, Result};
 pub const FORGE: &str = ".forge";
 /// The settings.
 pub const CONFIG: &str = ".forge/config.toml";
-/// What was learned.
+/// The knowledge.
 pub const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
 /// The features, and which of them work.
 pub const FEATURES: &str = ".forge/memory/long-term/features.json";
 /// How the system is built.
 pub const ARCHITECTURE: &str = ".forge/memory/long-term/architecture.md";
-/// What is worked on in this session.
+/// The folder of the current session.
 pub const SHORT_TERM: &str = ".forge/memory/short-term";
-/// What was done in this session.
+/// The progress of the current session.
 pub const PROGRESS: &str = ".forge/memory/short-term/progress.txt";
-/// What is being done now.
+/// The current focus.
 pub const FOCUS: &str = ".forge/memory/short-term/focus.json";
 /// Notes and drafts, which are never committed.
 pub const SCRATCH: &str = ".forge/memory/short-term/scratch";
 /// Sessions that have ended.
 pub const SESSIONS: &str = ".forge/memory/short-term/sessions";
-/// What was produced, in a folder for each kind.
+/// The artifacts, in a folder for each kind.
 pub const ARTIFACTS: &str = ".forge/memory/artifacts";
-/// What is known of each artifact.
+/// The index of the artifacts.
 pub const ARTIFACT_INDEX: &str = ".forge/memory/artifacts/index.jsonl";
 /// The skills.
 pub const SKILLS: &str = ".forge/skills";
@@ -38,7 +38,7 @@ pub const TEMPLATES: &str = ".forge/linear/templates";
 pub const COMMITS: &str = ".forge/git/commits.log";
 /// The branches: a cache.
 pub const BRANCHES: &str = ".forge/git/branches.json";
-/// States from which one may go on.
+/// The manifests of the checkpoints.
 pub const CHECKPOINTS: &str = ".forge/git/checkpoints";
 /// What sets up the environment.
 pub const INIT: &str = ".forge/init.sh";
@@ -71,7 +71,7 @@ pub const ENDED: &str = ".forge/.local/ended.json";
 /// The locks of sessions for which a process works.
 pub const SESSION_LOCKS: &str = ".forge/.local/sessions";
 
-/// Returns where the folder of a session lies, by the folder's name.
+/// Returns the path of a session's folder, by the folder's name.
 ///
 /// # Errors
 /// `Usage` if that is no plain name: at most 64 letters, digits, `.`, `_` and `-`, the first a letter or digit.

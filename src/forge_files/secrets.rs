@@ -6,7 +6,7 @@ use crate::error::{Category, Error};
 pub use helmdeck_core::leaks::{Finding, rules, scan};
 pub use pieces::Pieces;
 
-/// Returns a text that somebody reads, unless it would show them what looks like a credential.
+/// Returns a text for display, or a placeholder if it looks like it contains a credential.
 pub fn shown(text: String) -> String {
     match scan(&text).first() {
         None => text,

@@ -1,4 +1,6 @@
-//! Times in files: RFC 3339, any offset when read, `Z` when written, seconds unless there is a fraction.
+//! Times in files: RFC 3339.
+//!
+//! Any offset is read and `Z` is written, with seconds unless there is a fraction.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +9,7 @@ use helmdeck_core::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A time as it stands in a file.
+/// A time in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub jiff::Timestamp);
 

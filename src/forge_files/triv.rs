@@ -1,15 +1,15 @@
 //! Three-part names, "triv/1": content, context and id.
 //!
 //! `M(d, s)` is `MurmurHash3_x64_128` of the bytes `d` with the seed `s`, read as the 128 bit number
-//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, filled
-//! up with `0` to `w` digits.
+//! `h2 << 64 | h1`. `B36(n, w)` is `n` in base 36 (`0-9a-z`), the most significant digit first, padded
+//! with `0` to `w` digits.
 //!
 //! - SCH = `B36(M(bytes, 0xC7A5_0000), 25)`: what it is.
 //! - CUID = `B36(low 64 bits of M(context, 0xC7A5_0001), 13)`: where it was made.
 //! - UUID = a `UUIDv7`: which one it is.
 //!
-//! The hash finds copies and damage by accident. It does not stand up to somebody who wants two things
-//! to have one name: nothing that decides about trust may rest on it.
+//! The hash detects copies and accidental damage. It is not collision-resistant against an attacker: no decision
+//! about trust may depend on it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ const CUID_SEED: u32 = 0xC7A5_0001;
 pub const SCH_LEN: usize = 25;
 /// Characters of a CUID.
 pub const CUID_LEN: usize = 13;
-/// Characters of an SCH that stand in a file name when it is written.
+/// Number of characters of an SCH in a file name, as written.
 pub const SHORT_LEN: usize = 12;
 /// The fewest characters of an SCH in a file name.
 const SHORTEST: usize = 6;
@@ -46,7 +46,7 @@ pub struct Context<'a> {
     pub kind: &'a str,
     /// The session.
     pub session: &'a str,
-    /// Who made it.
+    /// The agent that made it.
     pub agent: &'a str,
     /// The issue: `SX9-123`.
     pub key: Option<&'a str>,
@@ -59,7 +59,7 @@ pub struct Context<'a> {
 /// Returns the CUID of a context: 13 characters.
 ///
 /// # Errors
-/// `Usage` if a part holds a line feed, so that two contexts would be written alike.
+/// `Usage` if a part contains a line feed, because two contexts would then be written alike.
 pub fn cuid(context: &Context<'_>) -> Result<String> {
     let Context { kind, session, agent, key, head, name } = *context;
     let (key, head) = (key.unwrap_or("-"), head.unwrap_or("-"));
@@ -97,7 +97,7 @@ pub struct Triv {
 }
 
 impl Triv {
-    /// Names a thing by its bytes, its context and an id that nobody else has.
+    /// Names a thing by its bytes, its context and a unique id.
     ///
     /// # Errors
     /// `Usage` if a part of the context holds a line feed, or the id is no `UUIDv7`.
@@ -118,7 +118,7 @@ impl Triv {
             let (cuid, id) = rest.split_once('_')?;
             let whole = sch.len() == SCH_LEN && cuid.len() == CUID_LEN && is_base36(sch) && is_base36(cuid);
             let uuid = Uuid::try_parse(id).ok().filter(is_v7)?;
-            // Upper case, braces and the form without hyphens are none of ours.
+            // Upper case, braces and the form without hyphens are not accepted.
             (whole && uuid.hyphenated().to_string() == id).then(|| Self { sch: sch.into(), cuid: cuid.into(), uuid })
         };
         name().ok_or_else(|| format!("{text:?} is no whole name: triv:<25 characters>_<13 characters>_<UUIDv7>"))
@@ -153,12 +153,13 @@ impl fmt::Display for Triv {
     }
 }
 
-/// A name as people may write it, whole or each part cut short: `triv:abc_def_ghi`. It stands for every
-/// whole name whose parts begin so, and may stand for none.
+/// Reference to names, as a person may write it: `triv:abc_def_ghi`. Each part may be shortened.
+///
+/// It matches every full name whose parts begin with its parts, and may match none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference(String);
 
-/// What a [`Reference`] stands for.
+/// Result of resolving a [`Reference`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolved<T> {
     /// Nothing: it dangles. That is no error of the file that holds it.
@@ -199,7 +200,7 @@ impl Reference {
         &self.0
     }
 
-    /// Says whether it stands for a name.
+    /// Says whether it matches a name.
     #[must_use]
     pub fn matches(&self, name: &Triv) -> bool {
         let mut parts = self.0.trim_start_matches("triv:").splitn(3, '_');
@@ -207,7 +208,7 @@ impl Reference {
         begins(&name.sch) && begins(&name.cuid) && begins(&name.uuid.hyphenated().to_string())
     }
 
-    /// Finds what it stands for.
+    /// Finds the item whose name it matches.
     pub fn resolve<'a, T>(&self, all: impl IntoIterator<Item = &'a T>, name: impl Fn(&T) -> &Triv) -> Resolved<&'a T> {
         let found: Vec<&T> = all.into_iter().filter(|one| self.matches(name(one))).collect();
         match found.as_slice() {
@@ -238,8 +239,9 @@ pub struct FileName {
 }
 
 impl FileName {
-    /// Makes the file name for an SCH. `taken` says whether the file of another SCH has that short
-    /// already: then it is made longer.
+    /// Makes the file name for an SCH.
+    ///
+    /// `taken` says whether the file of another SCH has that short form: then it is made longer.
     pub fn new(sch: &str, name: &str, taken: impl Fn(&str) -> bool) -> Self {
         let short = (SHORT_LEN..=SCH_LEN).filter_map(|len| sch.get(..len)).find(|short| !taken(short)).unwrap_or(sch);
         Self { short: short.to_owned(), slug: slug(name) }
@@ -286,8 +288,10 @@ fn is_slug(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().copied().all(in_slug)
 }
 
-/// Makes a name fit for a file name: lower case, and `-` for every byte that is not a letter, a digit,
-/// `.`, `_` or `-`. It begins with a letter or digit, and has at most 120 bytes.
+/// Converts a name for use in a file name.
+///
+/// The result is in lower case, with `-` for every byte that is not a letter, a digit, `.`, `_` or `-`. It begins with
+/// a letter or digit, and has at most 120 bytes.
 #[must_use]
 pub fn slug(name: &str) -> String {
     let text: String = name
@@ -299,7 +303,7 @@ pub fn slug(name: &str) -> String {
     let cut = &text[..text.len() - rest.len()];
     let slug = match rest {
         "" => "file".to_owned(),
-        // All that was before the ending is gone.
+        // Nothing is left before the file extension.
         ending if cut.len() > 1 && cut.ends_with('.') => format!("file.{ending}"),
         rest => rest.to_owned(),
     };

@@ -77,7 +77,7 @@ impl Git {
         let mut changes = BTreeMap::new();
         let mut rest = paths;
         while !rest.is_empty() {
-            // A program takes only so many arguments, and git's `diff` reads paths from nowhere else.
+            // The system limits the arguments of a program, and `git diff` reads paths only from its arguments.
             let mut bytes = 0;
             let fit = rest.iter().take_while(|path| {
                 bytes += path.len() + 1;
@@ -104,7 +104,7 @@ impl Git {
     }
 }
 
-/// The most bytes of paths that git is told at once.
+/// Maximum number of bytes of paths that one git command gets.
 const MOST_BYTES: usize = 256 << 10;
 
 const NUMSTAT: &[&str] = &[
@@ -137,8 +137,9 @@ fn parse(bytes: &[u8]) -> BTreeMap<String, Change> {
     changes.collect()
 }
 
-/// Counts the lines of a file, the last one even if it does not end; `None` if it is binary, no file,
-/// or cannot be read.
+/// Counts the lines of a file, including a last line without a line feed.
+///
+/// `None` if it is binary, not a file, or cannot be read.
 fn lines(path: &Path) -> Option<u64> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
     if kind.is_symlink() {
@@ -226,7 +227,7 @@ mod tests {
         let first = repository.commit("first");
         repository.write("a/first.txt", "two\n");
         repository.write("z/last.txt", "two\n");
-        // Three megabytes, and the most that one program takes is two.
+        // Three megabytes; the limit for one program is two.
         let mut paths: Vec<String> = (0..3_500).map(|n| format!("m/{n}/{}", "x".repeat(900))).collect();
         paths.insert(0, "a".to_owned());
         paths.push("z/last.txt".to_owned());

@@ -35,11 +35,12 @@ pub trait Files {
     /// Those of the system.
     fn is_foreign(&self, path: &Path) -> io::Result<bool>;
 
-    /// Reads a file of at most `limit` bytes. Bytes that are not UTF-8 are replaced by `U+FFFD`. `None`
-    /// if nothing is there.
+    /// Reads a file of at most `limit` bytes. `None` if it does not exist.
+    ///
+    /// Bytes that are not UTF-8 are replaced by `U+FFFD`.
     ///
     /// # Errors
-    /// The reason why it is no readable file.
+    /// The reason why it is not a readable file.
     fn text(&self, path: &Path, limit: usize) -> Result<Option<String>, String>;
 }
 
@@ -132,7 +133,9 @@ fn named_in(files: &dyn Files, file: &Path, prefix: &str, from: &Path) -> Option
     linked(&text, prefix, from)
 }
 
-/// Returns the folder that the text of a `.git` file (with the prefix `gitdir: `) or `commondir` file names.
+/// Returns the folder that a `.git` file or a `commondir` file names.
+///
+/// The prefix of a `.git` file is `gitdir: `.
 #[must_use]
 pub fn linked(text: &str, prefix: &str, from: &Path) -> Option<PathBuf> {
     let path = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix)?;

@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Kind {
     /// git, the network or the disk failed.
     Failed,
-    /// The caller's input makes no sense.
+    /// The caller's input is invalid.
     Usage,
     /// It does not exist.
     NotFound,

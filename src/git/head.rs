@@ -8,7 +8,9 @@ use std::path::Path;
 
 use crate::discover::linked;
 
-/// The limit for a file of git, in bytes. `packed-refs` of a large repository has tens of thousands of lines.
+/// Size limit for a file of git, in bytes.
+///
+/// `packed-refs` of a large repository has tens of thousands of lines.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Returns the folder with `.git`: the given one or the nearest above it.
@@ -17,7 +19,9 @@ pub fn work_tree(folder: &Path) -> Option<&Path> {
     folder.ancestors().find(|folder| folder.join(".git").exists())
 }
 
-/// Returns the commit that is checked out, as hex digits; `None` without git or before the first commit.
+/// Returns the commit that is checked out, as hex digits.
+///
+/// `None` without git or before the first commit.
 ///
 /// See gitrepository-layout(5): a worktree or submodule has a file `.git` that names its folder, and
 /// its branches are in the folder that its `commondir` names.

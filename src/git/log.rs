@@ -24,8 +24,9 @@ pub struct Commit {
     pub subject: String,
     /// The message after the subject.
     pub body: String,
-    /// The lines `Name: value` of the last paragraph, in order, and those with the prefix of
-    /// [`Git::trailers_anywhere`] in any paragraph.
+    /// The trailers: lines `Name: value` of the last paragraph, in order.
+    ///
+    /// Those with the prefix of [`Git::trailers_anywhere`] count in any paragraph.
     pub trailers: Vec<(String, String)>,
 }
 
@@ -131,7 +132,9 @@ pub fn split(message: &str) -> (String, String) {
     (subject.join(" "), rest.join("\n").trim_end().to_owned())
 }
 
-/// Returns the trailers of a message: the lines of the last paragraph if all are trailers, and any with the prefix.
+/// Returns the trailers of a message.
+///
+/// These are the lines of the last paragraph if all of them are trailers, and any trailer with the prefix.
 #[must_use]
 pub fn trailers(body: &str, prefix: &str) -> Vec<(String, String)> {
     let last = body.trim_end().rsplit("\n\n").next().unwrap_or_default();

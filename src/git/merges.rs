@@ -34,8 +34,9 @@ pub struct Stages {
 }
 
 impl Git {
-    /// Tries to merge two commits. Nothing is changed, and no program but git is started: files with a
-    /// merge driver conflict.
+    /// Tries to merge two commits. Nothing is changed.
+    ///
+    /// No program but git is started, so files with a merge driver conflict.
     ///
     /// # Errors
     /// As [`Git::run`].

@@ -101,13 +101,15 @@ impl Git {
     }
 }
 
-/// Says whether a text is an object id as git prints it: 40 (SHA-1) or 64 (SHA-256) hex digits in lower case.
+/// Says whether a text is an object id as git prints it.
+///
+/// That is 40 (SHA-1) or 64 (SHA-256) hex digits in lower case.
 #[must_use]
 pub fn is_id(text: &str) -> bool {
     Oid::parse(text).is_some_and(|oid| oid.as_str() == text)
 }
 
-/// Returns the id of a blob, in a repository whose ids have so many bytes.
+/// Returns the id of a blob, in a repository whose ids have `hash_bytes` bytes.
 #[must_use]
 pub fn blob_name(bytes: &[u8], hash_bytes: usize) -> String {
     hex(&digest("blob", bytes, hash_bytes))

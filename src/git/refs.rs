@@ -33,8 +33,9 @@ pub struct Branch {
 }
 
 impl Git {
-    /// Sets a reference, or deletes it with `to` = `None`, if it has the expected value; `None` expects
-    /// that it does not exist.
+    /// Sets a reference if it has the expected value, or deletes it with `to` = `None`.
+    ///
+    /// `expected` = `None` expects that it does not exist.
     ///
     /// # Errors
     /// `E_GIT` if the name is invalid or it cannot be written.

@@ -69,7 +69,7 @@ impl Operation {
 }
 
 impl Git {
-    /// Finds the repository around a folder. If there is none, git is not even started.
+    /// Finds the repository around a folder. If there is none, git is not started.
     ///
     /// # Errors
     /// `E_BARE_REPO` (refused) if it has no work tree; `E_NO_GIT` if git is not installed; `E_GIT` if
@@ -91,7 +91,7 @@ impl Git {
                 Ok(Some(Self {
                     root: root.into(),
                     git_dir: git_dir.into(),
-                    // Printed relative to where git ran, unless it lies elsewhere.
+                    // Printed relative to the folder where git ran, unless it is elsewhere.
                     common_dir: start
                         .join(common_dir)
                         .canonicalize()
@@ -135,7 +135,7 @@ impl Git {
         self
     }
 
-    /// Excludes a folder below the root of the work tree: its files are no code.
+    /// Excludes a folder below the root of the work tree: its files are not code.
     #[must_use]
     pub fn excluding(mut self, folder: impl Into<String>) -> Self {
         self.excluded = folder.into();
@@ -148,7 +148,9 @@ impl Git {
         &self.excluded
     }
 
-    /// Reads trailers with this prefix in any paragraph of a message, since a squash leaves several blocks of trailers.
+    /// Reads trailers with this prefix in any paragraph of a message.
+    ///
+    /// A squash leaves several blocks of trailers.
     #[must_use]
     pub const fn trailers_anywhere(mut self, prefix: &'static str) -> Self {
         self.trailer_prefix = prefix;
@@ -159,7 +161,7 @@ impl Git {
         self.trailer_prefix
     }
 
-    /// Sets who commits where the user has set no identity, and who makes [`Git::commit_tree`].
+    /// Sets the identity of commits without a user identity, and of [`Git::commit_tree`].
     #[must_use]
     pub const fn agent(mut self, name: &'static str, email: &'static str) -> Self {
         self.agent = (name, email);
@@ -237,8 +239,9 @@ impl Git {
         Ok(output.text().strip_prefix("refs/heads/").map(ToOwned::to_owned).filter(|_| output.ok()))
     }
 
-    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id. `None` if
-    /// there is no such commit.
+    /// Resolves a name to a commit: a branch, a tag, `HEAD~2`, the first digits of an id.
+    ///
+    /// `None` if the commit does not exist.
     ///
     /// # Errors
     /// As [`Git::run`].
@@ -275,7 +278,9 @@ impl Git {
         })
     }
 
-    /// Returns the time since which the index is locked. A lock that is minutes old was left by a git that was killed.
+    /// Returns the time since which the index is locked.
+    ///
+    /// A lock that is minutes old comes from a git that was killed.
     ///
     /// # Errors
     /// `E_IO` if the lock cannot be read.
@@ -290,7 +295,7 @@ impl Git {
         Ok(Some(Timestamp(i64::try_from(since).unwrap_or(i64::MAX))))
     }
 
-    /// Says whether `a` is `b` or one of its ancestors. An unknown commit is no ancestor.
+    /// Says whether `a` is `b` or one of its ancestors. An unknown commit is not an ancestor.
     ///
     /// # Errors
     /// As [`Git::run`].
@@ -324,8 +329,9 @@ impl Git {
         output.text().parse().map_err(|_| complaint(&args, &output))
     }
 
-    /// Returns the root commit of `HEAD`, the one with the smallest id if there are several. `None`
-    /// before the first commit.
+    /// Returns the root commit of `HEAD`. `None` before the first commit.
+    ///
+    /// If there are several, it is the one with the smallest id.
     ///
     /// # Errors
     /// As [`Git::run`].

@@ -16,8 +16,10 @@ use crate::error::{Error, Kind, Result};
 /// How much of the end of stderr is kept, in bytes: the reason for a failure is in the last lines.
 const STDERR_BYTES: usize = 16 << 10;
 
-/// Variables that redirect git or change what it prints. The author (`GIT_AUTHOR_NAME`), the location of settings
-/// (`GIT_CONFIG_GLOBAL`) and the way ssh is started stay as the user has them.
+/// Variables that redirect git or change what it prints.
+///
+/// The author (`GIT_AUTHOR_NAME`), the location of settings (`GIT_CONFIG_GLOBAL`) and the way ssh is started stay as
+/// the user has them.
 const SCRUBBED: &[&str] = &[
     "GIT_ADVICE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -84,8 +86,9 @@ const SETTINGS: &[&str] = &[
 pub struct Run {
     /// The input; empty by default.
     pub stdin: Vec<u8>,
-    /// The time limit; [`Git::timeout`](crate::Git::timeout) by default. Then git is killed with
-    /// everything that it started.
+    /// The time limit; [`Git::timeout`](crate::Git::timeout) by default.
+    ///
+    /// After it, git is killed with everything that it started.
     pub timeout: Option<Duration>,
     /// The limit for the output, in bytes; 64 MiB by default.
     pub max_output: usize,
@@ -97,7 +100,9 @@ pub struct Run {
     pub hooks: bool,
     /// A file that gets the output instead, without a limit.
     pub to: Option<Arc<File>>,
-    /// Whether it may write; false by default. Otherwise git takes no optional lock and does not refresh the index.
+    /// Whether it may write. Default: false.
+    ///
+    /// A command that must not write takes no optional lock and does not refresh the index.
     pub writes: bool,
 }
 

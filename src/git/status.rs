@@ -19,7 +19,9 @@ pub struct Status {
     pub ahead: Option<u64>,
     /// The number of commits that only its upstream has.
     pub behind: Option<u64>,
-    /// The paths that differ, in the order of git: tracked paths first. A rename is a deletion and an addition.
+    /// The paths that differ, in the order of git: tracked paths first.
+    ///
+    /// A rename is a deletion and an addition.
     pub entries: Vec<StatusEntry>,
 }
 
@@ -37,7 +39,9 @@ pub struct StatusEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// A tracked path. The letters are git's: `.` unchanged, `M` modified, `A` added, `D` deleted, `T` type changed.
+    /// A tracked path, with the letters of git.
+    ///
+    /// `.` unchanged, `M` modified, `A` added, `D` deleted, `T` type changed.
     Tracked {
         /// Index against `HEAD`.
         index: char,

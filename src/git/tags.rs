@@ -14,8 +14,9 @@ pub struct Tag {
     pub name: String,
     /// The id of the tag object, or of the tagged object for a lightweight tag.
     pub oid: Oid,
-    /// The tagged commit, which may be missing here ([`Tag::here`]); `None` if something else is tagged
-    /// or the tag is unreadable.
+    /// The tagged commit, which may be missing in this clone ([`Tag::here`]).
+    ///
+    /// `None` if something else is tagged or the tag is unreadable.
     pub commit: Option<Oid>,
     /// Whether that commit is here. In a shallow clone it may be missing.
     pub here: bool,
@@ -80,7 +81,9 @@ impl Git {
         Ok(self.tags(name)?.into_iter().find(|tag| tag.name == name))
     }
 
-    /// Creates an annotated tag, signed if the user's settings say so. Of several concurrent calls, one creates it.
+    /// Creates an annotated tag, signed if the user's settings say so.
+    ///
+    /// Of several concurrent calls, one creates it.
     ///
     /// # Errors
     /// `E_USAGE` if the name is invalid; `E_GIT` if it cannot be written.

@@ -19,7 +19,9 @@ struct TreeEntry<'a> {
 }
 
 impl Git {
-    /// Returns the id of a commit's tree without the excluded folder. Nothing is written, so the object may not exist.
+    /// Returns the id of a commit's tree without the excluded folder.
+    ///
+    /// Nothing is written, so the object may not exist.
     ///
     /// # Errors
     /// `E_GIT` if the commit does not exist.
@@ -123,7 +125,9 @@ impl Git {
         Ok(output.text().split(' ').next().filter(|id| !id.is_empty()).map(ToOwned::to_owned))
     }
 
-    /// Copies the index of this work tree into a folder. The returned file does not exist if nothing was ever staged.
+    /// Copies the index of this work tree into a folder.
+    ///
+    /// The returned file does not exist if nothing was ever staged.
     ///
     /// # Errors
     /// `E_IO` if it cannot be read or written.

@@ -1,8 +1,8 @@
 //! Import and export of `SKILL.md` (Agent Skills): front matter, then the instructions.
 //!
-//! The instructions are the same bytes on both sides. What a `SKILL.md` says and a manifest has no word
-//! for (licence, compatibility, allowed tools, metadata) is kept in a table `[agentskills]`; what a
-//! manifest says and a `SKILL.md` has no word for stands in its metadata as JSON.
+//! The instructions are the same bytes on both sides. Members of a `SKILL.md` that a manifest lacks (licence,
+//! compatibility, allowed tools, metadata) are kept in a table `[agentskills]`. Members of a manifest that a
+//! `SKILL.md` lacks are kept in its metadata, as JSON.
 
 use indexmap::IndexMap;
 use toml_edit::{DocumentMut, Item, Table, value};
@@ -14,7 +14,7 @@ use crate::manifest::{self, AGENT_SKILLS, Dependencies, Manifest, Problem, Trigg
 pub(crate) const TRIGGERS: &str = "helmdeck-triggers";
 /// The metadata that holds what the skill is chained to.
 const DEPENDENCIES: &str = "helmdeck-dependencies";
-/// The metadata that holds the version, as others write it too.
+/// The metadata key of the version, as other tools write it too.
 const VERSION: &str = "version";
 /// The members of a `SKILL.md` that are kept as they are.
 const KEPT: [&str; 3] = ["license", "compatibility", "allowed-tools"];
@@ -30,7 +30,7 @@ pub struct Imported<'a> {
     pub text: String,
     /// The text of `instructions.md`: the body, to the byte.
     pub instructions: &'a str,
-    /// What could not be taken over.
+    /// What could not be imported.
     pub warnings: Vec<Problem>,
 }
 
@@ -101,7 +101,9 @@ pub fn import(text: &str) -> Result<Imported<'_>, String> {
     Ok(Imported { manifest, text, instructions, warnings })
 }
 
-/// Returns the keywords and the patterns of files that a `SKILL.md` has for other clients: `triggers` and `paths`.
+/// Returns the keywords and file patterns that a `SKILL.md` has for other clients.
+///
+/// They are its members `triggers` and `paths`.
 ///
 /// # Errors
 /// What is wrong with it.

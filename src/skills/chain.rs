@@ -8,14 +8,14 @@ use helmdeck_forge_files::error::{Category, Error, Result};
 /// Skills by name, with what each is chained to.
 pub type Chains<'a> = BTreeMap<&'a str, &'a Dependencies>;
 
-/// Returns the skills that run if these are asked for, in their order.
+/// Returns the skills to run for the requested ones, in the order of running.
 ///
-/// That is: what stands in `before`, the skill, what stands in `requires` and `after`, and so on for
-/// each of them. Each comes once, when all that must come before it has come; what is not chained stays
-/// in the order in which it was come upon.
+/// For each skill these are its `before`, the skill itself, its `requires` and its `after`, and so on for each of
+/// those. Each skill comes once, after all that must run before it. Skills that are not chained keep the order in
+/// which they were found.
 ///
 /// # Errors
-/// `NotFound` if a skill that was asked for or is required does not exist, `Refused` if the order is a circle.
+/// `NotFound` if a requested or required skill does not exist, `Refused` if the order is a cycle.
 pub fn plan(chains: &Chains<'_>, asked: &[&str]) -> Result<Vec<String>> {
     let mut found: Vec<&str> = Vec::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -82,7 +82,7 @@ pub fn circles<'a>(chains: &Chains<'a>) -> BTreeSet<&'a str> {
         later.extend(own.before.iter().filter_map(known).map(|before| (before, *skill)));
         later.extend(own.requires.iter().chain(&own.after).filter_map(known).map(|after| (*skill, after)));
     }
-    // A node without successors is on no circle. Remove such nodes until none is left.
+    // A node without successors is not on a cycle. Such nodes are removed until none is left.
     let mut left: BTreeSet<&str> = chains.keys().copied().collect();
     loop {
         let open: BTreeSet<&str> =

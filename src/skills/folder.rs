@@ -1,5 +1,6 @@
-//! The skills of a project as they lie in `.forge/skills/`: their metadata. Instructions are not opened
-//! here; what has to be known of them tells the folder.
+//! Metadata of the skills in `.forge/skills/`.
+//!
+//! Instructions are not opened; the metadata of their files is enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -29,20 +30,20 @@ const THREADS: usize = 4;
 /// Number of skills per thread.
 const WORTH: usize = 200;
 
-/// A skill: what is known of it without reading its instructions.
+/// Metadata of a skill, known without reading its instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skill {
     /// The name: that of the folder.
     pub name: String,
-    /// What it does and when it is of use.
+    /// What it does and when to use it.
     pub description: String,
     /// The version.
     pub version: String,
     /// When it fires.
     pub triggers: Triggers,
-    /// What it brings: a path below its folder for each name.
+    /// Its resources: a path below its folder for each name.
     pub resources: BTreeMap<String, String>,
-    /// What it is chained to.
+    /// The skills that it is chained to.
     #[serde(default, skip_serializing_if = "Dependencies::is_empty")]
     pub dependencies: Dependencies,
     /// How much there is to read.
@@ -52,7 +53,7 @@ pub struct Skill {
     /// Why it cannot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Problem>,
-    /// What is odd but does no harm.
+    /// Harmless problems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Problem>,
 }
@@ -123,7 +124,7 @@ fn look_at_all(folder: &Path, names: &[(String, bool)]) -> Vec<Skill> {
     })
 }
 
-/// Looks at one skill, without the others.
+/// Reads the metadata of one skill.
 fn look(folder: &Path, name: String, is_folder: bool) -> Skill {
     let mut skill = Skill {
         name,
@@ -235,7 +236,7 @@ fn text_of(path: &Path) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|_| Problem::new("manifest", format!("{name} is no UTF-8 text")))
 }
 
-/// Says how many tokens the instructions are, as their length tells.
+/// Returns the number of tokens of the instructions, estimated from their length.
 fn instructions(folder: &Path, path: &str) -> Result<u64, Problem> {
     let found = inside(folder, path)?;
     if !found.is_file() {
@@ -266,8 +267,9 @@ pub fn inside(folder: &Path, path: &str) -> Result<fs::Metadata, Problem> {
     real.metadata().map_err(gone)
 }
 
-/// Looks at a file or folder to which no link leads below the folder: then it lies inside, wherever the
-/// folder itself lies.
+/// Returns the metadata of a file or folder, if no link below the folder is on the way to it.
+///
+/// Then it is inside the folder, wherever that is.
 fn plain(folder: &Path, path: &str) -> Option<fs::Metadata> {
     let (mut at, mut found) = (folder.to_path_buf(), None);
     for part in path.split('/').filter(|part| !part.is_empty()) {

@@ -1,7 +1,8 @@
-//! The front matter of a `SKILL.md`: the small part of YAML that is used there. All else is refused, with its line.
+//! Front matter of a `SKILL.md`: a small subset of YAML.
 //!
-//! Known are texts (plain, quoted, or blocks after `|` and `>`), lists of texts (`- a` or `[a, b]`) and
-//! maps of texts one level deep. Plain texts stay texts: `1.0` is not a number, `yes` is not a truth.
+//! It has texts (plain, quoted, or blocks after `|` and `>`), lists of texts (`- a` or `[a, b]`) and maps of texts
+//! one level deep. Everything else is refused, with its line. Plain texts stay texts: `1.0` is not a number, `yes` is
+//! not a boolean.
 
 use indexmap::IndexMap;
 
@@ -21,7 +22,7 @@ pub enum Value {
     Map(IndexMap<String, String>),
 }
 
-/// What stands before the body.
+/// Front matter: what comes before the body.
 pub type Front = IndexMap<String, Value>;
 
 /// Takes a `SKILL.md` apart: its front matter, and its body to the byte.
@@ -326,7 +327,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), String> {
     Err("a quote that does not end on its line".to_owned())
 }
 
-/// Writes front matter with its fences. The body follows as it is.
+/// Writes front matter with its fences. The body follows unchanged.
 #[must_use]
 pub(crate) fn print(front: &Front) -> String {
     let mut text = format!("{FENCE}\n");
@@ -363,7 +364,7 @@ fn scalar(text: &str) -> String {
 }
 
 fn quote(text: &str) -> String {
-    // What JSON writes in quotes, YAML reads in quotes.
+    // YAML reads a text that JSON wrote in quotes.
     serde_json::to_string(text).unwrap_or_default()
 }
 

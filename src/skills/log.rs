@@ -9,20 +9,20 @@ use crate::chain::{Chains, plan};
 use crate::trigger::{Match, Reason};
 use helmdeck_forge_files::time::Time;
 
-/// Maximum number of of the best matches that are written down.
+/// Maximum number of the best matches that are logged.
 const MATCHES: usize = 20;
-/// Maximum number of reasons of each that are written down.
+/// Maximum number of reasons that are logged for each match.
 const REASONS: usize = 10;
 
-/// One line in the journal: a question and its answer, or a skill that somebody took up.
+/// One line in the journal: the skills that matched a query, or a skill that was activated.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Logged {
     /// The skills that fired, best first; at most 20.
     pub matched: Vec<LoggedMatch>,
-    /// The skills that were taken up.
+    /// The skills that were activated.
     pub activated: Vec<String>,
-    /// Who asked, or took them up.
+    /// The caller that queried or activated them.
     pub by: String,
 }
 
@@ -49,7 +49,7 @@ impl Logged {
         Self { matched: matched.collect(), activated: Vec::new(), by: by.to_owned() }
     }
 
-    /// Makes the line of a skill that was taken up.
+    /// Makes the line of an activated skill.
     #[must_use]
     pub fn activated(skill: &str, by: &str) -> Self {
         Self { matched: Vec::new(), activated: vec![skill.to_owned()], by: by.to_owned() }
@@ -63,14 +63,14 @@ pub struct Stat {
     pub skill: String,
     /// How often it fired.
     pub matched: u64,
-    /// How often it was taken up.
+    /// How often it was activated.
     pub activated: u64,
     /// How often by whom.
     pub by: BTreeMap<String, u64>,
     /// When it last fired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_matched_at: Option<Time>,
-    /// When it was last taken up.
+    /// When it was last activated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_activated_at: Option<Time>,
 }
@@ -106,11 +106,13 @@ pub fn stats<'a>(
     all.into_values().collect()
 }
 
-/// Returns the skills that were to run after or before those that did, and did not: what the end of a session warns of.
+/// Returns the skills that were chained to those that ran, but did not run.
+///
+/// The end of a session warns of them.
 #[must_use]
 pub fn not_run(chains: &Chains<'_>, ran: &BTreeSet<String>) -> Vec<String> {
     let asked: Vec<&str> = ran.iter().map(String::as_str).filter(|name| chains.contains_key(name)).collect();
-    // A chain that cannot be planned is told of where skills are listed.
+    // A chain that cannot be planned is reported where skills are listed.
     let planned = plan(chains, &asked).unwrap_or_default();
     planned.into_iter().filter(|name| !ran.contains(name)).collect()
 }

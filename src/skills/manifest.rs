@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 
 /// The largest manifest that is read, in bytes.
 pub(crate) const LARGEST: usize = 64 * 1024;
-/// The table that keeps what a `SKILL.md` says and a manifest has no word for.
+/// The table for members of a `SKILL.md` that a manifest lacks.
 pub(crate) const AGENT_SKILLS: &str = "agentskills";
 /// The longest name of a skill, in bytes.
 const NAME: usize = 64;
@@ -22,20 +22,20 @@ const ENTRIES: usize = 256;
 /// The longest entry of a list, in characters.
 const ENTRY: usize = 200;
 
-/// A manifest. What it does not know stays in the file: what is written into it leaves all else as it is.
+/// A manifest. An edit of the file leaves unknown members as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// The name: that of the folder.
     pub name: String,
-    /// What the skill does and when it is of use, 1 to 1,024 characters.
+    /// What the skill does and when to use it, 1 to 1,024 characters.
     pub description: String,
     /// The version, as semver has it.
     pub version: String,
     /// When it fires.
     pub triggers: Triggers,
-    /// What it brings: a path below the folder for each name. `instructions` is always there.
+    /// Its resources: a path below the folder for each name. `instructions` is always there.
     pub resources: BTreeMap<String, String>,
-    /// What it is chained to.
+    /// The skills that it is chained to.
     pub dependencies: Dependencies,
 }
 
@@ -61,7 +61,7 @@ impl Triggers {
         self.keywords.len() + self.file_patterns.len() + self.linear_labels.len()
     }
 
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -84,14 +84,14 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Says whether there is none.
+    /// Says whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.requires.is_empty() && self.before.is_empty() && self.after.is_empty()
     }
 }
 
-/// Something is wrong with a skill, or odd.
+/// Error or warning about a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// What kind of problem: `description_length`, `unknown_table`.
@@ -104,7 +104,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Makes a problem that stands in no line.
+    /// Makes a problem without a line number.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), line: None }
     }
@@ -117,11 +117,13 @@ pub struct Read {
     pub manifest: Manifest,
     /// What makes the skill unusable.
     pub errors: Vec<Problem>,
-    /// What is odd but does no harm: unknown tables and keys, which are kept.
+    /// Harmless problems: unknown tables and keys, which are kept.
     pub warnings: Vec<Problem>,
 }
 
-/// Says whether a text is a name of a skill: 1 to 64 of `a-z`, `0-9` and `-`, no `-` at either end and no two in a row.
+/// Says whether a text is a valid name of a skill.
+///
+/// A name is 1 to 64 of `a-z`, `0-9` and `-`, with no `-` at either end and no two in a row.
 #[must_use]
 pub(crate) fn is_name(text: &str) -> bool {
     (1..=NAME).contains(&text.len())
@@ -163,7 +165,7 @@ pub(crate) fn is_inside(path: &str) -> bool {
         && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Reads a manifest. All that is wrong is told at once.
+/// Parses a manifest. All its errors are returned at once.
 #[must_use]
 pub fn read(text: &str) -> Read {
     let mut reader = Reader { text, read: Read::default() };
@@ -332,7 +334,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a manifest anew, as the RFC lays one out.
+/// Formats a new manifest, in the layout of the RFC.
 #[must_use]
 pub(crate) fn print(manifest: &Manifest) -> String {
     let mut document = DocumentMut::new();
@@ -377,8 +379,9 @@ fn texts(list: &[String]) -> Item {
     value(list.iter().map(String::as_str).collect::<Array>())
 }
 
-/// Adds keywords and patterns to the text of a manifest. All else stays, to the byte. Returns `None` if
-/// all are there already.
+/// Adds keywords and patterns to the text of a manifest. Every other byte stays.
+///
+/// Returns `None` if all are there already.
 ///
 /// # Errors
 /// What is wrong with the text.

@@ -5,11 +5,13 @@
 
 /// The longest pattern, in bytes.
 const LONGEST: usize = 200;
-/// Maximum number of patterns that `{a,b}` may stand for.
+/// Maximum number of patterns that `{a,b}` may expand to.
 const WAYS: usize = 64;
 
-/// A pattern of files: `*` is any run of characters but `/`, `?` is one of them, `[a-z]` and `[!a-z]`
-/// one of a set, `{a,b}` either, `**` any number of folders. Case counts.
+/// Glob pattern of files, case-sensitive.
+///
+/// `*` matches any run of characters but `/`, `?` one such character, `[a-z]` and `[!a-z]` one of a set, `{a,b}` either
+/// text, `**` any number of folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// Without a slash: compared with the name of the file alone.
@@ -50,13 +52,13 @@ impl Pattern {
         Ok(Self { name_only: !text.contains('/'), ways })
     }
 
-    /// Says whether a file fits, given by its path below the root of the repository, with `/`.
+    /// Says whether a file matches, by its path below the root of the repository, with `/`.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
         self.fits_names(&Names::new(path))
     }
 
-    /// Says whether a file fits whose path was taken apart before.
+    /// Says whether a file matches, by its path that was already split.
     pub(crate) fn fits_names(&self, path: &Names) -> bool {
         let names = if self.name_only { path.0.last().map_or(&[][..], std::slice::from_ref) } else { &path.0[..] };
         self.ways.iter().any(|way| folders(way, names))

@@ -44,7 +44,7 @@ mod tests {
         for skill in skills {
             assert!(skill.valid && skill.warnings.is_empty(), "{skill:#?}");
         }
-        // The RFC's own example is about Rust and its project: here it would be offered to everybody.
+        // The example of the RFC is about Rust and its project: as a sample it would match in every project.
         let text: String = samples().iter().map(|(_, text)| text.to_lowercase()).collect();
         assert!(!text.contains("sx9 pattern") && !text.contains("*.rs"));
     }

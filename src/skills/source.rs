@@ -29,13 +29,15 @@ pub struct Content {
     pub text: String,
     /// The other files: path below the folder, and bytes.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What is left out or changes.
+    /// What is left out or changed.
     pub warnings: Vec<Problem>,
     entries: usize,
     total: u64,
 }
 
-/// Reads a folder. Links and special files are refused: what lies elsewhere is no part of the skill.
+/// Reads the folder of a skill. Links and special files are refused.
+///
+/// A file outside of the folder is not part of the skill.
 ///
 /// # Errors
 /// `Usage` without a `SKILL.md`, and for names that are no text; `Refused` for links, special files,
@@ -74,7 +76,9 @@ pub fn text(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Warns of what lies beside a `SKILL.md`. A file of another name has nothing to do with the folder that it is in.
+/// Warns of the other files beside a `SKILL.md`, which are not imported.
+///
+/// A file of any other name has no relation to its folder, so there is no warning.
 pub fn beside(file: &Path) -> Vec<Problem> {
     let Some(folder) = file.parent().filter(|_| file.file_name().is_some_and(|name| name == SKILL_MD)) else {
         return Vec::new();

@@ -21,16 +21,16 @@ const PATTERNS: u32 = 4;
 const LABELS: u32 = 5;
 /// Points at which a skill fires.
 pub const FIRES: u32 = 3;
-/// So much of a text is looked at, in bytes.
+/// Maximum number of bytes of a text that are matched.
 pub(crate) const TEXT: usize = 64 * 1024;
 /// Maximum number of files that are looked at.
 pub(crate) const FILES: usize = 2_000;
 
-/// What is at hand.
+/// Query for skills: the task, its files and labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Query {
-    /// What is asked for: a task, a prompt, a title. The first 65,536 bytes count.
+    /// The request: a task, a prompt, a title. The first 65,536 bytes count.
     pub text: String,
     /// The files it is about: paths below the root of the repository. The first 2,000 count.
     pub files: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Reason {
     /// The first file that fits a pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What it added: 0 once its kind has the most it can have.
+    /// The points it added: 0 once its kind has reached its maximum.
     pub points: u32,
 }
 
@@ -124,7 +124,7 @@ fn reasons(triggers: &Triggers, text: &Text, files: &[(&str, Names)], labels: &H
         if files.is_empty() || !seen.insert(pattern) {
             continue;
         }
-        // A skill whose pattern says nothing is invalid, and not asked.
+        // A skill with an invalid pattern is itself invalid, and is not matched.
         let Ok(parsed) = Pattern::parse(pattern) else { continue };
         if let Some(file) = files.iter().find(|(_, names)| parsed.fits_names(names)) {
             add(Kind::FilePattern, PATTERN, PATTERNS, pattern, Some(file.0));
@@ -156,7 +156,7 @@ impl Text {
         Self { folded, words }
     }
 
-    /// Says whether a folded word or phrase stands there, not as a part of a longer word.
+    /// Says whether the text contains a folded word or phrase, not as a part of a longer word.
     fn has(&self, phrase: &str) -> bool {
         let mut rarest: Option<(usize, &[usize])> = None;
         for (offset, word) in words_of(phrase) {

@@ -63,7 +63,9 @@ impl Kind {
     }
 }
 
-/// What is known of an artifact. The same content may have several lines: one for each time it was made.
+/// Index entry of an artifact.
+///
+/// The same content may have several entries: one for each time it was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectArtifact {
     /// Its name.
@@ -101,13 +103,13 @@ pub struct ProjectArtifact {
     /// What it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersedes: Option<Reference>,
-    /// A hash of its bytes that stands up to forgery, in hex.
+    /// Cryptographic hash of its bytes, in hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Whether the line was made from the file alone, after the index was lost.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rebuilt: bool,
-    /// When the file was removed as of no more use.
+    /// When the garbage collection removed the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Time>,
     /// Members this program does not know.

@@ -17,28 +17,30 @@ use crate::layout::{ARTIFACTS, CHECKPOINTS, FORGE, SHORT_TERM};
 use crate::project::Project;
 use crate::triv::{FileName, Reference};
 
-/// Which artifacts are of no more use: those that another one replaces, and those that are old. One
-/// that any file of the memory names is kept, and so is one that another artifact was made from.
+/// Options of the garbage collection of artifacts.
+///
+/// It removes superseded artifacts and, on request, old ones. An artifact stays if a file of the memory names it or
+/// another artifact was made from it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gc {
     /// Also those last stored longer ago than that. `None` = age does not matter.
     pub older: Option<Duration>,
     /// Only of this kind.
     pub kind: Option<Kind>,
-    /// Also those that git does not have as they are: they cannot be had again.
+    /// Also those that are not committed unmodified: git cannot restore them.
     pub uncommitted: bool,
-    /// Whether they are removed. Otherwise it is only said which would be.
+    /// Whether they are removed. Otherwise this is a dry run.
     pub apply: bool,
 }
 
-/// What was of no more use.
+/// Result of a garbage collection of artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Gone {
     /// Those that were removed, or would be.
     pub removed: Vec<Candidate>,
-    /// Those of no more use that are kept, as git does not have them.
+    /// Those that would be removed, but are kept because they are not committed.
     pub uncommitted: Vec<Candidate>,
-    /// How many of those that are replaced or old are kept, as something names them.
+    /// How many superseded or old artifacts are kept because something refers to them.
     pub needed: usize,
     /// How long the removed ones are together, in bytes.
     pub bytes: u64,
@@ -46,19 +48,21 @@ pub struct Gone {
     pub applied: bool,
 }
 
-/// An artifact of no more use.
+/// An artifact that is no longer needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Candidate {
     /// Its file, below the root.
     pub path: String,
     /// How long it is, in bytes.
     pub bytes: u64,
-    /// Why it is of no more use: `superseded` or `old`.
+    /// Why it is no longer needed: `superseded` or `old`.
     pub reason: String,
 }
 
 impl Artifacts<'_> {
-    /// Finds the artifacts of no more use, and removes them if asked. The index keeps what is known of them.
+    /// Finds the artifacts that are no longer needed, and removes them if `apply` is set.
+    ///
+    /// Their entries stay in the index.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.
@@ -117,7 +121,7 @@ impl Artifacts<'_> {
             gone.bytes += file.bytes;
             gone.removed.push(candidate);
             if gc.apply {
-                // The line first: killed between, the file is only there a little longer.
+                // The line is written first: after a crash in between, the file only stays a little longer.
                 for entry in entries {
                     append(project, &ProjectArtifact { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
                 }

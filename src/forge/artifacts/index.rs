@@ -1,8 +1,7 @@
 //! The append-only index of the artifacts.
 //!
-//! A line that was torn by a crash is passed over and reported, and the next one begins on a line of
-//! its own. Any other line that makes no sense is damage: what can be read is still read, but nothing
-//! is added before the file is repaired.
+//! A line that was torn by a crash is skipped and reported, and the next one begins after a line break. Any other
+//! malformed line is damage: the valid lines are still read, but nothing is added before the file is repaired.
 
 use std::collections::BTreeSet;
 
@@ -25,18 +24,18 @@ thread_local! {
     pub(crate) static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// What the index says.
+/// Content of the index.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Index {
     /// Its lines, in their order; of lines for the same name, the last.
     pub entries: Vec<ProjectArtifact>,
-    /// Lines that make no sense.
+    /// Malformed lines.
     pub bad: Vec<BadLine>,
-    /// The file of the first of them that is not only torn, with the line as it stands there.
+    /// The file of the first bad line that is not only torn, with that line.
     damaged: Option<(String, BadLine)>,
 }
 
-/// A line that makes no sense.
+/// A malformed line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BadLine {
     /// Which line, from 1.
@@ -89,7 +88,7 @@ impl Index {
     /// Reads the index of a project; an absent one is empty.
     ///
     /// # Errors
-    /// What reading the file says.
+    /// The errors of reading the file.
     pub(crate) fn read(project: &Project) -> Result<(Self, bool)> {
         #[cfg(test)]
         READ.set(READ.get() + 1);

@@ -1,7 +1,7 @@
 //! Artifacts of a project: code, documents and reports, named by content and origin.
 //!
-//! A file is written once and never changed. The index is only added to; grown long, it goes on in
-//! another file. Nothing here runs an artifact.
+//! A file is written once and never changed. The index is append-only; a long one continues in another file. Nothing
+//! here runs an artifact.
 
 mod entry;
 mod gc;
@@ -36,7 +36,7 @@ use crate::project::Project;
 use crate::sessions::Sessions;
 use crate::triv::{self, Context, FileName, Reference, Triv};
 
-/// What is to be stored.
+/// Metadata of an artifact to store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Put {
@@ -62,7 +62,7 @@ pub struct Put {
 }
 
 impl Put {
-    /// Stores a thing under a name; what else is known of it comes from the focus.
+    /// Stores content under a name; the other metadata comes from the focus.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Self {
@@ -80,26 +80,26 @@ impl Put {
 /// An artifact was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stored {
-    /// What is known of it.
+    /// Its index entry.
     pub entry: ProjectArtifact,
     /// Whether its file was there already: then only a line was added to the index.
     pub same: bool,
-    /// What is odd: references that stand for nothing, more bytes than there should be, torn lines in the index.
+    /// Warnings: unresolved references, more than `total_bytes` of artifacts, torn lines in the index.
     pub warnings: Vec<String>,
 }
 
-/// An artifact that was asked for.
+/// An artifact, as a lookup returns it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Got {
-    /// What is known of it: the newest line.
+    /// Its newest index entry.
     pub entry: ProjectArtifact,
     /// How many times it was made.
     pub made: usize,
-    /// Whether its file is as it was.
+    /// Whether its file is unchanged.
     pub state: State,
 }
 
-/// Which artifacts are wanted. What is not given does not matter.
+/// Filter of artifacts. A field that is not set matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
@@ -124,7 +124,7 @@ pub struct Listed {
     pub artifacts: Vec<ProjectArtifact>,
     /// How many were wanted, with those beyond the limit.
     pub total: usize,
-    /// Lines of the index that make no sense.
+    /// Malformed lines of the index.
     pub bad_lines: Vec<BadLine>,
 }
 
@@ -143,16 +143,17 @@ impl<'a> Artifacts<'a> {
 }
 
 impl Artifacts<'_> {
-    /// Stores a file of anywhere on this machine: a copy of it.
+    /// Stores a copy of any file on this machine.
     ///
     /// # Errors
-    /// As [`Self::put`]; `NotFound` if there is no such file, `Usage` for what is none, `Failed` if it cannot be read.
+    /// As [`Self::put`]; `NotFound` if the file does not exist, `Usage` if it is not a regular file, `Failed` if it
+    /// cannot be read.
     pub fn put_file(&self, file: &Path, put: &Put) -> Result<Stored> {
         let io = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::not_found(format!("there is no file {}", file.display())),
             _ => Error::io("cannot read", file, &error),
         };
-        // A pipe that nobody writes into would be waited for for ever.
+        // `NONBLOCK`: to open a pipe without a writer would otherwise block for ever.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let source = rustix::fs::open(file, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         let source = File::from(source);
@@ -166,8 +167,9 @@ impl Artifacts<'_> {
         self.put(&bytes, put)
     }
 
-    /// Stores bytes. The same bytes of the same kind are one file, whatever their names; each time adds
-    /// a line to the index.
+    /// Stores bytes as an artifact.
+    ///
+    /// The same bytes of the same kind share one file, whatever their names. Each call adds a line to the index.
     ///
     /// # Errors
     /// `Refused` (`E_TOO_LARGE`) over `[artifacts] max_bytes`, `Secret` if it holds a credential,
@@ -229,7 +231,7 @@ impl Artifacts<'_> {
             other: crate::json::Members::default(),
         };
         let line = line(&entry)?;
-        // Its name may be refused as well: then there must be no file under it.
+        // Its name may be refused too: then there must be no file with that name.
         files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
         if !same {
             self.create(&entry.path, bytes)?;
@@ -274,8 +276,10 @@ impl Artifacts<'_> {
             .next("helmdeck forge artifact verify"))
     }
 
-    /// Finds an artifact: by its whole name or a part of it (`triv:abc_def_ghi`), by its file's name or
-    /// path, or by the first six or more characters of its hash.
+    /// Finds an artifact by name, file or hash.
+    ///
+    /// The name may be shortened (`triv:abc_def_ghi`). A file is given by its name or path, a hash by its first six or
+    /// more characters.
     ///
     /// # Errors
     /// `NotFound` (`E_DANGLING`) if there is none, `Usage` (`E_AMBIGUOUS`) if there are several.
@@ -320,10 +324,10 @@ impl Artifacts<'_> {
         Err(error.hint("it was changed after it was stored").next("helmdeck forge artifact verify"))
     }
 
-    /// Lists what is known of artifacts.
+    /// Lists the index entries of artifacts.
     ///
     /// # Errors
-    /// What reading the index says.
+    /// The errors of reading the index.
     pub fn list(&self, filter: &Filter) -> Result<Listed> {
         let (index, _) = Index::read(self.project)?;
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
@@ -339,7 +343,7 @@ impl Artifacts<'_> {
                     && filter.name.as_ref().is_none_or(|name| entry.name.contains(name.as_str()))
             })
             .collect();
-        // Of the same moment, the later line comes first.
+        // Of lines with the same time, the later line comes first.
         artifacts.reverse();
         artifacts.sort_by_key(|entry| std::cmp::Reverse(entry.created_at));
         let total = artifacts.len();
@@ -352,7 +356,7 @@ impl Artifacts<'_> {
     /// Returns how long all artifacts are together, in bytes.
     ///
     /// # Errors
-    /// What listing the folders says.
+    /// The errors of listing the folders.
     pub fn total(&self) -> Result<u64> {
         let mut total = 0;
         for kind in Kind::ALL {
@@ -363,7 +367,7 @@ impl Artifacts<'_> {
 
     fn check_size(&self, bytes: u64) -> Result<()> {
         let config = self.project.config();
-        // What is larger than any file that is read could never be read again.
+        // A file over the size limit for reading could be stored, but never read again.
         let (most, which) = (config.artifacts.max_bytes, "[artifacts]").min((config.files.max_bytes, "[files]"));
         if bytes <= most {
             return Ok(());
@@ -373,13 +377,14 @@ impl Artifacts<'_> {
         Err(error.hint(format!("if it must be so large, raise max_bytes under {which} in .forge/config.toml")))
     }
 
-    /// Returns the focus of the session that stores something; none if it is absent or cannot be read,
-    /// for the artifact counts all the same.
+    /// Returns the focus of the session that stores an artifact.
+    ///
+    /// It is empty if it is absent or unreadable, because the artifact is stored anyway.
     fn focus(&self) -> Focus {
         let load = |focus: Result<Focused<'_>>| focus.ok()?.show().ok()?.map(|shown| shown.focus);
         let primary = || load(Ok(Focused::new(self.project)));
         let focus = match &self.project.environment().session {
-            // Another agent's focus says nothing about what this one stores.
+            // The focus of another agent does not apply to what this one stores.
             None => load(Sessions::new(self.project).focus_to_change().map(|(focus, _)| focus)),
             Some(session) => load(Focused::new(self.project).of(session))
                 .or_else(|| primary().filter(|focus| focus.session.as_ref().is_none_or(|of| of == session))),

@@ -24,9 +24,9 @@ pub struct Snapshot {
     pub head: Option<String>,
     /// The branch.
     pub branch: Option<String>,
-    /// What names the bytes of each file of the memory; `null` if it is absent.
+    /// The etag of each file of the memory; `null` if it is absent.
     pub etags: BTreeMap<String, Option<String>>,
-    /// What was being done: git does not keep it.
+    /// The focus, which git does not keep.
     pub focus: Option<Focus>,
     /// Members this program does not know.
     #[serde(flatten)]
@@ -34,8 +34,9 @@ pub struct Snapshot {
 }
 
 impl Artifacts<'_> {
-    /// Stores the state of knowledge, features, focus and git as a report. Its name is what stands in
-    /// an issue as `context_snapshot`.
+    /// Stores the state of knowledge, features, focus and git as a report.
+    ///
+    /// An issue refers to it by its name, in `context_snapshot`.
     ///
     /// # Errors
     /// As [`Artifacts::put`]; `Corrupt` if the focus is damaged.

@@ -145,7 +145,7 @@ fn a_short_name_that_another_content_has_is_made_longer() {
     let path = artifacts.put(MAIN, &code("a.rs")).unwrap().entry.path;
     assert_eq!(path, format!("{folder}/triv_2d74j8qqmvtro_a.rs"));
     assert!(artifacts.put(MAIN, &code("a.rs")).unwrap().same);
-    // A file that was changed is not written over: what is stored again gets a name of its own.
+    // A changed file is not overwritten: the content is stored again under a new name.
     fixture.repository.write(&path, "changed");
     let again = artifacts.put(MAIN, &code("a.rs")).unwrap();
     assert_eq!((again.same, again.entry.path), (false, format!("{folder}/triv_2d74j8qqmvtrox_a.rs")));
@@ -207,7 +207,7 @@ fn a_lost_index_is_made_again_from_the_files() {
     assert_ne!(new.triv.uuid(), old.triv.uuid());
     assert!(artifacts.verify(None).unwrap().ok);
 
-    // Whoever stores something next does it, too.
+    // The next `put` rebuilds a lost index too.
     std::fs::remove_file(&index).unwrap();
     let from = Reference::parse(&format!("triv:{}_000_000", old.triv.sch())).unwrap();
     artifacts.put(b"new", &Put { supersedes: Some(from), ..code("c.rs") }).unwrap();
@@ -239,7 +239,7 @@ fn an_index_cut_at_any_byte_loses_at_most_the_line_that_was_being_written() {
     assert_eq!(stored.warnings, [format!("{ARTIFACT_INDEX}:2: the line is torn")]);
     let listed = artifacts.list(&Filter::default()).unwrap();
     assert_eq!((listed.total, listed.bad_lines.len()), (2, 1));
-    // The file of the torn line is there, and the index gets to know it again.
+    // The file of the torn line exists, and the index gets its line again.
     assert_eq!(artifacts.rebuild().unwrap().added, 1);
 }
 

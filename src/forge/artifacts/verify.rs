@@ -17,7 +17,7 @@ use crate::triv::{self, Context, FileName, Triv};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is what was stored.
+    /// The content is as stored.
     Ok,
     /// It is something else.
     Changed,
@@ -25,7 +25,7 @@ pub enum State {
     Missing,
     /// The index does not know it.
     Unindexed,
-    /// It was removed as of no more use.
+    /// It was removed by the garbage collection.
     Removed,
 }
 
@@ -34,21 +34,21 @@ pub enum State {
 pub struct Checked {
     /// The file, below the root.
     pub path: String,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// Its newest name; none if the index does not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triv: Option<Triv>,
 }
 
-/// How the artifacts are.
+/// Result of the verification of artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Verified {
-    /// Whether every file is what was stored, and every line of the index makes sense.
+    /// Whether every file is as stored, and every line of the index is well-formed.
     pub ok: bool,
-    /// Every file that there is or should be, by its path.
+    /// Every file that exists or should exist, by its path.
     pub artifacts: Vec<Checked>,
-    /// Lines of the index that make no sense.
+    /// Malformed lines of the index.
     pub bad_lines: Vec<BadLine>,
     /// How long the files are together, in bytes.
     pub bytes: u64,
@@ -69,7 +69,7 @@ impl Artifacts<'_> {
     /// Compares every artifact with its name, or those whose path has a text in it.
     ///
     /// # Errors
-    /// What reading the files says.
+    /// The errors of reading the files.
     pub fn verify(&self, only: Option<&str>) -> Result<Verified> {
         let (index, _) = Index::read(self.project)?;
         let mut newest: BTreeMap<&str, &ProjectArtifact> = BTreeMap::new();
@@ -105,8 +105,9 @@ impl Artifacts<'_> {
         })
     }
 
-    /// Adds lines for the files that the index does not know: all of them, if it was lost. What only
-    /// the index knew stays unknown.
+    /// Rebuilds the index: adds lines for the unindexed files, which are all files if it was lost.
+    ///
+    /// Metadata that only the index had stays lost.
     ///
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.
@@ -123,7 +124,7 @@ impl Artifacts<'_> {
     }
 }
 
-/// Says how the file of an artifact is.
+/// Returns the state of the file of an artifact.
 pub(super) fn state(project: &Project, entry: &ProjectArtifact) -> Result<State> {
     Ok(match project.files().read(&entry.path)? {
         None if entry.removed_at.is_some() => State::Removed,
@@ -146,7 +147,9 @@ fn files(project: &Project) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Adds a line for each file that the index does not know and that is what its name says. Returns how many.
+/// Adds an index line for each unindexed file whose content matches its name.
+///
+/// Returns how many lines were added.
 pub(super) fn add_unindexed(project: &Project, index: &Index) -> Result<usize> {
     let known: BTreeSet<&str> = index.entries.iter().map(|entry| entry.path.as_str()).collect();
     let mut added = 0;

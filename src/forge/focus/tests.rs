@@ -169,7 +169,7 @@ fn each_session_has_its_own_focus() {
     assert_eq!(second.path(), ".forge/memory/short-term/sessions/s-2/focus.json");
     assert_eq!(focus.show().unwrap().unwrap().focus.task.as_deref(), Some("One"));
 
-    // The next session goes on with the same task.
+    // The next session continues the same task.
     focus.set(&SetFocus { phase: Some("BUILD".into()), ..SetFocus::default() }).unwrap();
     let started = focus.show().unwrap().unwrap().focus.started_at;
     fixture.at("2025-12-25T12:00:00Z");

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::git::{Change, Git, Oid};
 
-/// What has changed under the entries.
+/// Drift: entries whose files changed since.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// Entries whose files have changed since. They may be wrong by now: confirm or supersede them.
     pub maybe_stale: Vec<Stale>,
-    /// How many entries name both files and a commit, so that it can be told.
+    /// How many entries were checked: those that name both files and a commit.
     pub looked_at: usize,
-    /// Entries whose commit is not here, as in a shallow clone: nothing can be told.
+    /// Entries whose commit is not in this clone, for example a shallow one. They cannot be checked.
     pub commit_missing: Vec<String>,
 }
 

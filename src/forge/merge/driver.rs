@@ -12,21 +12,23 @@ use crate::files::MAX_FILE;
 use crate::layout::FORGE;
 use crate::project::Project;
 
-/// What the merge driver did. A transport ends with exit code 1 if there are conflicts, which tells git
-/// that the file is not merged.
+/// Result of the merge driver.
+///
+/// The command exits with code 1 if there are conflicts, which tells git that the file is not merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Driven {
     /// The file that was merged, below the root.
     pub path: String,
     /// What could not be settled; empty if the file is merged.
     pub conflicts: Vec<String>,
-    /// Where their version lies, if there are conflicts.
+    /// The path of their version, if there are conflicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
 }
 
-/// Merges a file for git: reads the three versions from the files git made for them, and writes the
-/// merged one over `ours`.
+/// Merges a file for git.
+///
+/// Reads the three versions from the files that git made for them, and overwrites `ours` with the result.
 ///
 /// `root` is the root of the work tree, where git starts it; `path` is the file's own path.
 ///
@@ -48,8 +50,8 @@ pub fn drive(
     let merged = merge(path, &base, &ours_bytes, &theirs);
     let mut quarantined = None;
     if !merged.conflicts.is_empty() {
-        // First theirs is safe, then ours is written. Once for the same content. Git has it as well, as
-        // the third version of the path, until the conflict is settled.
+        // Theirs is saved before ours is written, once for the same content. Until the conflict is resolved, git has it
+        // too, as the third version of the path.
         if let Some(project) = Project::open_anyway(&project, environment.clone())? {
             quarantined = project.files().quarantine(path, &theirs)?;
         }
@@ -75,7 +77,9 @@ fn read(path: &Path, most: &dyn Fn() -> u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns how many bytes a file may have. Settings that cannot be read, as in the middle of a merge, say nothing.
+/// Returns the size limit of a file, in bytes.
+///
+/// The default applies if the settings cannot be read, as in the middle of a merge.
 fn most(project: &Path, environment: ProjectEnvironment) -> u64 {
     let project = Project::open(project, environment).ok().flatten();
     project.map_or(MAX_FILE, |project| project.config().files.largest())

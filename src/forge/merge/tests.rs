@@ -1,4 +1,4 @@
-//! What becomes of two versions, random ones too; and a real `git merge`.
+//! Merges of two versions, random ones too, and a real `git merge`.
 
 mod in_git;
 
@@ -157,7 +157,7 @@ fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
             assert_eq!((feature.status == Status::Passing, feature.evidence.is_some()), (kept, kept), "{feature:?}");
         }
     }
-    // Both hold one pass, and each has another test added by hand: nobody ran them all.
+    // Both sides have a pass, and each has another test that a person added: no run covered all tests.
     let with = |tests: [&str; 2]| {
         of_base(&|feature| {
             verified(feature);
@@ -199,11 +199,11 @@ fn two_features_that_got_one_id_stay_two() {
     assert_eq!(found, wanted);
     assert_eq!(file.features[3].evidence, None);
     assert_eq!(file.features[4].blockers().collect::<Vec<_>>(), ["FORGE-008", "FORGE-001"]);
-    // The same version once more brings nothing twice.
+    // A second merge of the same version adds nothing.
     let again = merge(FEATURES, RFC.as_bytes(), &result.bytes, theirs.as_bytes());
     assert_eq!(features(std::str::from_utf8(&again.bytes).unwrap()).features.len(), 5);
 
-    // The same feature on both sides is one; one that came and went on a side is not the other side's.
+    // The same feature on both sides is one; a feature added and removed on one side is not that of the other side.
     let one = with(vec![new("FORGE-003", "One")], &[]);
     let mut same = new("FORGE-003", "One");
     same.category = Some("c".into());

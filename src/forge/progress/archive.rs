@@ -20,11 +20,11 @@ pub struct Archived {
     pub session: String,
     /// The file, below the root.
     pub path: String,
-    /// What was done in it, in entries.
+    /// The number of its entries.
     pub entries: usize,
 }
 
-/// Returns where the progress goes. `None` says that there is nothing worth keeping.
+/// Returns where the progress is archived. `None` if nothing in it is worth keeping.
 fn target(project: &Project, path: &str, bytes: &[u8], log: &Log) -> Result<Option<Archived>> {
     if log.session.is_none() && log.entries.is_empty() && log.next.is_none() && log.malformed_lines == 0 {
         return Ok(None);
@@ -65,7 +65,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
     }
     let bytes = files.read(path)?.unwrap_or_default();
     let Some(mut archived) = target(project, path, &bytes, log)? else { return Ok(None) };
-    // From here on git has it, and with it everyone who has the repository.
+    // After this, the text is in git, and everyone with a copy of the repository has it.
     files.check_secrets(path, &bytes)?;
     if files.read(&archived.path)?.is_some_and(|old| !bytes.starts_with(&old)) {
         archived = another(project, archived, &bytes)?;
@@ -74,7 +74,7 @@ pub(super) fn rotate(project: &Project, path: &str, log: &Log) -> Result<Option<
     Ok(Some(archived))
 }
 
-/// Finds a place beside an archive that holds something else: nothing is ever written over.
+/// Finds a free path beside an archive with other content: nothing is ever overwritten.
 fn another(project: &Project, archived: Archived, bytes: &[u8]) -> Result<Archived> {
     let folder = archived.path.rsplit_once('/').map_or(SESSIONS, |(folder, _)| folder);
     let mut n = 2;
@@ -93,8 +93,9 @@ pub(super) fn list(project: &Project) -> Result<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect())
 }
 
-/// Removes the folders of old sessions, but only what git has exactly so: nothing is lost by it. Those
-/// of sessions that live stay. Returns the sessions.
+/// Removes the folders of old sessions, and returns those sessions.
+///
+/// Only files that git has unmodified are removed, so nothing is lost. The folders of active sessions stay.
 pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let keep = project.config().session.archives;
     let old = |sessions: &[String]| sessions[..sessions.len().saturating_sub(keep)].to_vec();
@@ -105,7 +106,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     if before.is_empty() {
         return Ok(Vec::new());
     }
-    // git is asked without the lock. What is changed meanwhile is not what it has.
+    // git runs without the lock. A file that is changed meanwhile no longer matches the commit.
     let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
     let files = project.files();
     let _guard = files.lock()?;
@@ -126,7 +127,7 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// The files of a session's folder, with what names their bytes.
+/// The files of a session's folder, with their etags.
 type Held = BTreeMap<String, String>;
 
 fn held(project: &Project, session: &str) -> Result<Held> {

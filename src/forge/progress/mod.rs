@@ -1,7 +1,7 @@
 //! Progress of a session: `progress.txt`, for people and for the next session.
 //!
-//! Lines are only ever added. The file is put away when the next session begins. Its times are those of
-//! the wall; exact times stand in the journal.
+//! Lines are only appended. The file is archived when the next session begins. Its times are wall clock times; exact
+//! times are in the journal.
 
 mod archive;
 
@@ -42,7 +42,7 @@ pub struct Begun {
 pub struct Logged {
     /// The line.
     pub line: String,
-    /// Where it stands.
+    /// The path of the file.
     pub path: String,
 }
 
@@ -58,33 +58,34 @@ impl Progress<'_> {
     /// Returns the progress in the folder of a session: a secondary one, or one that is over.
     ///
     /// # Errors
-    /// `Usage` if that is no name of such a folder.
+    /// `Usage` if the name is not valid for such a folder.
     pub fn of(self, folder: &str) -> Result<Self> {
         Ok(Self { path: format!("{}/progress.txt", session_folder(folder)?), ..self })
     }
 
-    /// Where the file lies, below the root.
+    /// The path of the file, below the root.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Reads the file. `None` says that it is absent.
+    /// Reads the file. `None` if it is absent.
     ///
     /// # Errors
-    /// `Corrupt` if it is no text.
+    /// `Corrupt` if it is not text.
     pub fn read(&self) -> Result<Option<Log>> {
         let Some(bytes) = self.project.files().read(&self.path)? else { return Ok(None) };
         let text = as_text(self.project, &self.path, &bytes)?;
         Ok(Some(Log::parse(text, &self.project.environment().zone)))
     }
 
-    /// Begins the file of a session. What another session left there is put into that session's folder
-    /// first; the newest of those (`[session] archives`, 20 unless configured otherwise) are kept, and
-    /// all that git does not have. Once begun, the file of a session is not begun again.
+    /// Begins the progress file of a session. For a session that already has it, nothing happens.
+    ///
+    /// The progress of another session is first moved into that session's folder. The newest archives are kept
+    /// (`[session] archives`, 20 unless configured otherwise), and so are all that git does not have.
     ///
     /// # Errors
-    /// `Corrupt` if the file is no text, `Secret` if somebody wrote a credential into it, `Paused`, `Locked`, `Usage`.
+    /// `Corrupt` if the file is not text, `Secret` if it contains a credential, `Paused`, `Locked`, `Usage`.
     pub fn begin(&self, session: &str) -> Result<Begun> {
         self.project.check_not_paused()?;
         session_folder(session)?;
@@ -104,7 +105,7 @@ impl Progress<'_> {
         Ok(Begun { already: false, archived, removed: archive::prune(self.project)? })
     }
 
-    /// Adds what was done.
+    /// Adds an entry: what was done.
     ///
     /// # Errors
     /// `Usage` if the text does not fit on a line, `Secret`, `Corrupt`, `Paused`, `Locked`.
@@ -120,7 +121,7 @@ impl Progress<'_> {
         self.add(|| text::checkpoint(self.project.environment().now(), &self.project.environment().zone, said))
     }
 
-    /// Adds what is to be done next, after a blank line. Said again, it is not written again.
+    /// Adds the next step, after a blank line. If it is the last line already, nothing is written.
     ///
     /// # Errors
     /// As [`Self::log`].
@@ -139,7 +140,7 @@ impl Progress<'_> {
         self.add(|| Ok(line))
     }
 
-    /// Adds a line, made under the lock so that times stand in order.
+    /// Adds a line. The line is made under the lock, so that times are in order.
     fn add(&self, line: impl FnOnce() -> Result<String>) -> Result<Logged> {
         self.project.check_not_paused()?;
         let files = self.project.files();
@@ -172,7 +173,7 @@ impl Progress<'_> {
     /// Returns the names of the folders of sessions, the oldest first.
     ///
     /// # Errors
-    /// What listing the folder says.
+    /// The errors of listing the folder.
     pub fn archives(&self) -> Result<Vec<String>> {
         archive::list(self.project)
     }

@@ -175,7 +175,7 @@ fn old_archives_go_only_if_git_has_them_exactly_so() {
     fixture.repository.commit("Archive");
     fixture.repository.write(&at(2), "[10:00] 2, and more\n");
     let removed = progress.begin("2025-12-24-session-003").unwrap().removed;
-    // By now there are eight: 1 to 6, and those of two sessions.
+    // Now there are eight: 1 to 6, and those of two sessions.
     assert_eq!(
         removed,
         ["2025-12-01-session-001", "2025-12-03-session-001", "2025-12-04-session-001", "2025-12-05-session-001"]

@@ -1,4 +1,6 @@
-//! Finds the project and the repository a folder belongs to, by looking at folders only: no program is run.
+//! Lookup of the project and the repository that a folder belongs to.
+//!
+//! Only folders are read; no program is run.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use crate::layout::FORGE;
 /// The longest `.git` file, in bytes.
 const MAX_LINK: u64 = 4_096;
 
-/// Where a project lies.
+/// Location of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundProject {
     /// The folder that holds `.forge/`.
@@ -31,8 +33,9 @@ pub(crate) struct Repository {
 }
 
 impl FoundProject {
-    /// Finds the nearest `.forge/` at or above a folder, not above the root of its repository. Outside
-    /// of one, that of another user is refused (`E_FOREIGN`).
+    /// Finds the nearest `.forge/` at or above a folder, up to the root of its repository.
+    ///
+    /// Outside of a repository, the `.forge/` of another user is refused (`E_FOREIGN`).
     pub(crate) fn project(start: &Path) -> Result<Option<Self>> {
         let start = start.canonicalize().map_err(|error| Error::io("cannot open", start, &error))?;
         let repository = Repository::find(&start)?;
@@ -59,7 +62,7 @@ impl Repository {
             let link = folder.join(".git");
             let Ok(about) = link.metadata() else { continue };
             let git_dir = if about.is_dir() {
-                // A folder of this name that holds no repository is none.
+                // A folder of this name without a repository in it does not count.
                 if !link.join("HEAD").exists() {
                     continue;
                 }
@@ -74,8 +77,9 @@ impl Repository {
         Ok(None)
     }
 
-    /// Says whether a folder is a repository without a work tree, or lies in one. A work tree may
-    /// itself lie in such a repository.
+    /// Says whether a folder is a bare repository, or is inside one.
+    ///
+    /// A work tree may itself be inside a bare repository.
     pub(crate) fn is_bare(start: &Path) -> bool {
         let bare = |folder: &Path| {
             ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists()) && folder.join("config").is_file()
@@ -84,11 +88,13 @@ impl Repository {
     }
 }
 
-/// Refuses the memory of another user. Its settings say which programs are run, and outside of a
-/// repository nobody else asks whose it is: anyone may put a folder into `/tmp`.
+/// Refuses a `.forge/` folder that belongs to another user.
+///
+/// Its settings name programs to run. Outside of a repository nothing else checks the owner, and anyone may put a
+/// folder into `/tmp`.
 ///
 /// # Errors
-/// `Refused` (`E_FOREIGN`) if it belongs neither to who runs this nor to root.
+/// `Refused` (`E_FOREIGN`) if it belongs neither to the user of this process nor to root.
 fn check_owner(forge: &Path) -> Result<()> {
     let about = std::fs::metadata(forge).map_err(|error| Error::io("cannot open", forge, &error))?;
     is_foreign(about.uid(), rustix::process::geteuid().as_raw()).map_or(Ok(()), |owner| {

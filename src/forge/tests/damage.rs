@@ -1,4 +1,4 @@
-//! Every kind of file, damaged in every way: that is said loudly, a copy is kept, and nothing is written over it.
+//! Every kind of file, damaged in every way: the error is clear, a copy is kept, nothing overwrites it.
 
 use std::path::PathBuf;
 
@@ -158,7 +158,7 @@ fn no_damaged_document_of_any_kind_is_written_over() {
         let mut kept = 0;
         for (at, bytes) in corpus(&good).into_iter().enumerate() {
             let what = format!("{} {at}", kind.name);
-            // At the begin, with room for copies, and then with ten of them there.
+            // First with room for copies, then with ten copies.
             let place = if at % 97 == 0 { &Fixture::new() } else { &place };
             place.put(kind.path, &bytes);
             is_loud(&(kind.load)(&place.project, kind.path).unwrap_err(), kind.path, &what);
@@ -184,7 +184,7 @@ fn no_damaged_document_of_any_kind_is_written_over() {
     }
 }
 
-/// What stands in a list of lines that is damaged in the middle.
+/// Contents of a list of lines that is damaged in the middle.
 const BROKEN: &[&[u8]] =
     &[b"{\"a\":1}\n{\"a\":\xff}\n{\"b\":2}\n", b"\0\0\0\0\n", b"{}\n<<<<<<< ours\n", b"[[[[\n", b"{\"a\":"];
 

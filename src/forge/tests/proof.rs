@@ -1,5 +1,7 @@
-//! The whole story: a crate whose tests are real, a session that dies, one that takes up its work and
-//! goes astray, the way back, and two agents who learn at the same time.
+//! End-to-end test with a crate whose tests are real.
+//!
+//! A session is killed, the next one continues its work and breaks the code, a rollback follows, and two agents learn
+//! at the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -72,7 +74,7 @@ fn pattern(context: &str, approach: &str) -> Learning {
     Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() })
 }
 
-/// Commits by the protocol, as the session that lives.
+/// Commits with the project's message format, as the active session.
 fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
     let session = Sessions::new(project).current().unwrap().unwrap();
     let origin = Commits::new(project).origin(&session.id, &session.uuid).unwrap();
@@ -94,7 +96,7 @@ fn commit(project: &Project, subject: &str, paths: &[&str]) -> String {
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]
 fn worker() {
     let Ok(root) = std::env::var(ROOT) else { return };
-    // The program ends when whoever started all this closes its input.
+    // The program ends when the test closes its input.
     let program = ["sh".to_owned(), "-c".to_owned(), format!("echo {READY}; read -r line")];
     let done = Sessions::new(&open(Path::new(&root))).run(&program, &AtomicBool::new(false), How::default());
     panic!("it was to die: {done:?}");
@@ -140,7 +142,7 @@ fn in_commit(root: &Path, commit: &str, path: &Path) -> Option<Vec<u8>> {
     child.wait().unwrap().success().then_some(bytes)
 }
 
-/// Session 1: three features, two of which are shown to work, something learned, and a checkpoint. Returns its id.
+/// Session 1: three features (two verified), a learning and a checkpoint. Returns its id.
 fn first_session(repository: &Repository) -> String {
     let project = open(repository.path());
     let begun = Sessions::new(&project).start(&Start::default()).unwrap();
@@ -188,7 +190,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     process.kill().unwrap();
     process.wait().unwrap();
 
-    // Session 2 finds it dead, and takes up its work.
+    // Session 2 finds it dead and continues its work.
     let project = open(root);
     let begun = Sessions::new(&project).start(&Start::default()).unwrap();
     assert_eq!(begun.abandoned, std::slice::from_ref(&first));
@@ -200,7 +202,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert_eq!(focus.feature_id.as_deref(), Some("FORGE-003"));
     assert!(begun.prime.text.contains("Halve a number"), "{}", begun.prime.text);
 
-    // It breaks what worked.
+    // It breaks a working feature.
     repository.write("src/lib.rs", SUMS.replace("a + b", "a - b"));
     let broken = Features::new(&project).verify("FORGE-001").unwrap();
     assert!(!broken.passed && broken.regressed && broken.status == Status::Failing, "{broken:?}");
@@ -212,7 +214,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let nothing = Recovery::new(&project).apply(&Apply::default()).unwrap();
     assert_eq!(nothing.rollback, None, "what is small is not rolled back");
 
-    // Three tries to mend it fail.
+    // Three attempts to fix it fail.
     for (number, wrong) in (2..).zip(["b - a", "a * b + 1", "a + b + 1"]) {
         repository.write("src/lib.rs", SUMS.replace("a + b", wrong));
         assert!(!Features::new(&project).verify("FORGE-001").unwrap().passed);
@@ -245,7 +247,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
         assert_eq!(std::fs::read(root.join(path)).unwrap(), before[Path::new(path)], "{path}");
     }
 
-    // There the code is that of the checkpoint, and nothing that was learned is forgotten.
+    // The code is that of the checkpoint, and no knowledge is lost.
     let there = PathBuf::from(done.worktree.unwrap());
     assert_eq!(std::fs::read_to_string(there.join("src/lib.rs")).unwrap(), SUMS);
     let back = open(&there);
@@ -261,7 +263,7 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     let again = Features::new(&back).verify("FORGE-001").unwrap();
     assert!(again.passed, "{again:?}");
 
-    // Everything was told.
+    // Every event was emitted.
     let told = Events::new(&project).replay(&Replay::default()).unwrap();
     assert_eq!((told.gaps.len(), told.damaged), (0, 0));
     let subjects: Vec<Subject> = told.events.iter().filter_map(crate::events::Envelope::about).collect();
@@ -282,7 +284,9 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert!(colours.len() >= 2, "how it was doing is kept at the start and at the end: {colours:?}");
 }
 
-/// What git calls below: this very program, told by a variable what git said.
+/// The merge driver that git starts in a test below.
+///
+/// It is this test program; a variable passes it the arguments of git.
 #[test]
 #[ignore = "git starts it"]
 #[expect(clippy::disallowed_methods, reason = "a test that starts itself has no other way to know")]

@@ -1,4 +1,4 @@
-//! A credential in any text that somebody hands in: it is refused or withheld, and stands nowhere afterwards.
+//! A credential in any text from outside: it is refused or redacted, and no file contains it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl Scene {
         Project::open(self.project.root(), environment).unwrap().unwrap()
     }
 
-    /// Says in which files and objects a text stands.
+    /// Returns the files and git objects that contain a text.
     fn places_of(&self, text: &str) -> Vec<String> {
         let mut places = Vec::new();
         walk(self.repository.path(), text.as_bytes(), &mut places);
@@ -161,9 +161,9 @@ fn commits(scene: &Scene, new: NewCommit) -> Result<()> {
 enum Ends {
     /// Refused, as a secret: exit 7.
     Secret,
-    /// Refused, as nothing of that form can stand there.
+    /// Refused, because a text of that form is invalid there.
     Form,
-    /// Done, with the text withheld or not needed.
+    /// Done, with the text redacted or not needed.
     Withheld,
 }
 
@@ -381,7 +381,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         })
     }),
     ("settings that are mended", Secret, |scene, text| {
-        // What stands in a file that somebody else wrote is not carried on.
+        // The content of a file that somebody else wrote is not copied.
         let path = ".forge/.local/outbox.events.jsonl";
         let lines = format!("{}\n{{torn\n", serde_json::json!({ "data": text }));
         scene.with_file(path, &lines, || {

@@ -1,6 +1,6 @@
-//! Eight processes at every kind of file that is read, changed and written: of what each of them did, nothing is lost.
+//! Eight processes read, change and write every kind of file: no change of any process is lost.
 //!
-//! Each kind has a project of its own, and each process goes from one to the next: they meet at the same file.
+//! Each kind has a separate project. Each process goes from one project to the next, so that all meet at one file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,9 @@ const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
 const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/session.json";
-/// Events wait for a server. Git would be asked for each of them, and take most of the time.
+/// Settings without git, with an event server: events wait in the outbox.
+///
+/// With git, each event would query it, and that would take most of the time.
 const SETTINGS: &str = "[git]\nenabled = false\n[events]\nurl = \"nats://127.0.0.1:4222\"\n";
 const SKILL: &str = "[skill]\nname = \"one\"\ndescription = \"One.\"\nversion = \"1.0.0\"\n\n[triggers]\nkeywords = []\n\n\
                      [resources]\ninstructions = \"instructions.md\"\n";
@@ -115,9 +117,10 @@ fn lines(project: &Project, path: &str) -> BTreeSet<String> {
     distinct
 }
 
-/// Every kind of file that is changed and not only made. `config.toml`, `architecture.md` and the files
-/// of artifacts are made once; `commits.log` is written whole from what git has; notes in `scratch/`
-/// are none of ours.
+/// Every kind of file that is changed after its creation.
+///
+/// Not here: `config.toml`, `architecture.md` and the files of artifacts, which are made once; `commits.log`, which is
+/// rewritten from git; notes in `scratch/`, which this program does not write.
 const ALL: &[Kind] = &[
     document!("knowledge", KnowledgeFile, KnowledgeFile::PATH),
     document!("features", FeaturesFile, FeaturesFile::PATH),
@@ -262,7 +265,7 @@ fn open(folder: &Path, kind: &Kind) -> Project {
 
 #[test]
 fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
-    // Four hundred times the disk for each kind would take minutes; where there is memory for files, they lie there.
+    // Four hundred disk writes for each kind would take minutes, so the files are in memory where that is possible.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     for kind in ALL {
         let write = |path: &str, text: &str| {
@@ -297,7 +300,7 @@ const WORKER: &str = "tests::together::a_worker_changes_each_kind";
 #[ignore = "a worker of another test"]
 fn a_worker_changes_each_kind() {
     let Some((folder, process)) = told() else { return };
-    // Whoever waits for a lock looks again and again: more threads would do nothing else.
+    // A thread that waits for a lock polls it: more threads would only poll.
     std::thread::scope(|scope| {
         for kinds in ALL.chunks(ALL.len().div_ceil(4)) {
             let folder = &folder;

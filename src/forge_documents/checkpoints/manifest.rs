@@ -1,5 +1,7 @@
-//! What is known of a checkpoint. It stands twice: in the message of the tag, which is the truth, and
-//! in a file, which mirrors it, since a file about a commit cannot be in that commit.
+//! Manifest of a checkpoint.
+//!
+//! There are two copies: the message of the tag is the source of truth, and a file mirrors it. A file about a commit
+//! cannot be in that commit.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use helmdeck_forge_files::json::{self, Members};
 use helmdeck_forge_files::time::Time;
 
-/// The line of a tag's message after which the manifest stands.
+/// The line of a tag's message that comes before the manifest.
 const MARK: &str = "Forge-Manifest:";
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 1024 * 1024;
 
-/// What is known of a checkpoint. The members from `tag` to `can_rollback_to` are those of the RFC.
+/// Manifest of a checkpoint. The RFC defines the members from `tag` to `can_rollback_to`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// The version of this form, like `1.0`. Absent in what the RFC prints, which counts as `1.0`.
@@ -30,7 +32,9 @@ pub struct Manifest {
     pub features_passing: Vec<String>,
     /// The issues that this closes.
     pub linear_issues_closed: Vec<String>,
-    /// Whether every check succeeded on exactly this commit. Alone it says nothing: see [`Manifest::proven`].
+    /// Whether every check succeeded on exactly this commit.
+    ///
+    /// The flag alone proves nothing: see [`Manifest::proven`].
     pub can_rollback_to: bool,
     /// The tree of the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +42,7 @@ pub struct Manifest {
     /// The tree of the commit without `.forge/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_tree: Option<String>,
-    /// The id of the patch since the checkpoint before, which a rebase leaves as it is.
+    /// The id of the patch since the previous checkpoint. A rebase does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_id: Option<String>,
     /// The branch on which it was made.
@@ -47,7 +51,7 @@ pub struct Manifest {
     /// The session in which it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What was run, and how it ended.
+    /// The commands that were run, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
     /// How many features there were.
@@ -56,10 +60,10 @@ pub struct Manifest {
     /// The etag of `knowledge.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knowledge_etag: Option<String>,
-    /// The tag of the checkpoint before.
+    /// The tag of the previous checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_checkpoint: Option<String>,
-    /// The version of what made it.
+    /// The version of the program that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_version: Option<String>,
     /// Members this version does not know.
@@ -85,9 +89,10 @@ pub struct Check {
 }
 
 impl Manifest {
-    /// Says whether one may roll back to it as far as the manifest can tell: it says so, and it names
-    /// checks that all succeeded, and the commit and code tree on which they ran. Somebody who sets
-    /// `can_rollback_to` by hand has proven nothing.
+    /// Says whether the manifest proves that a rollback to it is safe.
+    ///
+    /// `can_rollback_to` must be set, all named checks must have succeeded, and the manifest must name the commit and
+    /// code tree on which they ran. `can_rollback_to` alone, set by a person, proves nothing.
     #[must_use]
     pub fn proven(&self) -> bool {
         self.can_rollback_to
@@ -103,7 +108,7 @@ impl Manifest {
         self.commit.len() >= 7 && commit.starts_with(&self.commit.to_ascii_lowercase())
     }
 
-    /// Says what is wrong with it, if anything is.
+    /// Checks the manifest.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -124,14 +129,16 @@ impl Manifest {
     /// outlives every way in which git tidies messages.
     ///
     /// # Errors
-    /// What the JSON library says.
+    /// The error of the JSON library.
     pub fn message(&self, text: &str) -> Result<String, serde_json::Error> {
         let text: Vec<&str> = text.trim().lines().map(str::trim_end).filter(|line| *line != MARK).collect();
         let json = json::print(self)?;
         Ok(format!("{}\n\n{MARK}\n{}", text.join("\n"), String::from_utf8_lossy(&json)))
     }
 
-    /// Reads the manifest from the message of a tag. `Ok(None)`: the message has none, so a person made the tag.
+    /// Reads the manifest from the message of a tag.
+    ///
+    /// `Ok(None)` if the message has none: then a person made the tag.
     ///
     /// # Errors
     /// What is wrong with the manifest.
@@ -221,7 +228,7 @@ mod tests {
         assert_eq!(Manifest::of_message(&signed).unwrap().unwrap(), manifest);
         let windows = message.replace('\n', "\r\n");
         assert_eq!(Manifest::of_message(&windows).unwrap().unwrap(), manifest);
-        // A text that holds the mark cannot stand in for the manifest.
+        // A text that contains the mark is not taken for the manifest.
         let sly = manifest.message("x\nForge-Manifest:\n{\"tag\":1}").unwrap();
         assert_eq!(Manifest::of_message(&sly).unwrap().unwrap(), manifest);
     }

@@ -1,4 +1,4 @@
-//! The name of a checkpoint: `<KEY>-v<N>`, which is also the last part of its tag and the stem of its manifest.
+//! Name of a checkpoint: `<KEY>-v<N>`. It is the last part of its tag and the stem of its manifest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,12 +10,14 @@ use helmdeck_forge_files::layout;
 pub const PREFIX: &str = "checkpoint/";
 /// The key of a checkpoint that belongs to no issue.
 pub const NO_KEY: &str = "session";
-/// The highest number. A tag with a larger one is no checkpoint, and does not block later ones.
+/// The highest number. A tag with a larger one is not a checkpoint, and does not block later ones.
 const LAST: u32 = 999_999;
 /// The longest text that is read as a name, in bytes.
 const LONGEST: usize = 64;
 
-/// The name of a checkpoint. A key has no slash: `checkpoint/X` and `checkpoint/X/y` could not both be tags.
+/// Name of a checkpoint.
+///
+/// A key has no slash, because `checkpoint/X` and `checkpoint/X/y` cannot both be tags.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The issue, like `SX9-123`, or `session`.
@@ -28,7 +30,7 @@ impl Name {
     /// Makes a name.
     ///
     /// # Errors
-    /// `Usage` if the key is none.
+    /// `Usage` if the key or the number is invalid.
     pub fn new(key: &str, number: u32) -> Result<Self> {
         if is_key(key) && (1..=LAST).contains(&number) {
             return Ok(Self { key: key.to_owned(), number });
@@ -38,7 +40,9 @@ impl Name {
         )))
     }
 
-    /// Reads a name, with or without `checkpoint/` or `refs/tags/checkpoint/` before it. Anything else is none.
+    /// Parses a name, with or without `checkpoint/` or `refs/tags/checkpoint/` before it.
+    ///
+    /// Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix("refs/tags/").unwrap_or(text);
@@ -54,10 +58,10 @@ impl Name {
         Some(Self { key: key.to_owned(), number })
     }
 
-    /// Reads a name that somebody asked for.
+    /// Parses a name that a caller passed.
     ///
     /// # Errors
-    /// `Usage` if it is none.
+    /// `Usage` if it is not the name of a checkpoint.
     pub fn asked(text: &str) -> Result<Self> {
         Self::parse(text).ok_or_else(|| Error::usage(format!("{text:?} is no checkpoint: give it like SX9-123-v1")))
     }
@@ -74,8 +78,9 @@ impl Name {
         format!("{}/{self}.json", layout::CHECKPOINTS)
     }
 
-    /// Returns the next free number of a key: one more than the highest that is taken anywhere; the
-    /// first free one if the last is taken.
+    /// Returns the next free number of a key.
+    ///
+    /// That is one more than the highest taken number, or the first free one if the last is taken.
     pub fn next<'a>(key: &str, taken: impl IntoIterator<Item = &'a Self>) -> Result<Self> {
         let taken: BTreeSet<u32> = taken.into_iter().filter(|name| name.key == key).map(|name| name.number).collect();
         let after = taken.last().map_or(1, |last| last.saturating_add(1));
@@ -90,7 +95,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Says whether a text is the key of an issue, or stands for none.
+/// Says whether a text is the key of an issue, or the key for no issue.
 fn is_key(text: &str) -> bool {
     text == NO_KEY || crate::issues::is_key(text)
 }

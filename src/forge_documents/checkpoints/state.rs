@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// What has become of a checkpoint.
+/// State of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum State {
-    /// All is well.
+    /// Everything agrees.
     Ok,
-    /// The manifest is there, its tag is not.
+    /// The manifest exists, but its tag does not.
     TagMissing,
     /// The tag names another commit than the manifest.
     TagMoved,
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// What was found out about a checkpoint.
+/// Findings about a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointRef {
     /// The manifest in the file or in the tag cannot be read.
@@ -51,7 +51,7 @@ pub struct CheckpointRef {
 }
 
 impl CheckpointRef {
-    /// Returns the state: the worst of what was found.
+    /// Returns the state: the worst of the findings.
     pub const fn state(self) -> State {
         if self.corrupt {
             State::ManifestCorrupt

@@ -1,4 +1,6 @@
-//! Contract of a feature since its checkpoint: name, steps, tests and test files must not be weakened silently.
+//! Contract of a feature since its checkpoint.
+//!
+//! Name, steps, tests and test files must not be weakened silently.
 
 use std::sync::LazyLock;
 
@@ -8,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile};
 
-/// How a feature differs from what was agreed.
+/// Difference between a feature and its contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// The feature.
     pub id: String,
     /// What differs.
     pub change: Change,
-    /// What was agreed.
+    /// The value in the contract.
     pub before: String,
-    /// What it is now; empty if it is gone.
+    /// The value now; empty if it is gone.
     pub after: String,
 }
 
@@ -31,9 +33,9 @@ pub enum Change {
     TestsShrunk,
     /// It has another name.
     Renamed,
-    /// Its steps are others.
+    /// Its steps changed.
     StepsChanged,
-    /// A person's word now stands where tests were needed.
+    /// A person's confirmation now replaces the tests.
     MadeManual,
 }
 
@@ -50,7 +52,7 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Returns how features differ from what was agreed. More tests and more features are no difference.
+/// Returns how features differ from their contract. More tests and more features are no difference.
 pub fn differences(agreed: &FeaturesFile, now: &FeaturesFile) -> Vec<Difference> {
     let mut all = Vec::new();
     for before in &agreed.features {
@@ -95,7 +97,9 @@ pub struct Weakened {
     pub ignored_after: usize,
 }
 
-/// Says whether a file with tests shows less than it did. A file that is gone has none.
+/// Returns how a test file was weakened: fewer tests, or more ignored ones.
+///
+/// A missing file has no tests.
 pub fn weakened(path: &str, before: &str, after: &str) -> Option<Weakened> {
     let (tests_before, ignored_before) = count(path, before)?;
     let (tests_after, ignored_after) = count(path, after)?;

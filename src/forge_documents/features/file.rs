@@ -8,7 +8,7 @@ use strum::IntoStaticStr;
 use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::time::Time;
 
-/// The member of a feature that says from which other tool it was taken over.
+/// The member of a feature that names the tool from which it was adopted.
 pub const ADOPTED_FROM: &str = "adopted_from";
 
 /// Returns how a feature of another tool is named among those that are not wanted.
@@ -27,7 +27,9 @@ pub struct FeaturesFile {
     /// The ids of features that were removed. None is given again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
-    /// What was removed after it was taken over from another tool, as that names it. It is not taken over again.
+    /// Features that were adopted from another tool and then removed, by that tool's name for them.
+    ///
+    /// They are not adopted again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_adopted: Vec<String>,
     /// When the contract was changed, and why.
@@ -43,9 +45,9 @@ pub struct FeaturesFile {
 pub struct Feature {
     /// Its id: `FORGE-001`. Never given to another feature.
     pub id: String,
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// Which tests show that it works, one pattern each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,23 +73,24 @@ pub struct Feature {
     /// The tree, without `.forge/`, in which it was last seen to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_code_tree: Option<String>,
-    /// Who saw that it works, if a person did.
+    /// The person who confirmed that it works, if a person did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_by: Option<String>,
     /// When it was found that it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_at: Option<Time>,
-    /// When it was found not to work, before it was seen to work again: a merge with a branch that only
-    /// knows the failure goes by it.
+    /// When it last failed before it worked again.
+    ///
+    /// A merge with a branch that knows only the failure compares this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regressed_before: Option<Time>,
     /// Whether a person must see that it works, since no test can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manual: Option<bool>,
-    /// Why it is as far as it is.
+    /// The reason for its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who works on it.
+    /// The agent that works on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Members that this version does not know.
@@ -95,16 +98,16 @@ pub struct Feature {
     pub other: Members,
 }
 
-/// How far a feature is.
+/// Status of a feature.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, IntoStaticStr, strum::Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
-    /// Nobody has begun.
+    /// It is not begun.
     NotImplemented,
-    /// Somebody works on it.
+    /// It is being worked on.
     InProgress,
     /// It does not work.
     Failing,
@@ -117,7 +120,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns the status as it is written.
+    /// Returns the status as written in the file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -128,7 +131,7 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BlockedBy {
-    /// Nothing, said with `null`.
+    /// Nothing, written as `null`.
     Nothing,
     /// The id of a feature, or anything else in words.
     One(String),
@@ -145,14 +148,14 @@ pub struct Amendment {
     pub by: String,
     /// Why.
     pub reason: String,
-    /// What was changed.
+    /// The change.
     pub changes: Vec<String>,
     /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
 }
 
-/// Keeps `null` apart from what is absent.
+/// Distinguishes `null` from an absent member.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -170,7 +173,7 @@ impl BlockedBy {
 }
 
 impl Feature {
-    /// Makes a feature that nobody has begun.
+    /// Makes a feature that is not begun.
     #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -206,7 +209,7 @@ impl Feature {
         self.tests.as_deref().unwrap_or_default()
     }
 
-    /// Gives it another status. Whatever showed that it works holds no longer, unless it goes on working.
+    /// Sets the status. Evidence that it works is dropped if it stops passing.
     pub fn become_(&mut self, status: Status, now: Time) {
         if self.status == Status::Passing && status != Status::Passing {
             if status == Status::Failing && self.evidence.is_some() {
@@ -234,11 +237,11 @@ impl FeaturesFile {
         self.features.iter_mut().find(|feature| feature.id == id).ok_or(unknown)
     }
 
-    /// Says what is wrong with it, beyond its form.
+    /// Checks the content of the file, beyond its form.
     ///
     /// # Errors
-    /// The first thing found: an id of a wrong form, one that is there twice or was removed, a blocker
-    /// that is not there, a ring of features that wait for each other.
+    /// The first problem found: an invalid id, an id that is there twice or was removed, a missing name, a blocker that
+    /// does not exist, a cycle of features that wait for each other.
     pub fn validate(&self) -> Result<(), String> {
         let mut at = HashMap::new();
         for (place, feature) in self.features.iter().enumerate() {

@@ -7,23 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Feature, FeaturesFile, Status, is_id};
 
-/// How a feature really stands.
+/// Standing of a feature, by the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It works: there is evidence, and the code is the same.
     Passing,
-    /// There is evidence that it worked, and the code has changed since. It counts as passing; verify it again.
+    /// There is evidence that it worked, but the code has changed since.
+    ///
+    /// It counts as passing; verify it again.
     PassingStale,
-    /// It is said to pass, without evidence. It counts as failing.
+    /// It is marked as passing, without evidence. It counts as failing.
     UnverifiedPass,
     /// It does not work, and once did.
     Regressed,
     /// It does not work.
     Failing,
-    /// Somebody works on it.
+    /// It is being worked on.
     InProgress,
-    /// Nobody has begun.
+    /// It is not begun.
     NotImplemented,
     /// It waits for something else.
     Blocked,
@@ -39,7 +41,7 @@ impl Standing {
     }
 }
 
-/// How the features stand, as numbers.
+/// Number of features by standing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// All features.
@@ -48,21 +50,21 @@ pub struct Counts {
     pub counted: usize,
     /// Those that pass, with evidence.
     pub passing: usize,
-    /// Of those, the ones verified with other code.
+    /// The passing ones that were verified with other code.
     pub stale: usize,
-    /// Those said to pass without evidence.
+    /// Those marked as passing without evidence.
     pub unverified: usize,
     /// Those that no longer work.
     pub regressed: usize,
 }
 
-/// What one must know of the project to judge a pass.
+/// State of the project by which a pass is judged.
 pub struct StatusInputs<'a> {
-    /// The code as it is, without `.forge/`; none without git.
+    /// The current code tree, without `.forge/`; none without git.
     pub code_tree: Option<&'a str>,
-    /// Says whether what is said to show that a feature works is there, and is of that feature.
+    /// Says whether the evidence of a feature exists and belongs to that feature.
     pub shows: &'a dyn Fn(&Feature) -> bool,
-    /// Says whether the tests of a feature are what they were when it was verified.
+    /// Says whether the tests of a feature are unchanged since it was verified.
     pub same_tests: &'a dyn Fn(&Feature) -> bool,
 }
 
@@ -73,7 +75,7 @@ impl std::fmt::Debug for StatusInputs<'_> {
 }
 
 impl Feature {
-    /// Returns how it really stands.
+    /// Returns its standing by the evidence.
     pub fn standing(&self, status_inputs: &StatusInputs<'_>) -> Standing {
         match self.status {
             Status::NotImplemented => Standing::NotImplemented,
@@ -103,7 +105,7 @@ impl Feature {
 }
 
 impl FeaturesFile {
-    /// Returns how many stand how.
+    /// Returns the number of features by standing.
     #[must_use]
     pub fn counts(standings: &[Standing]) -> Counts {
         let count = |which: &[Standing]| standings.iter().filter(|standing| which.contains(standing)).count();
@@ -117,10 +119,11 @@ impl FeaturesFile {
         }
     }
 
-    /// Returns the feature to work on next: one that no longer works, then one in progress by this
-    /// agent or by nobody in particular, then one that does not work (or is only said to), then one
-    /// that nobody has begun and that waits for nothing. In the order of the file. What others have
-    /// claimed is left out.
+    /// Returns the feature to work on next.
+    ///
+    /// The order: a feature that no longer works, then one in progress that is this agent's or has no agent, then one
+    /// that does not work (or passes without evidence), then one that is not begun. The last two must wait for nothing.
+    /// Within each group, the order of the file decides. Features that other sessions have claimed are left out.
     pub fn next(&self, standings: &[Standing], agent: &str, claimed: &BTreeSet<String>) -> Option<(&Feature, Next)> {
         let first = |why: Next, fits: &dyn Fn(&Feature, Standing) -> bool| {
             let mut all = self.features.iter().zip(standings);
@@ -153,7 +156,7 @@ impl FeaturesFile {
             .or_else(|| {
                 first(Next::NotImplemented, &|feature, standing| match standing {
                     Standing::NotImplemented => free(feature),
-                    // What it waited for is there by now.
+                    // Its blockers pass now.
                     Standing::Blocked => feature.blockers().next().is_some() && free(feature),
                     _ => false,
                 })
@@ -187,7 +190,7 @@ pub enum Next {
     InProgress,
     /// It does not work.
     Failing,
-    /// Nobody has begun, and it waits for nothing.
+    /// It is not begun, and waits for nothing.
     NotImplemented,
 }
 

@@ -1,4 +1,4 @@
-//! Proposals to merge entries that say nearly the same. A person must approve them.
+//! Proposals to merge near-duplicate entries. A person must approve them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub const MOST_BYTES: usize = 256 << 10;
 /// How much two entries must have in common, in hundredths of their words.
 const ALIKE: usize = 70;
 
-/// There is so much knowledge that nobody will read it. It is a hint to compact it, no error.
+/// Size of knowledge that is too large to be read. It is a hint to compact it, not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Oversize {
     /// How many entries there are; more than 500 are too many.
@@ -28,22 +28,24 @@ pub struct Oversize {
 /// Which entries could be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Proposal {
-    /// Which file the proposal is about. An approval names it, so that nothing else is merged than what was shown.
+    /// The etag of the file that the proposal is about.
+    ///
+    /// An approval names it, so that only the merges that were shown are made.
     pub etag: String,
     /// The merges.
     pub merges: Vec<Merge>,
 }
 
-/// Entries that say nearly the same.
+/// Merge of near-duplicate entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Merge {
     /// Their kind.
     pub kind: Kind,
     /// The one that stays: the last to be learned or confirmed.
     pub keep: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// Those that go. What is known of them is added to the one that stays.
+    /// The entries that are removed. Their metadata is added to the one that stays.
     pub fold: Vec<Folded>,
 }
 
@@ -52,13 +54,13 @@ pub struct Merge {
 pub struct Folded {
     /// Its id.
     pub id: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// How much it has in common with the one that stays, in hundredths.
     pub alike: usize,
 }
 
-/// What was merged.
+/// Result of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compacted {
     /// The merges that were made.
@@ -70,15 +72,16 @@ pub struct Compacted {
 }
 
 impl KnowledgeFile {
-    /// Says whether there is too much of it.
+    /// Returns the size of the knowledge if it is too large.
     #[must_use]
     pub fn oversize(&self, bytes: usize) -> Option<Oversize> {
         let entries = self.entries().count();
         (entries > MOST_ENTRIES || bytes > MOST_BYTES).then_some(Oversize { entries, bytes })
     }
 
-    /// Returns the entries that say nearly the same. Invariants, superseded entries and those that
-    /// supersede are left alone.
+    /// Returns the merges of near-duplicate entries.
+    ///
+    /// Invariants, superseded entries and those that supersede others are not merged.
     pub fn alike(&self) -> Vec<Merge> {
         let targets: HashSet<&str> = self.entries().filter_map(|entry| entry.trace.superseded_by.as_deref()).collect();
         let mut all = Vec::new();

@@ -30,7 +30,7 @@ pub struct Learning {
     pub paths: Vec<String>,
 }
 
-/// What was learned. A context has 1 to 500 characters, every other text 1 to 4,000.
+/// Content of a learning. A context has 1 to 500 characters, every other text 1 to 4,000.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum What {
@@ -66,37 +66,37 @@ pub enum What {
         /// A command that ends with 0 if it holds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         check: Option<String>,
-        /// How bad it is if it does not hold: `error` (the default), `warning` or `info`.
+        /// Severity if it does not hold: `error` (the default), `warning` or `info`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         severity: Option<String>,
     },
 }
 
 impl Learning {
-    /// Makes a learning of which nothing more is known.
+    /// Makes a learning without origin and paths.
     #[must_use]
     pub fn new(what: What) -> Self {
         Self { what, session: None, linear: None, commit: None, paths: Vec::new() }
     }
 }
 
-/// What became of something that was learned.
+/// Result of adding a learning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Added {
     /// The entry's id.
     pub id: String,
     /// What kind of entry it is.
     pub kind: Kind,
-    /// Whether it is new. If not, it was known, and counts once more.
+    /// Whether it is new. Otherwise the entry existed, and is counted once more.
     pub new: bool,
     /// How often it was learned.
     pub seen: u64,
-    /// The id of the entry that took its place, if it was known and one has.
+    /// The id of the entry that superseded it, if it existed and was superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
 }
 
-/// What became of an entry that was confirmed.
+/// Result of confirming an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmed {
     /// The entry's id.
@@ -107,18 +107,19 @@ pub struct Confirmed {
     pub last_confirmed_at: Time,
 }
 
-/// What became of an entry in whose place another was put.
+/// Result of superseding an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Superseded {
     /// The id of the entry that was superseded. It stays.
     pub id: String,
-    /// The entry in its place.
+    /// The entry that supersedes it.
     pub by: Added,
 }
 
-/// Puts a new entry behind the one with the next smaller id. Ids are hashes, so additions in two clones
-/// rarely meet at one place, and git merges them without our driver. The entries that are there keep
-/// their order, whatever it is.
+/// Inserts a new entry after the one with the next smaller id. Other entries keep their order.
+///
+/// Ids are hashes, so additions in two clones are rarely next to each other, and git merges them without the merge
+/// driver.
 fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
     let own = id(&entry);
     let before = entries.iter().enumerate().filter(|(_, one)| id(one).is_some_and(|one| Some(one) < own));
@@ -130,7 +131,7 @@ fn insert<T>(entries: &mut Vec<T>, entry: T, id: impl Fn(&T) -> Option<&str>) {
 }
 
 impl KnowledgeFile {
-    /// Adds something that was learned; what is known already counts once more, and is confirmed.
+    /// Adds a learning. An entry that exists already is counted once more and confirmed.
     pub fn add(&mut self, learning: &Learning, now: Time) -> Result<Added> {
         let mut trace = Trace {
             session: learning.session.clone(),
@@ -161,7 +162,7 @@ impl KnowledgeFile {
                     known.paths.push(path);
                 }
             }
-            // It holds at this commit: what changed before it no longer makes it doubtful.
+            // It holds at this commit: earlier changes no longer make it doubtful.
             if trace.commit.is_some() {
                 known.commit = trace.commit;
             }
@@ -201,11 +202,11 @@ impl KnowledgeFile {
         if check.is_none() && severity.is_none() {
             return Ok(());
         }
-        // Invariants stand behind all other entries.
+        // Invariants come after all other entries.
         let Some(at) = at.checked_sub(self.entries().count().saturating_sub(self.invariants.len())) else {
             return Ok(());
         };
-        // Asked for its trace, a text alone gets room for more.
+        // `trace_mut` turns a bare text into a full entry, which can hold more.
         let Some(known) = self.invariants.get_mut(at) else { return Ok(()) };
         known.trace_mut();
         let Invariant::Full(known) = known else { return Ok(()) };
@@ -225,7 +226,7 @@ impl KnowledgeFile {
         Ok(())
     }
 
-    /// Notes that an entry still holds.
+    /// Confirms that an entry still holds.
     pub fn confirm(&mut self, id: &str, commit: Option<&str>, now: Time) -> Result<Confirmed> {
         let (at, id, kind) = self.find(id)?;
         if let Some(trace) = self.trace_mut(at) {
@@ -238,7 +239,7 @@ impl KnowledgeFile {
         Ok(Confirmed { id, kind, last_confirmed_at: now })
     }
 
-    /// Puts something in the place of an entry, which stays and says so.
+    /// Replaces an entry by a new one. The old entry stays, marked as superseded.
     pub fn supersede(&mut self, id: &str, learning: &Learning, now: Time) -> Result<Superseded> {
         let (at, id, kind) = self.find(id)?;
         let what = stored(&learning.what)?;
@@ -253,7 +254,7 @@ impl KnowledgeFile {
         }
         let taken = self.entries().nth(at).and_then(|entry| entry.trace.superseded_by.clone());
         if let Some(other) = taken.filter(|other| *other != what.id()) {
-            // Two in its place would be a link lost: who looks for what holds now goes from entry to entry.
+            // An entry has one successor: a reader follows the links from entry to entry, and would miss a second one.
             return Err(Error::usage(format!("the entry {id} was superseded by {other} already"))
                 .hint(format!("supersede {other}, which holds in its place")));
         }
@@ -267,7 +268,7 @@ impl KnowledgeFile {
         Ok(Superseded { id, by })
     }
 
-    /// Says whether the entries that took a place lead from one to another.
+    /// Says whether the chain of superseding entries leads from one entry to another.
     fn leads_to(&self, from: &str, to: &str) -> bool {
         let mut at = from.to_owned();
         for _ in 0..=self.entries().count() {

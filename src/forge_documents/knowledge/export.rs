@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{Kind, KnowledgeFile};
 
-/// How knowledge is written for others.
+/// Export format of knowledge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -17,7 +17,7 @@ pub enum Format {
     Markdown,
     /// One JSON object a line, each with `id` and `kind`.
     Jsonl,
-    /// The file as it is stored.
+    /// The stored file.
     Json,
 }
 

@@ -7,7 +7,7 @@ use super::text;
 use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::time::Time;
 
-/// What was learned: patterns that work, patterns that do not, decisions, and what must always hold.
+/// Knowledge of a project: patterns that work, patterns that do not, decisions and invariants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KnowledgeFile {
     /// The version of the format: `1.0`.
@@ -26,7 +26,7 @@ pub struct KnowledgeFile {
     pub other: Members,
 }
 
-/// What was tried, and how it went.
+/// Patterns that were tried, by result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Patterns {
     /// What works.
@@ -49,7 +49,7 @@ pub struct Successful {
     pub approach: String,
     /// When it was learned.
     pub learned_at: Time,
-    /// Where it comes from, and what became of it.
+    /// Its origin and history.
     #[serde(flatten)]
     pub trace: Trace,
     /// Members that this version does not know.
@@ -68,7 +68,7 @@ pub struct Failed {
     pub resolution: String,
     /// When it was learned.
     pub learned_at: Time,
-    /// Where it comes from, and what became of it.
+    /// Its origin and history.
     #[serde(flatten)]
     pub trace: Trace,
     /// Members that this version does not know.
@@ -87,7 +87,7 @@ pub struct Decision {
     pub rationale: String,
     /// When it was decided.
     pub learned_at: Time,
-    /// Where it comes from, and what became of it.
+    /// Its origin and history.
     #[serde(flatten)]
     pub trace: Trace,
     /// Members that this version does not know.
@@ -99,7 +99,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Invariant {
-    /// A text alone. Nobody can check it but a reader.
+    /// A text alone. Only a reader can check it.
     Text(String),
     /// A text with more to it.
     Full(Box<FullInvariant>),
@@ -116,7 +116,7 @@ pub struct FullInvariant {
     /// How bad it is if it does not hold: `error` (the default), `warning` or `info`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// Where it comes from, and what became of it.
+    /// Its origin and history.
     #[serde(flatten)]
     pub trace: Trace,
     /// Members that this version does not know.
@@ -125,7 +125,7 @@ pub struct FullInvariant {
 }
 
 impl Invariant {
-    /// Returns what must hold.
+    /// Returns the text of the invariant.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -180,10 +180,10 @@ impl Invariant {
     }
 }
 
-/// Where an entry comes from, and what became of it. All of it may be absent.
+/// Origin and history of an entry. Every member is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
-    /// The entry's name: the SCH of its texts, normalised. Worked out where it is absent.
+    /// The entry's id: the SCH of its normalised texts. Computed where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The session in which it was learned.
@@ -201,7 +201,7 @@ pub struct Trace {
     /// How often it was learned; absent means once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
-    /// When somebody last found that it still holds.
+    /// When it was last confirmed that it still holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_confirmed_at: Option<Time>,
     /// The id of the entry that took its place.
@@ -232,12 +232,14 @@ pub struct KnowledgeEntry<'a> {
     pub texts: [(&'static str, &'a str); 3],
     /// When it was learned; an invariant doesn't say.
     pub learned_at: Option<Time>,
-    /// Where it came from and what became of it.
+    /// Its origin and history.
     pub trace: &'a Trace,
 }
 
 impl<'a> KnowledgeEntry<'a> {
-    /// Returns its texts, each with its name; an invariant has one, a pattern that works two, the others three.
+    /// Returns the texts, each with its name.
+    ///
+    /// An invariant has one, a pattern that works has two, the others have three.
     #[must_use]
     pub fn texts(&self) -> &[(&'static str, &'a str)] {
         let count = match self.kind {
@@ -248,7 +250,7 @@ impl<'a> KnowledgeEntry<'a> {
         &self.texts[..count]
     }
 
-    /// Returns its id, as written or worked out.
+    /// Returns its id, as written or computed.
     #[must_use]
     pub fn id(&self) -> String {
         match &self.trace.id {
@@ -324,7 +326,7 @@ impl KnowledgeFile {
         self.entries().filter_map(|entry| entry.fresh_at()).max()
     }
 
-    /// Says what is wrong with it, beyond its form.
+    /// Checks the content of the file, beyond its form.
     ///
     /// # Errors
     /// The first thing found, with the entry it is in.

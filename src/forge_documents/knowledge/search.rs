@@ -12,12 +12,13 @@ const K1: f64 = 1.2;
 /// How much a long entry must have more of a word.
 const B: f64 = 0.75;
 
-/// What to look for.
+/// Search query.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// The words. Without any, the newest entries are found. Where nothing has a word of them, they may
-    /// be an id, or at least the first 6 characters of one: then that entry is found, even if another
-    /// is in its place.
+    /// The words to search for. Without any, the newest entries are found.
+    ///
+    /// If no entry has one of the words, they may be an id, or at least its first 6 characters: then that entry is
+    /// found, even if it is superseded.
     #[serde(default)]
     pub query: String,
     /// How many entries to return at most; 10 if absent.
@@ -26,19 +27,19 @@ pub struct Search {
     /// Only entries of these kinds; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
-    /// Also entries in whose place others are.
+    /// Whether superseded entries are included.
     #[serde(default)]
     pub superseded: bool,
 }
 
-/// What was found.
+/// Search result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchHit {
     /// The entries, best first. Equally good ones: the newest first, then by id.
     pub entries: Vec<Hit>,
     /// How many there are in all.
     pub total: usize,
-    /// The etag of the file, for who changes it afterwards; none if it is absent.
+    /// The etag of the file, for a later change; none if the file is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 }
@@ -57,7 +58,7 @@ pub struct Hit {
     /// When it was learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned_at: Option<Time>,
-    /// When somebody last found that it still holds.
+    /// When it was last confirmed that it still holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_confirmed_at: Option<Time>,
     /// The files and folders it is about.
@@ -167,7 +168,7 @@ impl Hit {
         Self {
             id,
             kind: entry.kind,
-            // As many digits as say something: a rounding error in the last must not show.
+            // Four decimals, so that a rounding error in the last digits does not show.
             score: (score * 10_000.0).round() / 10_000.0,
             texts: entry.texts().iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
             learned_at: entry.learned_at,

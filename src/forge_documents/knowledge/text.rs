@@ -11,7 +11,7 @@ pub fn limit(name: &str) -> usize {
     if name == "context" { 500 } else { 4_000 }
 }
 
-/// Says what is wrong with a text.
+/// Checks a text: not empty, at most `limit` characters, no control characters.
 pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
     let count = text.chars().count();
     if text.trim().is_empty() {
@@ -25,7 +25,7 @@ pub fn check(name: &str, text: &str, limit: usize) -> Result<(), String> {
     }
 }
 
-/// Returns a text as it is stored: NFC, without blanks around it, lines ended by a line feed.
+/// Returns the stored form of a text: NFC, without blanks around it, lines ended by a line feed.
 ///
 /// # Errors
 /// `Usage` for a text that is empty, too long, or holds control characters.
@@ -36,15 +36,17 @@ pub fn stored(name: &str, text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Returns the id of an entry with these texts: the SCH of them, in NFC, with one blank for any row of
-/// blanks, a line each.
+/// Returns the id of an entry with these texts: their SCH.
+///
+/// The texts are in NFC, one on each line, with runs of blanks replaced by one blank.
 pub fn id<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let lines: Vec<String> = texts.map(|text| collapse_whitespace(&text.nfc().collect::<String>())).collect();
     triv::sch(lines.join("\n").as_bytes())
 }
 
-/// Returns the words of a text, in lower case: runs of letters and digits. Nothing is allocated for
-/// words that are in lower case.
+/// Passes on the words of a text, in lower case: runs of letters and digits.
+///
+/// Nothing is allocated for words that are in lower case.
 pub fn words(text: &str, mut with: impl FnMut(&str)) {
     let mut lower = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

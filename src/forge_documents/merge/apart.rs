@@ -7,8 +7,10 @@ use crate::features::split_id;
 use crate::knowledge::id_of;
 use helmdeck_forge_files::json::Json;
 
-/// Gives those of their features another id that got one of ours. Ids of both sides, and those that
-/// were removed, stay given. Returns what people must know: commits and reports name the old id.
+/// Gives a new id to each of their new features whose id another feature on our side has or had.
+///
+/// Ids of both sides and removed ids are not used again. Returns messages for people, because commits and reports name
+/// the old id.
 pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<String> {
     let none = Json::Null;
     let base = base.unwrap_or(&none);
@@ -35,7 +37,7 @@ pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<
         used.insert(next.clone());
         renamed.insert(id.to_owned(), next);
     }
-    // One that was added and removed again there was not the one that is here.
+    // A feature that was added and removed on their side was not the one on our side.
     let not_ours: Vec<String> =
         retired(theirs).filter(|id| is_new(id) && feature(ours, id).is_some()).map(str::to_owned).collect();
     if let Some(Json::Array(all)) = member(theirs, "retired") {
@@ -47,7 +49,9 @@ pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<
     told
 }
 
-/// Gives a feature its new id, and says so to one that waits for it. What showed that it works names the old one.
+/// Gives a feature its new id, and updates the features that wait for it.
+///
+/// Evidence that it works is dropped, because it names the old id, and `passing` becomes `failing`.
 fn rename(feature: &mut Json, renamed: &BTreeMap<String, String>) {
     let change = |text: &mut Json| match text {
         Json::String(id) => {

@@ -9,8 +9,10 @@ use helmdeck_forge_files::time::Time;
 /// An entry that was superseded.
 const BY: &str = "superseded_by";
 
-/// Settles which entry took which one's place: of two that took the same place it is the one that was
-/// learned later, and of entries that took each other's place the last one learned holds.
+/// Resolves which entry supersedes which.
+///
+/// Of two that supersede the same entry, the one that was learned later wins. Of entries that supersede each other, the
+/// last one learned holds.
 pub(super) fn settle(merged: &mut Json, ours: &Json, theirs: &Json) {
     let (our, their) = (links(ours), links(theirs));
     let learned = times(merged);
@@ -23,7 +25,7 @@ pub(super) fn settle(merged: &mut Json, ours: &Json, theirs: &Json) {
     }
     let all: Vec<String> = now.keys().cloned().collect();
     for id in all {
-        // The way from one entry to the next; none is longer than there are links.
+        // The chain from one entry to the next; no chain is longer than the number of links.
         let mut way = vec![id];
         while let Some(next) = way.last().and_then(|last| now.get(last)) {
             if let Some(begins) = way.iter().position(|one| one == next) {

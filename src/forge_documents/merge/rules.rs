@@ -11,24 +11,27 @@ use helmdeck_forge_files::json::{self, Json, Members};
 use helmdeck_forge_files::layout::{FEATURES, KNOWLEDGE};
 use helmdeck_forge_files::time::Time;
 
-/// Members that say one thing together: who, when and where a feature was seen to work. They all come from one side.
+/// Members that belong together: by whom, when and where a feature was verified.
+///
+/// They all come from one side.
 const SEEN: [&str; 5] = ["evidence", "verified_at", "verified_commit", "verified_code_tree", "verified_by"];
-/// Members that say how a feature stands; they come from one side too, if that side knows more.
+/// Members about the status of a feature. They come from one side too, if that side knows more.
 const OF_STATUS: [&str; 4] = ["status", "regressed_at", "regressed_before", "reason"];
-/// How deep values may lie in each other.
+/// Maximum depth of nested values.
 const DEEPEST: usize = 100;
 
-/// What became of two versions.
+/// Result of a merge of two versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// The file. With conflicts, ours wherever they are.
+    /// The merged file, with our version at each conflict.
     pub bytes: Vec<u8>,
     /// What could not be settled; empty if all could.
     pub conflicts: Vec<String>,
 }
 
-/// Merges two versions of a file. `base` is what both come from; an empty one says that each side made
-/// the file by itself.
+/// Merges two versions of a file.
+///
+/// `base` is their common ancestor; it is empty if each side created the file.
 #[must_use]
 pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     let all_of = |bytes: &[u8], conflicts: Vec<String>| Merged { bytes: bytes.to_vec(), conflicts };
@@ -50,7 +53,7 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
         (Ok(our), Ok(their)) => (our, their),
         (Err(why), _) | (_, Err(why)) => return all_of(ours, vec![why]),
     };
-    // Without what both come from, everything is new on both sides: that loses nothing.
+    // Without a common ancestor, everything is new on both sides: that loses nothing.
     let base: Option<Json> = serde_json::from_slice(base).ok();
     let mut conflicts = Vec::new();
     if names(path, FEATURES) {
@@ -73,13 +76,16 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     }
 }
 
-/// Says whether a path, as git names it, is that of a document: the memory may lie below the root of the repository.
+/// Says whether a path, as git names it, is that of a document.
+///
+/// The memory may be below the root of the repository.
 fn names(path: &str, document: &str) -> bool {
     path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Takes out the features that one side removed for good, and the other left as they were. One that was
-/// changed there stays, and is a conflict.
+/// Removes the features that one side retired and the other did not change.
+///
+/// A feature that the other side changed stays, and is a conflict.
 fn take_removed(merged: &mut Json, base: Option<&Json>, ours: &Json, theirs: &Json) {
     let removed = |here: &Json, there: &Json, id: &str| {
         let gone = retired(here).any(|retired| retired == id);
@@ -182,7 +188,7 @@ fn object(
     let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
     let settled = settled.map(|(pass, _)| pass);
     let mut merged = Members::default();
-    // Ours first, then what only they have, each in its order.
+    // Ours first, then the ones that only they have, each in its order.
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
     for name in names {
         let path = if place.path.is_empty() { name.clone() } else { format!("{}/{name}", place.path) };
@@ -200,12 +206,12 @@ fn object(
                 "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" => later(our, their),
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
-                // Of two that are equally new, either says where it comes from: that is no conflict.
+                // If both are equally new, the origin of either is right: that is not a conflict.
                 "session" | "linear" | "commit" | "agent" | "reason" => {
                     let newer = newer.or(Some(Newer::Ours));
                     value(was(name), our, their, JsonPath { newer, ..place }, conflicts)
                 }
-                // Settled last, when all entries are there.
+                // Resolved last, when all entries are merged.
                 "superseded_by" => our.clone(),
                 "schema_version" => version(our, their),
                 _ => value(was(name), our, their, place, conflicts),
@@ -244,8 +250,9 @@ fn object(
     merged
 }
 
-/// Says whether one side saw a feature work again after the failure that is all the other side knows,
-/// as after a rollback.
+/// Says whether one side saw a feature work again after the last failure that the other side knows.
+///
+/// This happens after a rollback.
 fn recovered(pass: &Members, fail: &Members) -> bool {
     let status = |members: &Members, word: &str| members.0.get("status") == Some(&Json::String(word.to_owned()));
     let at = |members: &Members, name: &str| members.0.get(name).and_then(time);
@@ -257,9 +264,10 @@ fn recovered(pass: &Members, fail: &Members) -> bool {
         })
 }
 
-/// Takes what shows that a feature works from one side: the one that changed it, or saw it last. A
-/// feature that does not pass has no evidence, and one that is now shown by other tests than those that
-/// were run does not pass.
+/// Takes the evidence of a feature from one side: the one that changed it, or verified it last.
+///
+/// A feature that does not pass has no evidence. A feature whose tests are now others than those that ran does not
+/// pass.
 fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut Members, newer: Option<Newer>) {
     let same = |a: &Members, b: &Members| SEEN.iter().all(|name| a.0.get(*name) == b.0.get(*name));
     let both = same(ours, theirs);
@@ -271,7 +279,7 @@ fn whole(base: Option<&Members>, ours: &Members, theirs: &Members, merged: &mut 
         _ => ours,
     };
     let passing = |members: &Members| members.0.get("status") == Some(&Json::String("passing".to_owned()));
-    // What either side alone says of one and the same pass, it says by itself.
+    // If both sides have the same pass, the tests of either side may be those that it ran.
     let ran = shown_by(merged) == shown_by(from) || both && shown_by(merged) == shown_by(theirs);
     if passing(merged) && !ran {
         merged.0.insert("status".to_owned(), Json::String("failing".to_owned()));
@@ -331,7 +339,7 @@ fn array(base: &[Json], ours: &[Json], theirs: &[Json], place: JsonPath<'_>, con
         let inner = JsonPath { path: &path, depth: place.depth + 1, newer: place.newer };
         merged.push(one(was.get(&name).copied(), our, &theirs[index], inner, conflicts));
     }
-    // What only they have, in their order, at the end: it is the newest there as well.
+    // The ones that only they have, in their order, at the end: there they are the newest too.
     merged.extend(theirs.iter().zip(taken).filter(|(_, taken)| !taken).map(|(item, _)| item.clone()));
     merged
 }
@@ -345,7 +353,9 @@ fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, con
     }
 }
 
-/// Returns what names an entry among others: its id, its key, or what its texts come to; a plain value names itself.
+/// Returns the name by which an entry is matched: its id, its key or the hash of its texts.
+///
+/// A plain value is its own name.
 pub(super) fn name_of(item: &Json) -> Option<String> {
     match item {
         Json::Object(members) => {
@@ -372,8 +382,9 @@ pub(super) fn name_of(item: &Json) -> Option<String> {
     }
 }
 
-/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts. Steps
-/// make sense only together, and what no longer blocks must go: both are one value.
+/// Says whether a value is a list whose entries must not be lost: one of objects, or of texts.
+///
+/// Lists of steps and of blockers count as one value: steps belong together, and a removed blocker must stay removed.
 fn is_entries(name: &str, value: &Json) -> bool {
     !matches!(name, "steps" | "blocked_by")
         && matches!(value, Json::Array(items) if items.iter().any(|item| matches!(item, Json::Object(_) | Json::String(_))))
@@ -387,7 +398,7 @@ fn changed(base: Option<&Json>, now: &Json) -> bool {
     base != Some(now)
 }
 
-/// Says which of two entries is newer, if they say.
+/// Returns which of two entries is newer, if their times tell.
 fn newer(ours: &Members, theirs: &Members) -> Option<Newer> {
     let at = |members: &Members| {
         let times = ["learned_at", "verified_at", "last_confirmed_at"].iter().filter_map(|name| members.0.get(*name));

@@ -1,5 +1,6 @@
-//! The decision: a table over what was measured. It is total, the first row that matches wins, and the
-//! same input gives the same answer.
+//! Decision table over the measures.
+//!
+//! It is total, the first row that matches wins, and the same input gives the same result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ impl Size {
     }
 }
 
-/// What the decision rests on, when nothing is unknown.
+/// Input of the decision, when nothing is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
     /// Whether the first verify command succeeded.
@@ -65,7 +66,7 @@ pub struct Case {
     pub listed: u32,
     /// How many of those fail now.
     pub regressions: u32,
-    /// How many tries to mend it failed since all was well.
+    /// How many attempts to fix it failed since everything last worked.
     pub attempts: u32,
 }
 
@@ -76,13 +77,13 @@ pub struct Case {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Class {
-    /// Nothing has changed, and all is well.
+    /// Nothing has changed, and everything works.
     InSync,
-    /// Somewhat changed: go on.
+    /// Small changes: continue.
     Minor,
-    /// Too far gone: go back.
+    /// Changes too large: roll back.
     Major,
-    /// Nobody can say.
+    /// The state cannot be determined.
     Unknown,
 }
 
@@ -94,32 +95,32 @@ impl Class {
     }
 }
 
-/// What to do.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Go on, and make a checkpoint now.
+    /// Continue, and make a checkpoint now.
     Checkpoint,
-    /// Go on with mending what is broken.
+    /// Continue by fixing what is broken.
     Fix,
-    /// Go on with mending; the regressed feature comes first.
+    /// Continue by fixing; the regressed feature comes first.
     FixFeature,
-    /// Go back to the checkpoint.
+    /// Roll back to the checkpoint.
     RollBack,
     /// Alert a human, and pause.
     Pause,
 }
 
-/// What was decided, and by which row of the table.
+/// The decision, with the row of the table that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
     /// The row, 0 to 10.
     pub row: u8,
     /// How bad it is.
     pub class: Class,
-    /// What to do.
+    /// The action.
     pub action: Action,
 }
 
@@ -131,7 +132,7 @@ pub const UNKNOWN: Decision = Decision { row: 0, class: Class::Unknown, action: 
 pub const fn decide(case: &Case, limits: &Limits) -> Decision {
     let Case { verified, size, listed, regressions, attempts } = *case;
     let (row, class, action) = if !verified && matches!(size, Size::None) {
-        // The code is the one that was verified, so what surrounds it has changed.
+        // The code is the verified one, so its environment has changed.
         (1, Class::Unknown, Action::Pause)
     } else if regressions >= limits.regressions || (listed >= 2 && regressions >= listed) {
         (2, Class::Major, Action::RollBack)
@@ -217,7 +218,7 @@ mod tests {
         let (row, _, class, action) = TABLE.iter().find(|row| row.1(case)).expect("the table is total");
         let decision = decide(case, &Limits::default());
         assert_eq!(decision, Decision { row: *row, class: *class, action: *action }, "{case:?}");
-        // After rows 1 and 2 no two rows match the same input, so their order says nothing.
+        // After rows 1 and 2 no two rows match the same input, so their order does not matter.
         if *row > 2 {
             assert_eq!(TABLE[2..].iter().filter(|row| row.1(case)).count(), 1, "{case:?}");
         }

@@ -46,9 +46,9 @@ impl Token {
         Self { sha256: hash(secret), until: until.map_or(now, Time) }
     }
 
-    /// Says whether this is the token, and still works.
+    /// Says whether this is the token, and is still valid.
     pub fn accepts(&self, secret: &str, now: Time) -> bool {
-        // Hashes are compared, so how long it takes tells nothing about the token.
+        // Hashes are compared, so the time it takes reveals nothing about the token.
         now <= self.until && self.sha256 == hash(secret)
     }
 }

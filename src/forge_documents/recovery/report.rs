@@ -9,7 +9,7 @@ use super::decide::{Action, Class, Decision, Size};
 use super::unknown::Unknown;
 use helmdeck_forge_files::time::Time;
 
-/// What an assessment found. It only proposes.
+/// Report of an assessment. It only proposes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// When it was made.
@@ -18,11 +18,11 @@ pub struct Report {
     pub class: Class,
     /// The row of the table that decided, 0 to 10.
     pub row: u8,
-    /// What is proposed.
+    /// The proposed action.
     pub action: Action,
-    /// Why nobody can say; empty unless the class is `UNKNOWN`.
+    /// Why the state is unknown; empty unless the class is `UNKNOWN`.
     pub unknown: Vec<Reason>,
-    /// The checkpoint to which one would go back: its tag.
+    /// The tag of the checkpoint for a rollback.
     pub checkpoint: Option<String>,
     /// Its commit.
     pub checkpoint_commit: Option<String>,
@@ -30,13 +30,13 @@ pub struct Report {
     pub head: Option<String>,
     /// The branch.
     pub branch: Option<String>,
-    /// What was measured. Absent if there is no checkpoint against which to measure.
+    /// The measures. Absent if there is no checkpoint to measure against.
     pub measures: Option<Measures>,
-    /// Somebody has acknowledged these very reasons at this HEAD, so there is no need to pause again.
+    /// Whether a person has acknowledged these very reasons at this HEAD, so that no new pause is needed.
     pub acknowledged: bool,
 }
 
-/// Why nobody can say, with what may be done.
+/// A reason why the state is unknown, with a next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// The reason.
@@ -54,7 +54,7 @@ impl From<Unknown> for Reason {
     }
 }
 
-/// What was measured against the checkpoint.
+/// Measures against the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
     /// How many paths differ: changed, new and untracked, but neither ignored nor below `.forge/`.
@@ -73,7 +73,7 @@ pub struct Measures {
     pub regressions: Vec<String>,
     /// How the first verify command went.
     pub verify: Verify,
-    /// How many tries to mend it failed since all was well.
+    /// How many attempts to fix it failed since everything last worked.
     pub attempts: u32,
 }
 
@@ -90,21 +90,22 @@ pub struct Verify {
     pub exit: Option<i32>,
     /// How long it took, in milliseconds.
     pub ms: u64,
-    /// The end of what it printed, at most 4,000 characters.
+    /// The end of its output, at most 4,000 characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
 
 impl Report {
-    /// Returns what was decided.
+    /// Returns the decision.
     #[must_use]
     pub const fn decision(&self) -> Decision {
         Decision { row: self.row, class: self.class, action: self.action }
     }
 
-    /// Says whether work must pause. A project that never had a checkpoint is young, not broken; on a
-    /// branch that leaves out the one there is, as after a rebase, nothing is wrong but that there is
-    /// none to go back to; and what somebody has acknowledged needs no second answer.
+    /// Says whether work must pause.
+    ///
+    /// A project that never had a checkpoint is young, not broken. On a branch without the checkpoint, as after a
+    /// rebase, only a target for a rollback is missing. Acknowledged reasons need no second answer.
     #[must_use]
     pub fn must_pause(&self) -> bool {
         self.class == Class::Unknown
@@ -114,7 +115,7 @@ impl Report {
 }
 
 impl Action {
-    /// Returns what to do, in words.
+    /// Returns the action in words.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {

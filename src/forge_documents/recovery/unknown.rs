@@ -3,18 +3,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why nobody can say in what state things are.
+/// Why the state cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Unknown {
     /// No checkpoint was ever made.
     NoCheckpoint,
-    /// There are checkpoints, and none of them can be gone back to.
+    /// There are checkpoints, but none of them is usable for a rollback.
     NoUsableCheckpoint {
         /// The newest of them.
         checkpoint: String,
     },
-    /// The checkpoints were made in another clone: their tags, or the history that leads to them, are not in this one.
+    /// The checkpoints were made in another clone.
+    ///
+    /// Their tags, or the history that leads to them, are not in this clone.
     CheckpointsNotHere {
         /// The newest of them.
         checkpoint: String,
@@ -53,7 +55,7 @@ pub enum Unknown {
     },
     /// Git cannot read its index.
     IndexUnreadable {
-        /// What git said.
+        /// The message of git.
         detail: String,
     },
     /// HEAD is detached, and no session runs that would explain it.
@@ -86,14 +88,14 @@ pub enum Unknown {
         /// Some of the files.
         files: Vec<String>,
     },
-    /// The clock stands more than five minutes before the checkpoint.
+    /// The clock is more than five minutes before the time of the checkpoint.
     ClockBefore {
         /// The checkpoint.
         checkpoint: String,
         /// By how much, in seconds.
         seconds: u64,
     },
-    /// The code is the one that was verified, and yet the verification fails: what surrounds it has changed.
+    /// The verification fails although the code is the verified one: its environment has changed.
     Environment {
         /// The command that failed.
         command: String,
@@ -125,9 +127,10 @@ impl Unknown {
         }
     }
 
-    /// Says whether it forbids to go back even to a checkpoint that somebody names: git is in the
-    /// middle of something, or what would be carried over cannot be read. `answered` says that a person
-    /// has acknowledged it, which ends a doubt but mends nothing.
+    /// Says whether it forbids a rollback, even to a checkpoint that the caller names.
+    ///
+    /// That is so if git is in the middle of an operation, or what would be carried over cannot be read. `answered`
+    /// says that a person has acknowledged the reason. This settles a doubt, but repairs nothing.
     #[must_use]
     pub const fn forbids(&self, answered: bool) -> bool {
         match self {
@@ -141,8 +144,9 @@ impl Unknown {
         }
     }
 
-    /// Says whether nothing is wrong but that there is no checkpoint to go back to: none was made, none
-    /// on this branch, or none in this clone.
+    /// Says whether the only problem is that there is no checkpoint to go back to.
+    ///
+    /// None was made, none is on this branch, or none is in this clone.
     #[must_use]
     pub const fn is_no_alarm(&self) -> bool {
         matches!(self, Self::NoCheckpoint | Self::NotDescendant { .. } | Self::CheckpointsNotHere { .. })
@@ -154,8 +158,10 @@ impl Unknown {
         self.is_no_alarm() || matches!(self, Self::NoUsableCheckpoint { .. })
     }
 
-    /// Says whether an acknowledgement holds on later commits too. A merge or the like that was
-    /// acknowledged ends with a commit; another one on top of that commit needs a new answer.
+    /// Says whether an acknowledgement holds on later commits too.
+    ///
+    /// An acknowledged merge or similar operation ends with a commit; another one on top of that commit needs a new
+    /// acknowledgement.
     #[must_use]
     pub const fn outlives_a_commit(&self) -> bool {
         !matches!(self, Self::Operation { .. } | Self::Unmerged { .. } | Self::IndexLocked { .. })
@@ -205,7 +211,7 @@ impl Unknown {
         }
     }
 
-    /// Returns what may be done next: a command that destroys nothing.
+    /// Returns a safe next command, which destroys nothing.
     #[must_use]
     pub fn next(&self) -> &str {
         match self {

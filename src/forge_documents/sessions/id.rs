@@ -6,14 +6,16 @@ use std::str::FromStr;
 
 use jiff::civil::Date;
 
-/// The highest number of a day. Who writes a larger one, or this one, into some commit must not stop
-/// the sessions of that day.
+/// The highest number of a day.
+///
+/// A commit that names this number or a larger one must not stop the sessions of that day.
 const LAST: u32 = 999_999;
-/// What stands between the day and the number.
+/// The text between the day and the number.
 const MIDDLE: &str = "-session-";
 
-/// The name of a session: its day, and its number on that day. The number counts within one clone, so
-/// two clones may give the same name; the UUID beside it is who the session really is.
+/// Id of a session: its day, and its number on that day.
+///
+/// The number counts within one clone, so two clones may give the same id. The UUID of the session is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     /// The day on which it began, in the project's zone.
@@ -23,8 +25,9 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// Returns the name after all that are known of that day; the first free one if the last is taken.
-    /// What is no name of a session, or is of another day, does not count.
+    /// Returns the id after all known ones of that day, or the first free one if the last is taken.
+    ///
+    /// Texts that are not session ids, and ids of another day, do not count.
     pub fn next<'a>(date: Date, known: impl IntoIterator<Item = &'a str>) -> Self {
         let taken = known.into_iter().filter_map(|id| id.parse::<Self>().ok()).filter(|id| id.date == date);
         let taken: BTreeSet<u32> = taken.map(|id| id.number).collect();

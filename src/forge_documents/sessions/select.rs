@@ -22,9 +22,9 @@ pub struct Inputs<'a> {
     pub done: &'a [String],
     /// The features and issues on which other sessions work.
     pub claimed: &'a BTreeSet<String>,
-    /// Who chooses.
+    /// The agent that chooses.
     pub agent: &'a str,
-    /// What the list of features says comes next.
+    /// The next feature of the list of features.
     pub feature: Option<&'a Named>,
 }
 
@@ -37,12 +37,12 @@ pub struct Named {
     pub name: String,
 }
 
-/// What an abandoned session was at.
+/// Work of an abandoned session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unfinished {
     /// The session.
     pub session: String,
-    /// What it was at.
+    /// The task it worked on.
     pub task: String,
     /// The issue it worked on.
     pub linear_issue: Option<String>,
@@ -60,7 +60,7 @@ pub enum Rule {
     Abandoned,
     /// A feature worked once and does not any more.
     Regressed,
-    /// An issue is open, and mine or nobody's.
+    /// An issue is open, and it is mine or unassigned.
     Issue,
     /// The list of features has one to go on with.
     Feature,
@@ -75,7 +75,7 @@ pub struct Choice {
     pub rule: Rule,
     /// Why, for people.
     pub reason: String,
-    /// What to do; `null` if there is nothing.
+    /// The task; `null` if there is none.
     pub task: Option<String>,
     /// The issue it belongs to.
     pub linear_issue: Option<String>,
@@ -144,14 +144,18 @@ fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
     }
 }
 
-/// Says whether an issue may be taken: open, mine or nobody's, nobody at it, and nothing in front of it.
+/// Says whether an issue can be taken.
+///
+/// It must be open, mine or unassigned, claimed by no session, and not blocked.
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
     let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
     let free = mine && !inputs.claimed.contains(&issue.linear_id);
     free && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
 }
 
-/// Says whether an issue is done. One that nobody knows is not: it may lie where we do not look.
+/// Says whether an issue is done.
+///
+/// An unknown issue is not done: it may be where this program does not look.
 fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
     match inputs.issues.iter().find(|issue| issue.linear_id == key) {
         Some(issue) => issue.is_over(),
@@ -159,7 +163,9 @@ fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
     }
 }
 
-/// Orders issues: priority 1 to 4, then none; the oldest first, those of unknown age last; then the key.
+/// Orders issues by priority, then by age, then by key.
+///
+/// Priority 1 to 4 comes before none. The oldest comes first, and issues of unknown age come last.
 fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
     let priority = issue.priority.filter(|priority| *priority > 0).unwrap_or(u8::MAX);
     let since = issue.created_at.or(issue.updated_at);
@@ -236,7 +242,7 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let files = vec!["a.rs".to_owned()];
         assert_eq!(told(&inputs), (Rule::Abandoned, text("left"), text("SX9-1"), text("F-009"), files));
-        // What another session works on is left out, whatever rule it comes by.
+        // The work of other sessions is left out under every rule.
         let all = ["SX9-1", "F-001", "A-1", "F-002"].map(str::to_owned);
         for (claimed, rule) in
             [(0, Rule::Abandoned), (1, Rule::Regressed), (2, Rule::Issue), (3, Rule::Feature), (4, Rule::Nothing)]

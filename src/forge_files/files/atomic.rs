@@ -9,11 +9,12 @@ use rustix::io::Errno;
 
 use super::path::FileLocation;
 
-/// What a file is called until it is whole. Only the holder of the lock writes, so one that is left
-/// over is written anew.
+/// Name of an unfinished file.
+///
+/// Only the holder of the lock writes, so a leftover one is overwritten.
 pub(super) const UNFINISHED: &str = ".forge-tmp";
 
-/// The steps of what is done to files. Whatever ends the process, or fails, does so at one of them.
+/// Steps of a file operation, at which a test injects a failure or kills the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The new file is created beside the old one, or a file is opened to add to it.
@@ -38,25 +39,26 @@ pub(super) fn write(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> st
     sync(&place.folder)
 }
 
-/// Writes a file as [`write`] does, without waiting for the disk: readers see the old bytes or the new
-/// ones, but after a power failure it may be empty. For copies only.
+/// Writes a file as [`write`] does, without waiting for the disk. For copies only.
+///
+/// Readers see the old bytes or the new ones, but after a power failure the file may be empty.
 pub(super) fn write_copy(place: &FileLocation, bytes: &[u8]) -> std::io::Result<()> {
     let name = unfinished(place, bytes, None, false)?;
     rename(&place.folder, &name, place)
 }
 
-/// Writes a file unless there is one. Says whether it did.
+/// Writes a file unless it exists. Returns whether it was written.
 pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> std::io::Result<bool> {
     if mode_of(place)?.is_some() {
         return Ok(false);
     }
     let name = unfinished(place, bytes, mode, true)?;
-    // A link never replaces what somebody else put there meanwhile.
+    // A link never replaces a file that another process created meanwhile.
     let linked = rustix::fs::linkat(&place.folder, name.as_str(), &place.folder, place.name.as_str(), AtFlags::empty());
     let made = match linked {
         Ok(()) => fault::at(Step::Named).map(|()| true),
         Err(Errno::EXIST) => Ok(false),
-        // The file system knows no links.
+        // The file system has no hard links.
         Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) if mode_of(place)?.is_none() => {
             return rename(&place.folder, &name, place).and_then(|()| sync(&place.folder)).map(|()| true);
         }
@@ -68,7 +70,9 @@ pub(super) fn create(place: &FileLocation, bytes: &[u8], mode: Option<u32>) -> s
     Ok(made)
 }
 
-/// Adds bytes to the end of a file, which is created if it is absent. If they cannot all be written, none stays.
+/// Appends a line to a file, which is created if it is absent.
+///
+/// If not all bytes can be written, none stay.
 pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let new = mode_of(place)?.is_none();
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -77,7 +81,7 @@ pub(super) fn append(place: &FileLocation, line: &str) -> std::io::Result<()> {
     let length = file.metadata()?.len();
     let added = fault::at(Step::Create).and_then(|()| add(&mut file, length, line));
     if added.is_err() && fault::alive() {
-        // A disk that is full takes a part of it.
+        // A full disk takes only a part of the line.
         if new {
             let _ = remove_if_there(&place.folder, &place.name);
         } else {
@@ -102,7 +106,7 @@ fn add(file: &mut File, length: u64, line: &str) -> std::io::Result<()> {
     fault::at(Step::Flushed)
 }
 
-/// Gives a file the name of a place, instead of what has it.
+/// Renames a file to a location. A file that is there is replaced.
 pub(super) fn rename(folder: &OwnedFd, name: &str, to: &FileLocation) -> std::io::Result<()> {
     let renamed = rustix::fs::renameat(folder, name, &to.folder, to.name.as_str());
     if renamed.is_err() && name.ends_with(UNFINISHED) {
@@ -120,7 +124,7 @@ pub(super) fn link(from: &FileLocation, to: &FileLocation) -> std::io::Result<()
     sync(&to.folder)
 }
 
-/// Takes its name from a file. Says whether there was one.
+/// Removes a file. Returns whether it existed.
 pub(super) fn remove(place: &FileLocation) -> std::io::Result<bool> {
     if !remove_if_there(&place.folder, &place.name)? {
         return Ok(false);
@@ -141,7 +145,7 @@ fn unfinished(place: &FileLocation, bytes: &[u8], mode: Option<u32>, flush: bool
     remove_if_there(&place.folder, &name)?;
     let written = fill(place, &name, bytes, mode, flush);
     if written.is_err() {
-        // What is not whole takes room that others need.
+        // An unfinished file takes disk space.
         tidy(&place.folder, &name);
     }
     written.map(|()| name)
@@ -163,7 +167,7 @@ fn fill(place: &FileLocation, name: &str, bytes: &[u8], mode: Option<u32>, flush
     fault::at(Step::Flushed)
 }
 
-/// Removes what is not needed. If it stays, the next write removes it.
+/// Removes an unfinished file. If this fails, the next write removes it.
 fn tidy(folder: &OwnedFd, name: &str) {
     if fault::alive() {
         let _ = remove_if_there(folder, name);
@@ -238,7 +242,7 @@ pub(super) mod fault {
         DEAD.set(false);
     }
 
-    /// Whether the step that was set was come to.
+    /// Whether the injected fault is still pending.
     pub(in crate::files) fn pending() -> bool {
         NEXT.get().is_some()
     }

@@ -1,5 +1,6 @@
-//! Several processes at the same files, and processes that are killed. Each one is this test program
-//! again, told by its folder where to work.
+//! Several processes on the same files, and processes that are killed.
+//!
+//! Each process is this test program, which gets its folder from the test.
 
 use std::process::{Child, Command, Stdio};
 

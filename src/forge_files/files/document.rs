@@ -11,7 +11,7 @@ pub const MAX_FILE: u64 = 16 << 20;
 
 /// A JSON file of the project.
 pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
-    /// Where it lies, below the root; for a type that lies in many places, the folder.
+    /// Its path below the root; for a type with many files, the folder.
     const PATH: &'static str;
     /// The major version this program reads and writes.
     const MAJOR: u32 = 1;
@@ -19,7 +19,7 @@ pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
     /// Returns the file a new project begins with.
     fn skeleton() -> Self;
 
-    /// Checks what the types cannot say.
+    /// Checks what the types cannot express.
     ///
     /// # Errors
     /// What is wrong.
@@ -33,7 +33,7 @@ pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
 pub struct Loaded<D> {
     /// The value.
     pub value: D,
-    /// What names exactly these bytes: see [`etag`](crate::files::etag).
+    /// The etag of these bytes: see [`etag`](crate::files::etag).
     pub etag: String,
     /// A newer program wrote it (`schema_newer`): it is read and never written.
     pub read_only: bool,
@@ -55,11 +55,11 @@ pub struct Damage {
 pub enum Unreadable {
     /// It is damaged.
     Damaged(Damage),
-    /// A newer program wrote it, in a shape this one does not know. The version stands here.
+    /// A newer program wrote it, in a form that this one cannot read. Holds the version.
     Newer(String),
 }
 
-/// Reads a document. The flag says that a newer program wrote it.
+/// Parses a document. The flag is set if a newer program wrote it.
 ///
 /// # Errors
 /// See [`Unreadable`].
@@ -67,7 +67,7 @@ pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
     let text = text(bytes).map_err(Unreadable::Damaged)?;
     let tree: Json = serde_json::from_str(text).map_err(|error| Unreadable::Damaged(syntax(text, &error)))?;
     let damage = |what: String| Unreadable::Damaged(Damage { line: 1, column: 1, what });
-    // A bare list has no version: whether it is read is for the type to say.
+    // A bare list has no version: the type decides whether it accepts one.
     let members = if let Json::Object(members) = &tree { Some(members) } else { None };
     let version = match members.and_then(|members| members.0.get("schema_version")) {
         None => None,
@@ -92,7 +92,9 @@ pub fn decode<D: Document>(bytes: &[u8]) -> Result<(D, bool), Unreadable> {
     Ok((value, newer))
 }
 
-/// Returns bytes as text, if they are text as it stands in a file of the project.
+/// Returns bytes as text, if they are valid text for a file of the project.
+///
+/// That is UTF-8, not empty, without byte order mark, NUL or conflict markers.
 ///
 /// # Errors
 /// Where they are not.
@@ -119,7 +121,9 @@ pub fn text(bytes: &[u8]) -> Result<&str, Damage> {
     Ok(text)
 }
 
-/// Returns where the first marks of an unfinished merge stand: all three kinds, each at the begin of a line.
+/// Returns the offset of the first conflict markers, if all three kinds are there.
+///
+/// Each must be at the start of a line.
 fn merge_marker(text: &str) -> Option<usize> {
     let mut offset = 0;
     let mut found = [None; 3];
@@ -151,14 +155,14 @@ fn syntax(text: &str, error: &serde_json::Error) -> Damage {
 }
 
 fn place(error: &serde_json::Error, what: &str) -> Damage {
-    // serde says the place again at the end.
+    // serde repeats the position at the end.
     let what = what.rsplit_once(" at line ").map_or(what, |(what, _)| what);
-    // It names what it found instead, which may be anything.
+    // It quotes the value that it found, which may be anything.
     let what = crate::secrets::shown(in_words_of_json(what));
     Damage { line: error.line().max(1), column: error.column().max(1), what }
 }
 
-/// Says what was found and expected in words of JSON: the names of our types tell nobody anything.
+/// Rewrites an error of serde in terms of JSON, because the names of Rust types do not help a reader.
 pub fn in_words_of_json(what: &str) -> String {
     let mut words = what
         .replace("invalid type: sequence", "invalid type: list")
@@ -179,7 +183,7 @@ pub fn in_words_of_json(what: &str) -> String {
 /// A type of document, without the type: for all that is done with any of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
-    /// What it is called: `knowledge`.
+    /// Its name, such as `knowledge`.
     pub name: &'static str,
     /// See [`Document::PATH`].
     pub path: &'static str,

@@ -1,5 +1,4 @@
-//! What is left of a file when something fails at a step of what is done to it, or ends the process
-//! there: the old one or the new one.
+//! Fault injection: a failure or crash at any step of a write leaves the old file or the new one.
 
 use std::process::{Command, Stdio};
 
@@ -34,7 +33,7 @@ fn add(files: &Files, note: &str) -> Result<()> {
     })
 }
 
-/// What is done to files.
+/// A file operation.
 struct Deed {
     name: &'static str,
     /// How it is before; none, and there is nothing.
@@ -42,7 +41,7 @@ struct Deed {
     does: fn(&Files) -> Result<()>,
     /// The files it is about.
     about: &'static [&'static str],
-    /// The steps it comes to.
+    /// The steps that it goes through.
     steps: &'static [Step],
 }
 
@@ -173,7 +172,7 @@ fn whatever_fails_at_whatever_step_leaves_the_old_file_or_the_new_one() {
                 if !killed {
                     assert_eq!(unfinished(folder.path()), 0, "{what}: what is not whole takes room");
                 }
-                // Whoever comes next goes on as if nothing had been.
+                // The next process goes on as if nothing had happened.
                 let next = (deed.does)(&files);
                 if adds {
                     next.unwrap();
@@ -208,8 +207,9 @@ fn a_change_counts_though_no_copy_of_it_can_be_kept() {
     assert_eq!(files.load::<Notes>().unwrap().unwrap().value.notes, ["one"]);
 }
 
-/// A disk that takes so many bytes of a file and no more: what the system does with a limit is what it
-/// does when the disk is full.
+/// A disk that takes only a part of a file.
+///
+/// A limit on the file size stands for a full disk, because the system treats both alike.
 #[test]
 fn a_disk_that_takes_half_of_a_write_leaves_the_old_file() {
     let (folder, _files) = place();

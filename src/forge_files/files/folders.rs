@@ -12,7 +12,7 @@ use crate::time::Time;
 pub struct FolderEntry {
     /// Its name.
     pub name: String,
-    /// Whether it is a folder; a link is none.
+    /// Whether it is a folder. A link is not.
     pub folder: bool,
     /// How long it is, in bytes.
     pub bytes: u64,
@@ -21,7 +21,7 @@ pub struct FolderEntry {
 }
 
 impl Files {
-    /// Creates a folder, and those on its way. Says whether it did.
+    /// Creates a folder and its parents. Returns whether it was created.
     ///
     /// # Errors
     /// `Refused`, `Failed`, also if something else has the name.
@@ -36,8 +36,9 @@ impl Files {
         }
     }
 
-    /// Returns the entries of a folder in the order of their names; of one that is absent, none. A name
-    /// that is no UTF-8 is left out, and a file that is not whole yet.
+    /// Returns the entries of a folder, ordered by name. An absent folder has none.
+    ///
+    /// Names that are not UTF-8 and unfinished files are left out.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -67,8 +68,9 @@ impl Files {
         Ok(entries)
     }
 
-    /// Adds a line to a list of lines that only ever grows. When the list has got long it becomes one
-    /// of its older parts, and a new one begins: no part is ever too large to be read.
+    /// Appends a line to an append-only list of lines.
+    ///
+    /// A list that is too long becomes an older part, and a new list begins: no part is ever too large to be read.
     ///
     /// # Errors
     /// As [`Files::append`].
@@ -105,7 +107,7 @@ impl Files {
         Ok(all)
     }
 
-    /// Says what lies at a path, if anything does.
+    /// Returns the entry at a path, if there is one.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -119,7 +121,7 @@ impl Files {
     }
 }
 
-/// Returns where an older part of a list lies: `index.3.jsonl` for `index.jsonl`.
+/// Returns the path of an older part of a list: `index.3.jsonl` for `index.jsonl`.
 fn part(path: &str, number: u32) -> String {
     let (stem, ending) = path.rsplit_once('.').unwrap_or((path, ""));
     format!("{stem}.{number}.{ending}")

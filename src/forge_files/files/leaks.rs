@@ -6,7 +6,7 @@ use crate::layout::EXCEPTIONS;
 use crate::secrets;
 
 impl Files {
-    /// Refuses bytes that look like a credential, unless the rule was put aside.
+    /// Refuses bytes that look like a credential, unless the rule is disabled.
     ///
     /// # Errors
     /// `Secret` with the place and the rule, never with the value.
@@ -14,7 +14,7 @@ impl Files {
         self.check_found(path, secrets::scan(&String::from_utf8_lossy(bytes)))
     }
 
-    /// Refuses what was found in a file, unless the rule was put aside.
+    /// Refuses the findings in a file, unless their rule is disabled.
     ///
     /// # Errors
     /// As [`Self::check_secrets`].
@@ -29,8 +29,9 @@ impl Files {
         Ok(())
     }
 
-    /// Refuses what [`Self::check_secrets`] refuses, and logs nothing: what is written later is logged
-    /// then. Returns what passes for a rule that was put aside.
+    /// Refuses what [`Self::check_secrets`] refuses, and returns the findings of disabled rules.
+    ///
+    /// Nothing is logged: the later write logs it.
     ///
     /// # Errors
     /// As [`Self::check_secrets`].

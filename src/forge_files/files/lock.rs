@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// How much of a lock file is read.
 const MAX_HOLDER: u64 = 4_096;
 
-/// Who holds a lock, as it stands in the lock file.
+/// Holder of a lock, as the lock file names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The process.
@@ -30,7 +30,7 @@ pub struct Holder {
     /// Its session, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Who works in it.
+    /// The agent of the process.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
     /// Since when, RFC 3339.
@@ -95,14 +95,14 @@ impl Lock {
         }
         let io = |error: std::io::Error| Error::io("cannot lock", &self.root.join(self.path), &error);
         let until = Instant::now() + self.wait;
-        // One waits at the transport and the others behind it: who frees the lock and wants it again waits as all do.
+        // Turnstile: one waiter holds `.next` and the others queue for it, so a former holder cannot jump the queue.
         let door = self.open(".next")?;
         let mut file = self.open("")?;
         if !(wait(&door, until).map_err(io)? && wait(&file, until).map_err(io)?) {
             return Err(self.busy(file));
         }
         drop(door);
-        // It only tells others who it is: the lock holds without it.
+        // This only shows the holder to other processes: the lock holds without it.
         let _ = write(&mut file, &me());
         *self.held() = Some(Held { thread: thread::current().id(), depth: 1, _file: file });
         Ok(Guard::new(self))
@@ -189,7 +189,7 @@ fn write(file: &mut File, holder: &Holder) -> std::io::Result<()> {
     file.write_all(&text)
 }
 
-/// Says who holds a lock, or held it last.
+/// Returns the holder of a lock, or the last one.
 fn holder(file: File) -> Option<Holder> {
     let mut text = Vec::new();
     file.take(MAX_HOLDER).read_to_end(&mut text).ok()?;

@@ -6,13 +6,14 @@ use crate::layout::{ACTIVE, CONFIG, FEATURES, KNOWLEDGE};
 
 /// What is wrong with a document that [`Files::is_lost`].
 pub const LOST: &str = "it was there and is gone";
-/// The documents that nobody removes.
+/// The documents that are never removed.
 const NEVER_REMOVED: [&str; 3] = [KNOWLEDGE, FEATURES, ACTIVE];
 
 impl Files {
-    /// Says whether a document that everybody works with was there and is gone: git has it, or its last
-    /// good copy is kept. To begin it anew would lose what it held, as writing over a damaged one
-    /// would. Who changes it asks [`Self::was_there`] before the lock.
+    /// Says whether a shared document existed and is gone.
+    ///
+    /// That is so if git has it, or if its last good copy is kept. To begin it again would lose its content, as
+    /// overwriting a damaged one would. A caller that changes it calls [`Self::was_there`] before it takes the lock.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
@@ -20,8 +21,9 @@ impl Files {
         Ok(NEVER_REMOVED.contains(&path) && self.entry(path)?.is_none() && self.was_there(path)?)
     }
 
-    /// Says whether a document that nobody removes is there, or was: then it is lost if it is not
-    /// there. It may ask git.
+    /// Says whether a document that is never removed exists or existed.
+    ///
+    /// If it existed and does not exist now, it is lost. This may run git.
     ///
     /// # Errors
     /// As [`Self::is_lost`].
@@ -35,7 +37,7 @@ impl Files {
         self.tracks.as_ref().map_or(Ok(false), |tracks| tracks(path))
     }
 
-    /// Says whether the last good copy of a document that nobody removes is kept.
+    /// Says whether there is a last good copy of a document that is never removed.
     ///
     /// # Errors
     /// As [`Self::is_lost`].

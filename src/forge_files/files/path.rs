@@ -18,8 +18,10 @@ const MAX_PATH: usize = 1_024;
 /// Names that are devices on Windows, with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// Says whether a path may stand in a file of the project: relative, `/` between its parts, no way up,
-/// no control character, no name that another system takes for a device.
+/// Checks that a path is allowed in a file of the project.
+///
+/// It must be relative, with `/` between its parts. It must not go up, contain a control character, or have a name
+/// that another system takes for a device.
 ///
 /// # Errors
 /// `Refused` (`E_PATH`), with the reason.
@@ -54,8 +56,9 @@ fn is_device(part: &str) -> bool {
     DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt")
 }
 
-/// Says whether a name is that of a repository's own folder, on any file system: some ignore the case,
-/// or characters that nobody sees.
+/// Says whether a name means the `.git` folder of a repository, on any file system.
+///
+/// Some file systems ignore the case, or invisible characters.
 fn is_git(part: &str) -> bool {
     let shown: String = part
         .chars()
@@ -77,12 +80,13 @@ pub(super) struct FileLocation {
     pub(super) name: String,
 }
 
-/// Goes from the root to a file, one folder at a time. `None` says that a folder on the way is absent;
-/// with `make` it is created instead.
+/// Resolves a path from the root to a file, one folder at a time.
 ///
-/// A repository of somebody else can hold any link, so a path in `.forge` must hold none: not on the
-/// way, and not at its end. On the way to another file of the project a link is followed as long as it
-/// stays below the root. Nothing leads into a `.git`.
+/// `None` says that a folder on the way is absent; with `make` it is created instead.
+///
+/// Another person's repository can contain any link. So a path in `.forge` must contain no link, neither on the way
+/// nor at its end. On the way to another file of the project, a link is followed as long as it stays below the root.
+/// No path leads into a `.git`.
 pub(super) fn resolve(root: &Path, path: &str, make: bool) -> Result<Option<FileLocation>> {
     check_path(path)?;
     let io = |error: Errno| Error::io("cannot open", &root.join(path), &error.into());

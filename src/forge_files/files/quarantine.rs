@@ -8,8 +8,9 @@ use crate::layout::{LAST_GOOD, QUARANTINE};
 const MAX_COPIES: usize = 10;
 
 impl Files {
-    /// Copies a damaged file aside unless these bytes are there already, or ten copies of the name are.
-    /// Returns the path of the copy.
+    /// Copies a damaged file into quarantine, and returns the path of the copy.
+    ///
+    /// Nothing is copied if these bytes are there already, or ten copies of the name.
     pub fn quarantine(&self, file: &str, bytes: &[u8]) -> Result<Option<String>> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let sch = super::etag(bytes);

@@ -77,7 +77,7 @@ fn an_absent_document_is_none_and_an_edit_creates_it() {
 #[test]
 fn what_does_not_change_is_not_written() {
     let Fixture { files, .. } = &place();
-    // Written by hand, in another form than ours.
+    // A person wrote it, in another form than this program does.
     overwrite(files, b"{\"schema_version\":\"1.0\",\r\n\"count\":0,\"notes\":[],\"mine\":[1]}");
     let before = raw(files, Notes::PATH);
     files.edit::<Notes, _>(None, |_| Ok(())).unwrap();

@@ -25,7 +25,9 @@ impl<R: Read> Pieces<R> {
         Self { from, piece: PIECE, again: AGAIN, kept: Vec::new(), lines: 0 }
     }
 
-    /// Returns what looks like a credential in the next piece; `None` at the end. A finding may be told twice.
+    /// Returns the possible credentials in the next piece; `None` at the end.
+    ///
+    /// A finding may be returned twice.
     pub fn next_piece(&mut self) -> io::Result<Option<Vec<Finding>>> {
         if self.from.by_ref().take(self.piece).read_to_end(&mut self.kept)? == 0 {
             return Ok(None);

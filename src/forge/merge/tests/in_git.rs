@@ -8,7 +8,9 @@ use crate::git::fixture::{Repository, run_at};
 use crate::knowledge::Knowledge;
 use crate::project::Project;
 
-/// What git calls in the test below: this very test program, told by a variable what git said.
+/// The merge driver that git starts in the test below.
+///
+/// It is this test program; a variable passes it the arguments of git.
 #[test]
 #[ignore = "git starts it"]
 fn the_driver_that_git_starts() {
