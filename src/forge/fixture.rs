@@ -87,8 +87,8 @@ pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--ignored", "--exact", "--nocapture", test])
-        .env("BY_HAND", root)
-        .env("BY_HAND_NUMBER", number.to_string());
+        .env("FIXTURE_ROOT", root)
+        .env("FIXTURE_NUMBER", number.to_string());
     command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
@@ -101,8 +101,8 @@ pub(crate) fn given() -> Option<(Project, usize)> {
 /// Returns the folder and the number that the test gave that started this process.
 #[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
 pub(crate) fn told() -> Option<(PathBuf, usize)> {
-    let root = std::env::var_os("BY_HAND")?;
-    let number = std::env::var("BY_HAND_NUMBER").unwrap().parse().unwrap();
+    let root = std::env::var_os("FIXTURE_ROOT")?;
+    let number = std::env::var("FIXTURE_NUMBER").unwrap().parse().unwrap();
     Some((root.into(), number))
 }
 

@@ -140,7 +140,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         (None, Err(Wrong::Newer(version))) => {
             return Err(project.files().unreadable(path, &bytes, Unreadable::Newer(version)));
         }
-        (None, Err(wrong)) => (wrong.detail(), fixture(path, &wrong)),
+        (None, Err(wrong)) => (wrong.detail(), edit_hint(path, &wrong)),
     };
     let candidates = match &unmerged {
         Some(unmerged) => united(project, path, form, &bytes, unmerged),
@@ -296,7 +296,7 @@ fn newest_in_git(project: &Project, path: &str, form: Form) -> Option<(String, V
 }
 
 /// Returns a hint for a manual repair.
-fn fixture(path: &str, wrong: &Wrong) -> Option<String> {
+fn edit_hint(path: &str, wrong: &Wrong) -> Option<String> {
     let (Wrong::Whole(at) | Wrong::Lines { first: at, .. }) = wrong else { return None };
     Some(format!("or mend line {}, column {} of {path} by hand: then nothing else of it is lost", at.line, at.column))
 }

@@ -149,9 +149,9 @@ fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
     };
     let passes = of_base(&verified);
     let more_tests = of_base(&|feature| feature.tests = Some(vec!["a".into(), "b".into()]));
-    let fixture = of_base(&|feature| feature.manual = Some(true));
+    let manual = of_base(&|feature| feature.manual = Some(true));
     let same_tests = of_base(&|feature| feature.category = Some("c".into()));
-    for (other, kept) in [(&more_tests, false), (&fixture, false), (&same_tests, true)] {
+    for (other, kept) in [(&more_tests, false), (&manual, false), (&same_tests, true)] {
         for (ours, theirs) in [(&passes, other), (other, &passes)] {
             let feature = features(&merged(FEATURES, &base, ours, theirs)).features.remove(0);
             assert_eq!((feature.status == Status::Passing, feature.evidence.is_some()), (kept, kept), "{feature:?}");
