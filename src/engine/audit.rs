@@ -109,7 +109,7 @@ impl Record {
     }
 }
 
-/// Stored rows of the audit: one entry contains rows of one caller and one version of one pack, as JSON.
+/// Page of the stored audit: rows of one caller and one version of one pack, as JSON.
 ///
 /// A page of many rows costs hardly more to seal and to store than one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -232,8 +232,8 @@ struct Writer {
 impl Writer {
     async fn run(self, mut inbox: mpsc::Receiver<Message>) {
         while let Some(first) = inbox.recv().await {
-            // While it lingers nobody wakes it: a call's row is put into the queue and no more. Woken for each row, the
-            // writer would cost every call a switch of tasks.
+            // While the writer lingers, a call only puts its row into the queue and wakes no task. Waking the writer
+            // for each row would cost every call a task switch.
             if matches!(first, Message::Row(_)) {
                 self.linger(&inbox).await;
             }
@@ -260,7 +260,7 @@ impl Writer {
         }
     }
 
-    /// Waits until a batch is full, the first row has waited long enough, or somebody waits for the rows.
+    /// Waits until a batch is full, the first row has waited long enough, or a flush is requested.
     async fn linger(&self, inbox: &mpsc::Receiver<Message>) {
         let end = tokio::time::Instant::now() + self.config.linger;
         while tokio::time::Instant::now() < end && inbox.len() < BATCH {
@@ -367,8 +367,9 @@ impl Page {
     }
 }
 
-/// Returns whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is
-/// not even copied for the audit.
+/// Returns whether an input of this schema can hold anything learnable.
+///
+/// Most packs have no such input, so the audit does not even copy theirs.
 pub(crate) fn is_learnable(schema: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))

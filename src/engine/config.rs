@@ -1,5 +1,6 @@
-//! Settings of the engine: the settings of its parts under one name each. Every field has a default; unknown keys are
-//! refused.
+//! Settings of the engine: those of each part under one name.
+//!
+//! Every field has a default; unknown keys are refused.
 
 use serde::{Deserialize, Serialize};
 

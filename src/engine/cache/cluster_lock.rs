@@ -1,6 +1,7 @@
-//! Singleflight across processes, for packs that ask for it: the process that runs holds a lock in the shared store.
+//! Singleflight across processes, for packs that enable it.
 //!
-//! If the lock fails, the handler runs anyway: that costs one run too many, never the call.
+//! The process that runs the handler holds a lock in the shared store. If the lock fails, the handler runs anyway: that
+//! costs one run too many, never the call.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,7 @@
-//! Clear counters: what the cache did and saved, per pack, kept in the system database so that `cache stats` and
-//! `cache savings` work without the memory key. Names and numbers only, never anything of a call.
+//! Plaintext counters per pack: what the cache did and saved.
+//!
+//! They are kept in the system database, so that `cache stats` and `cache savings` work without the memory key. They
+//! hold only names and numbers, never data of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

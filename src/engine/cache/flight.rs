@@ -117,9 +117,10 @@ impl Flights {
         in_flight(&self.map(), key).is_some()
     }
 
-    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer completed in the
-    /// meantime: it is asked under the same lock under which flights complete, so between a miss and a start nothing
-    /// slips through.
+    /// Joins the flight of this key, or starts it.
+    ///
+    /// `recheck` checks again whether an answer completed in the meantime. It runs under the lock under which flights
+    /// complete, so no answer is missed between a miss and a start.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: FlightKey,
@@ -159,8 +160,10 @@ impl Flights {
         Join::Started(Waiter::new(self, flight))
     }
 
-    /// Ends a flight, then notifies its waiters. `keep` stores the answer and returns whether it did; it is not called
-    /// if the flight was invalidated. An answer that is not stored is invalid from here on.
+    /// Completes a flight, then notifies its waiters.
+    ///
+    /// `keep` stores the answer and returns whether it did; it is not called if the flight was invalidated. An answer
+    /// that is not stored is invalid from here on.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,
@@ -223,7 +226,9 @@ impl Waiter {
         Self { flights: Arc::clone(flights), flight, result }
     }
 
-    /// Waits until the flight completes, within the caller's deadline and until the call is cancelled. Cancel safe.
+    /// Waits until the flight completes. Cancel safe.
+    ///
+    /// Ends at the caller's deadline, and when the call is cancelled.
     pub(crate) async fn wait_for(&mut self, call: &Call) -> Result<Completed> {
         let late = || {
             Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack))

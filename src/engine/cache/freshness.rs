@@ -57,16 +57,18 @@ impl PackCache {
         }
     }
 
-    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl
-    /// counts.
+    /// Returns until when an answer is fresh, and until when it can be served stale.
+    ///
+    /// Today's manifest decides: a shortened ttl counts for stored answers too.
     pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
         let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
         let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
         (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
     }
 
-    /// Returns whether the packs that were called for an answer could use the same credentials for this caller today.
-    /// The pack's own are part of the key.
+    /// Returns whether the same credentials are still open to this caller.
+    ///
+    /// They are those of the packs that were called for the answer. The pack's own are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))

@@ -14,7 +14,9 @@ use super::key::Key;
 /// Limit of the length of an input that is remembered byte for byte.
 const MAX_ALIAS_BYTES: usize = 16 << 10;
 
-/// The exact bytes of a call, as one registered pack sees them. Compared whole, so no two calls can be confused.
+/// Exact bytes of a call, as one registered pack sees them.
+///
+/// They are compared in full, so two calls can never be confused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Alias {
     /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
@@ -26,8 +28,10 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and
-    /// the shell of an answer, which stays as long as anything points to it.
+    /// Returns the memory that the alias takes, in bytes.
+    ///
+    /// It counts the alias, its bytes, the caller (each call brings its own), and the shell of an answer, which stays
+    /// as long as anything points to it.
     fn weight(&self) -> usize {
         let session = self.identity.session().map_or(0, |session| block(session.len()));
         let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
@@ -83,9 +87,10 @@ impl HotTier {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Puts an answer that was read from the store into the hot tier, unless something was purged since `epoch`.
+    /// Puts an answer that was read from the store into the hot tier.
     ///
-    /// It goes in first and is checked then: a purge at the same moment either finds it there or is seen here.
+    /// It is removed again if anything was purged since `epoch`. It goes in first and is checked then: a purge at the
+    /// same moment either finds it in the tier or is seen by the check.
     pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
         self.warm(answer);
         if self.epoch() != epoch {
@@ -123,7 +128,9 @@ impl HotTier {
         }
     }
 
-    /// Drops expired answers, so that plaintext does not outlive its entry. Returns how many bytes the tier takes now.
+    /// Drops expired answers, so that plaintext does not outlive its entry.
+    ///
+    /// Returns the bytes that the tier takes afterwards.
     pub(super) fn drop_expired(&self, now: Timestamp) -> u64 {
         for (key, answer) in &self.answers {
             if now >= answer.hard_until {

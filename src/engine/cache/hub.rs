@@ -1,4 +1,6 @@
-//! Shared state of all cached packs of an engine: hot tier, store behind a breaker, singleflight, purges, counters.
+//! State shared by all cached packs of an engine.
+//!
+//! It holds the hot tier, the store behind a breaker, singleflight, purges and counters.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -160,8 +162,10 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not stored, those in the hot tier are invalidated. `record`
-    /// gets the new epoch, once no covered call that began before this can complete in it.
+    /// Invalidates answers in this process.
+    ///
+    /// Answers in flight are not stored, those in the hot tier are dropped. `record` gets the new epoch, once no
+    /// covered call that began before this can complete in it.
     pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
         self.flights.invalidate(&covers);
         let recorded = record(self.hot.next_epoch());
@@ -169,8 +173,9 @@ impl Hub {
         recorded
     }
 
-    /// Drops deleted entries, and takes back rows that were written before the invalidation arrived. Rows written
-    /// before `since` were deleted.
+    /// Drops deleted entries, and takes back rows written before the invalidation arrived.
+    ///
+    /// Rows written before `since` were deleted.
     pub(super) async fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
         let (until, received) = (self.clock.now(), self.clock.monotonic());
         let noted = covers.clone();
@@ -226,7 +231,9 @@ impl Hub {
         }
     }
 
-    /// Writes what was counted since the last time to the system database. A failure costs counts, never a call.
+    /// Writes the counts since the last write to the system database.
+    ///
+    /// A failure costs counts, never a call.
     pub(crate) async fn write_counters(&self) {
         let Some(system) = &self.system else { return };
         let counted = self.counters.take();

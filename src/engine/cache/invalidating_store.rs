@@ -1,7 +1,8 @@
-//! Store decorator that invalidates the cache: what a part of this process deletes is dropped from the cache too.
+//! Store decorator that invalidates the cache on deletes by other parts of this process.
 //!
-//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving what was
-//! deleted next to it, or mistake the delete of a note for the purge of another process and drop everything.
+//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving an entry
+//! that another part of this process deleted. Or it would mistake the delete of a note for the purge of another
+//! process, and drop everything.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Cross-process invalidation: entries deleted by another process are dropped from this one, and do not come back.
+//! Cross-process invalidation: drops entries that another process deleted, for good.
 //!
-//! Three things could bring a deleted entry back, and each is stopped:
+//! Three things could bring a deleted entry back, and each is prevented:
 //!
 //! - An answer in flight is invalidated.
 //! - An answer that waits to be written carries the epoch in which it completed. It is dropped if an invalidation that
@@ -19,7 +19,9 @@ use helmdeck_memory::{Delete, Kind, Namespace};
 
 use super::answer::{Answer, Location};
 
-/// Limit of remembered invalidations. An answer that waits for longer than that many counts as outdated.
+/// Limit of remembered invalidations.
+///
+/// An answer that waits for longer than that many counts as outdated.
 const MAX_INVALIDATIONS: usize = 256;
 /// Limit of written rows that are remembered until it is certain that no delete came before them.
 const MAX_ROWS: usize = 1024;
@@ -136,7 +138,9 @@ impl Invalidations {
         self.log.lock()
     }
 
-    /// Returns whether other processes are notified of each delete, rather than only seeing that one happened.
+    /// Returns whether other processes are notified of each delete.
+    ///
+    /// If not, they only see that a delete happened.
     pub(crate) fn are_notified(&self) -> bool {
         self.notified.load(Ordering::Acquire)
     }
@@ -156,14 +160,15 @@ impl Invalidations {
         outdated.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Records a purge that this process carried out: other processes may still write answers they began before it.
-    /// Own writes need no check, because they are made in order with the purge.
+    /// Records a purge by this process: other processes may still write older answers.
+    ///
+    /// Writes of this process need no check, because they are made in order with the purge.
     pub(crate) fn purged(&self, covers: Covers, at: Timestamp, received: Duration) {
         let until = Timestamp(at.micros().saturating_sub(1));
         self.log().push(Invalidation { epoch: 0, covers, since: Timestamp(i64::MIN), until, received });
     }
 
-    /// Returns whether an answer that completed in `epoch`, and is not written yet, has since been invalidated.
+    /// Returns whether an unwritten answer that completed in `epoch` has been invalidated since.
     pub(crate) fn outdated(&self, location: &Location, epoch: u64) -> bool {
         let log = self.log();
         epoch < log.forgotten

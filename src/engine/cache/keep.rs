@@ -43,8 +43,9 @@ impl PackCache {
         Ok(Arc::new(known.renewed(remark.validator, times, &remark.used)))
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
-    /// Returns whether it did.
+    /// Keeps an answer: in the hot tier at once, in the store after the response.
+    ///
+    /// The lock is released once the row is stored. Returns whether the answer was kept.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let location = &answer.location;
@@ -106,7 +107,9 @@ impl PackCache {
         }
     }
 
-    /// Returns whether the program is still the one that the contract was made of, byte for byte and untouched since.
+    /// Returns whether the program's files are still those of the contract.
+    ///
+    /// They are compared byte for byte, and must not have been changed since.
     async fn is_unchanged(&self, contract: &Contract) -> bool {
         match (&self.program, &contract.version) {
             (Some(program), Some(then)) => program.now().await.is_some_and(|now| now.is(then)),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use helmdeck_memory::Result;
 use tokio::sync::Semaphore;
 
-/// Deletes by this process. The generation of the store counts them too, and they are no remote invalidations.
+/// Counter of the deletes by this process.
+///
+/// The generation of the store counts them too, but they are not remote invalidations.
 pub(crate) struct OwnDeletes {
     count: AtomicI64,
     /// One permit: this process makes one delete at a time.
@@ -45,7 +47,9 @@ impl OwnDeletes {
     }
 }
 
-/// Counts a delete as this process's own, unless it failed or was cancelled: then it may be another process's.
+/// Counts a delete as this process's own, unless it failed or was cancelled.
+///
+/// In that case it may be another process's.
 struct Counted<'a> {
     own: &'a OwnDeletes,
     done: bool,

@@ -11,11 +11,11 @@ use super::answer::Location;
 /// Which cached answers to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// All of them, of everybody.
+    /// All answers of all callers.
     All,
     /// Those of one pack.
     Pack(PackName),
-    /// Those with a tag (tags are compared in lower case), of everybody.
+    /// The answers of all callers with a tag. Tags are compared in lower case.
     Tag(String),
     /// Those with a tag that a write invalidated, within reach of the writer.
     Outdated {
@@ -40,8 +40,9 @@ pub enum Selector {
 pub struct Purged {
     /// Number of deleted rows.
     pub rows: u64,
-    /// The store did not answer in time: this process serves nothing purged, and the rows are deleted as soon as the
-    /// store is back.
+    /// The store did not answer in time.
+    ///
+    /// This process serves no purged answer; the rows are deleted as soon as the store is back.
     pub pending: bool,
 }
 
@@ -103,8 +104,9 @@ impl Selector {
     }
 }
 
-/// Purges that this process has decided on and the store has not yet carried out. Until then, rows they cover are not
-/// served.
+/// Purges that this process has decided on and the store has not yet carried out.
+///
+/// Until then, the rows that they cover are not served.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPurges(Mutex<State>);
 

@@ -17,7 +17,9 @@ pub(crate) struct Write {
     pub(crate) location: Arc<Location>,
     /// When it completed, counted in purges.
     pub(crate) epoch: u64,
-    /// Lock that keeps other processes from running for the same key. They read the answer once it is released.
+    /// Lock that keeps other processes from running for the same key.
+    ///
+    /// They read the answer once it is released.
     pub(crate) lock: Option<Lock>,
 }
 
@@ -73,7 +75,7 @@ impl Queue {
 
     /// Queues a purge, waiting for room if need be.
     pub(crate) async fn purge(&self, purge: Purge) {
-        // The writer lives as long as the engine; without it nothing is served either.
+        // The writer task runs as long as the engine; without it nothing is served either.
         let _ = self.messages.send(Message::Purge(purge)).await;
     }
 

@@ -9,8 +9,9 @@ use tokio::sync::broadcast::error::RecvError;
 use super::hub::Hub;
 use super::invalidation::{Covers, LATE, LOST, before};
 
-/// Watches for deletes of other processes while the hub lives: subscribes to `changes` if there is such a source and
-/// while it lasts, else polls the generation of the store.
+/// Watches for deletes by other processes, until the hub is dropped.
+///
+/// Subscribes to `changes` if there is such a source, and while it lasts. Otherwise polls the generation of the store.
 pub(super) async fn watch(hub: Arc<Hub>, changes: Option<Changes>) {
     if let Some(changes) = changes {
         hub.invalidations.set_notified(true);

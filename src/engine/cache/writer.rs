@@ -138,7 +138,9 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
     hub.queue.left(bytes);
 }
 
-/// Records a written row, or takes it back if it was invalidated during the write. Returns it if that failed.
+/// Records a written row, or takes it back if it was invalidated during the write.
+///
+/// Returns the row if that failed.
 async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     let Written::Put(meta) = written else { return None };
     let row = Row {
@@ -151,8 +153,9 @@ async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     take_back(hub, hub.invalidations.record_write(row)?).await
 }
 
-/// Makes a row unreadable if it is still the one that was written: a row made after the purge at the same version
-/// stays. Returns it if that failed.
+/// Makes a row unreadable if it is still the one that was written.
+///
+/// A row made after the purge at the same version stays. Returns the row if that failed.
 ///
 /// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back
 /// rows too. Processes that are notified of each delete, and not merely that one happened, are notified of this one.

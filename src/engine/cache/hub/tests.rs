@@ -16,8 +16,9 @@ use crate::cache::key::Key;
 
 /// Set in the process that is measured, so that nothing else runs in it.
 const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
-/// A million keys and the default cap; less of both where an unoptimised moka would take minutes, but many times what
-/// fits.
+/// Default limit with a million keys; in debug builds a smaller one, with fewer keys.
+///
+/// An unoptimised moka would take minutes. The keys are still many times what fits.
 const CAP: u64 = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
 const KEYS: u64 = if cfg!(debug_assertions) { 60_000 } else { 1_000_000 };
 
@@ -44,7 +45,7 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
     crate::cache::start(parts, &CancellationToken::new())
 }
 
-/// Does what a miss does: makes an answer of its own for a key of its own, and remembers the call.
+/// Simulates a miss: makes an answer for a key of its own, and stores the call as an alias.
 fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let mut key = Key([0; 32]);
     key.0[..8].copy_from_slice(&n.to_be_bytes());
@@ -76,7 +77,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     (answer, alias)
 }
 
-/// Runs this test alone in a process of its own.
+/// Runs one test alone in a separate process.
 fn alone(name: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("cache::hub::tests::{name}"), "--nocapture"])
