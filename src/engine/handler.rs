@@ -1,7 +1,7 @@
-//! The innermost service: runs a handler once, under its deadline, with panics turned into `handler_failed`.
+//! Innermost service: runs a handler once, under its deadline.
 //!
-//! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further
-//! out (checks, cache, log, reply) ever sees one.
+//! A panic becomes `handler_failed`. The handler's output is redacted here, of the secrets that the handler was given.
+//! So no outer layer (checks, cache, log, reply) ever sees one.
 
 use parking_lot::Mutex;
 use std::future::Future;

@@ -1,6 +1,6 @@
-//! The sweeps of a server: of the store and of the files that packs wrote. It shows its work in the metrics.
+//! Sweeps of a server: of the store and of the artifacts. They report to the metrics.
 //!
-//! The store is measured once per run, never when somebody reads the metrics.
+//! The store is measured once per run, not at each read of the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

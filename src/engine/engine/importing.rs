@@ -1,4 +1,6 @@
-//! Import of the tools of MCP servers into the registry. No call waits for a server that it does not need.
+//! Import of the tools of MCP servers into the registry.
+//!
+//! No call waits for a server that it does not need.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,11 +54,12 @@ impl Inner {
         }
     }
 
-    /// Waits until a pack is there, if it is a tool of an MCP server that was not asked for its tools yet, or a
-    /// manifest that names one. The server's `start_timeout` bounds it.
+    /// Waits for a pack that needs an MCP server whose tools are not known yet.
+    ///
+    /// It is a tool of that server, or a manifest that names one. The server's `start_timeout` limits the wait.
     ///
     /// # Errors
-    /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] says so.
+    /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] reports it.
     pub(crate) async fn await_pack(self: &Arc<Self>, pack: &str) -> Result<()> {
         if self.registry.find(pack, None).is_ok() {
             return Ok(());
@@ -67,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// As [`crate::Engine::await_pack`], for the name that an MCP client calls the tool by, and for 10 s at most.
+    /// As [`crate::Engine::await_pack`], by the name of the tool for MCP clients; at most 10 s.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
@@ -90,14 +93,16 @@ impl Inner {
         }
     }
 
-    /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do
-    /// not answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
+    /// Lists the tools of all MCP servers at once, and waits at most this long for the answers.
+    ///
+    /// Servers that do not answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
     pub(crate) async fn import_all(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, _| true).await;
     }
 
-    /// As [`crate::Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest
-    /// waits for.
+    /// As [`crate::Engine::import_all`], but only for servers that must be queried.
+    ///
+    /// These are the servers of which nothing is stored, and those that a manifest waits for.
     pub(crate) async fn import_unknown(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
     }

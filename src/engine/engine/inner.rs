@@ -64,7 +64,9 @@ impl CallRunner for Inner {
 }
 
 impl Inner {
-    /// Finds the pack of a call: in the registry, else among the tools of an MCP server that was not asked yet.
+    /// Finds the pack of a call.
+    ///
+    /// Looks in the registry, then among the tools of an MCP server that was not queried yet.
     pub(crate) async fn find(self: &Arc<Self>, call: &Call) -> Result<Arc<Registered>> {
         match self.registry.find(call.pack.as_str(), call.version) {
             Ok(found) => Ok(found),

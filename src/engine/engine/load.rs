@@ -34,7 +34,7 @@ impl Inner {
             let inner = Arc::downgrade(self);
             let following = folder::follow(folder, move || {
                 if let Some(inner) = inner.upgrade() {
-                    // Reading manifests blocks; the watch has a task of its own for it.
+                    // Reading manifests blocks, so it needs a blocking thread.
                     tokio::task::spawn_blocking(move || inner.reload());
                 }
             });
@@ -80,10 +80,12 @@ impl Inner {
         }
     }
 
-    /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
+    /// Reads all manifests and builds their pipelines.
+    ///
+    /// A pack whose contract has not changed keeps its pipeline.
     fn load(self: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a
-        // pack.
+        // Read the listings before the import. A list that changes after this costs one more load; read after the
+        // import, it could cost a pack.
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &self.builtins {
@@ -142,7 +144,9 @@ impl Inner {
         snapshot
     }
 
-    /// Finds what a manifest of the packs folder runs; `None` if that is a tool of a server that was not asked yet.
+    /// Finds the handler of a manifest in the packs folder.
+    ///
+    /// Returns `None` if it is a tool of an MCP server that was not queried yet.
     fn candidate(
         &self,
         manifest: Manifest,

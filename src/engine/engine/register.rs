@@ -23,8 +23,9 @@ use crate::program::Program;
 use crate::registry::{Registered, Source};
 
 impl Inner {
-    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks
-    /// or not.
+    /// Builds the pipeline of one pack, and applies the two gates.
+    ///
+    /// Gate 1: the store exists or not. Gate 2: the manifest asks for the cache or not.
     pub(super) fn register(
         self: &Arc<Self>,
         manifest: Manifest,

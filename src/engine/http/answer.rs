@@ -20,8 +20,9 @@ use helmdeck_redact::quote::{self, Part};
 
 /// Limit of a retry time.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How much of the body of a refused request is read, in bytes: more than is quoted, so that no part of a secret is
-/// left at the cut.
+/// How much of the body of a refused request is read, in bytes.
+///
+/// It is more than is quoted, so that no part of a secret is left at the cut.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Limit of a validator, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1 << 10;
@@ -108,7 +109,9 @@ async fn collect(mut response: Response, spec: &HttpSpec) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Returns JSON as it came, byte for byte, if the answer says that it is JSON; text as a JSON string; nothing as
+/// Returns the body of an answer as JSON.
+///
+/// JSON is returned byte for byte if the content type says that it is JSON; text becomes a JSON string, an empty body
 /// `null`.
 fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
     if bytes.trim_ascii().is_empty() {
@@ -144,8 +147,9 @@ struct Full<'a> {
     body: &'a RawValue,
 }
 
-/// Writes `{status, headers, body}`; a header that comes twice is one list (RFC 9110 section 5.3). Cookies are left
-/// out: they stand for a login.
+/// Writes `{status, headers, body}`.
+///
+/// A repeated header becomes one list (RFC 9110 section 5.3). Cookies are left out, because they represent a login.
 fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
     let wrong = |error| Error::new(Code::Internal, "the answer cannot be written").with_source(error);
     let mut texts: BTreeMap<&str, String> = BTreeMap::new();
@@ -163,8 +167,9 @@ fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
     Json::from_serialize(&Full { status: status.as_u16(), headers: texts, body }).map_err(wrong)
 }
 
-/// Returns the error that a status stands for, with what the server says about it: the beginning of its body if that is
-/// JSON or plain text, as a quotation.
+/// Returns the error for a status, with a quotation of the server's message.
+///
+/// The message is the beginning of the body, if that is JSON or plain text.
 pub(super) async fn refusal(response: Response, with_credential: bool, secrets: &[Secret]) -> Error {
     let error = classify(&response, with_credential);
     let readable = !is_redirect(response.status()) && is_readable(response.headers());
@@ -188,8 +193,9 @@ async fn head(mut response: Response) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is
-/// for browsers.
+/// Returns whether a body is text that a caller can use: JSON or plain text, not compressed.
+///
+/// A page is for browsers.
 fn is_readable(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
 }

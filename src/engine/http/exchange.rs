@@ -148,8 +148,9 @@ fn host(url: &Url) -> &str {
     url.host_str().unwrap_or("the host")
 }
 
-/// Returns what an error of the client means. Its own text holds the URL, which holds parts of the input: it is left
-/// out.
+/// Returns the error for an error of the HTTP client.
+///
+/// The client's own text is left out: it contains the URL, which contains parts of the input.
 pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> Error {
     if let Some(refused) = refusal(&error) {
         return refused.clone().into();

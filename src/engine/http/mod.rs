@@ -33,8 +33,9 @@ impl HttpHandler {
         Self { spec, credentials, revalidate, egress }
     }
 
-    /// Returns the headers of the first request. One whose credential does not exist is left out: the request is
-    /// anonymous.
+    /// Returns the headers of the first request.
+    ///
+    /// A header whose credential does not exist is left out: the request is anonymous.
     fn headers(&self, request: &HttpRequest, context: &Context, input: &Json) -> Result<(HeaderMap, bool)> {
         let (mut headers, mut with_credential) = (HeaderMap::new(), false);
         for (name, pieces) in &request.headers {
