@@ -1,4 +1,6 @@
-//! Writes changes of jobs to the database, at most a few times a second, and reads cancel requests of other processes.
+//! Background worker that writes changes of jobs to the database.
+//!
+//! It writes at most a few times a second, and reads the cancel requests of other processes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

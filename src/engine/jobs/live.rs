@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::document::{self, Kept};
 use super::{Job, JobEvent, JobId, JobProgress};
 
-/// Limit of events kept for late or slow readers. Each event contains the whole job, so a missed event is only a missed
-/// report.
+/// Limit of events kept for late or slow readers.
+///
+/// Each event contains the whole job, so a missed event is only a missed report.
 const EVENTS: usize = 256;
 /// Limit of a progress message, in bytes. Longer ones are cut.
 const MAX_MESSAGE_BYTES: usize = 500;
@@ -197,8 +198,9 @@ impl Live {
         self.lock().kept
     }
 
-    /// Returns the events after this number (without a number, the newest one), whether they are the last, and a
-    /// receiver that is notified of more.
+    /// Returns the events after this number; without a number, the newest one.
+    ///
+    /// Also returns whether they are the last, and a receiver that is notified of more.
     pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {

@@ -1,4 +1,6 @@
-//! Bounded, fair queue. Callers take turns however many jobs they have waiting; jobs of one caller run in order.
+//! Bounded, fair queue.
+//!
+//! Callers take turns, however many jobs each has waiting. Jobs of one caller run in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

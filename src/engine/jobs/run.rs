@@ -36,7 +36,7 @@ impl Jobs {
         call.version = Some(version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);
-        // A task of its own: a caller that hangs up half way leaves a job, or none, never a row without one.
+        // A separate task: if the caller disconnects halfway, there is a job or none, never a row without a job.
         let task = tokio::spawn(async move { jobs.admit(call, version, runner).await });
         task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
     }
@@ -249,7 +249,9 @@ impl Jobs {
         Ended { kept: Some(Kept::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
     }
 
-    /// Makes room among the jobs of a caller that only this process knows; `false` if none of them has ended.
+    /// Makes room among the jobs of a caller that are only in this process.
+    ///
+    /// Returns `false` if none of them has ended.
     fn make_room(&self, identity: &Identity, limit: u64) -> bool {
         let mut table = self.table();
         let theirs: Vec<_> = table.live.values().map(|live| live.job()).filter(|job| job.is_of(identity)).collect();

@@ -1,5 +1,7 @@
-//! Read-through cache layer. It comes right after `validate_input` and before `session`, so a hit starts no session;
-//! and outside `validate_output`, so only validated outputs are stored.
+//! Read-through cache layer.
+//!
+//! It comes right after `validate_input` and before `session`, so a hit starts no session. It is outside
+//! `validate_output`, so only validated outputs are stored.
 //!
 //! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache,
 //! never the call.

@@ -1,5 +1,6 @@
-//! A future that does one more thing with the result of another, without a box: for layers that only look at the way
-//! out.
+//! Future that changes the result of another one, without a box.
+//!
+//! It is for layers that only handle the result of a call.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! Refuses input that does not fit the pack's schema, and hands on the rest with the schema's defaults filled in.
+//! Refuses input that does not match the pack's schema, and fills in the schema's defaults.
 //!
-//! The input is parsed here for the first time. What the caller wrote is handed on digit for digit; the engine's own
-//! field (`_session_id`) is taken off before the schema sees it. The same with gates open or shut. A document whose
+//! The input is parsed here for the first time. The caller's values are passed on digit for digit; the engine's own
+//! field (`_session_id`) is removed before the schema check. This is the same with gates open or shut. A document whose
 //! check takes long is checked off the runtime.
 
 use std::borrow::Cow;

@@ -1,5 +1,7 @@
-//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it. What handlers
-//! outside this binary answered is read strictly too: at most 128 levels, no key twice in one object.
+//! Refuses output that does not match the pack's schema, before it is returned or stored.
+//!
+//! Answers of handlers outside this binary are parsed strictly too: at most 128 levels, and no duplicate key in an
+//! object.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Habits of a caller, by the audit: the packs it uses, its usual inputs, and frequent findings of packs.
+//! Habits of a caller, from the audit: its packs, its usual inputs, and frequent findings of packs.
 //!
 //! They are computed for each reader from the newest rows within a limit. The same rows give the same result in the
 //! same order, however they were stored.
@@ -27,8 +27,9 @@ const CALLS: &str = "pack/";
 /// Habits of a caller, by the audit. Lists may be empty, but are always present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Defaults {
-    /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used,
-    /// then by name.
+    /// The packs that were used most: at most 12. Only successful calls count.
+    ///
+    /// Order: most calls first, then the last used, then by name.
     pub packs: Vec<PackUse>,
     /// Findings of packs, whatever the outcome: at most 20, most frequent first, then by code.
     pub common_findings: Vec<CommonFinding>,

@@ -77,7 +77,9 @@ impl EngineViews {
         store_error(error)
     }
 
-    /// Deletes rows and returns how many. Not for the cache: its answers must be purged, which clears the hot tier too.
+    /// Deletes rows and returns how many.
+    ///
+    /// Do not use it for cached answers: purge them, which clears the hot tier too.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
         let written = self
             .hub
@@ -159,8 +161,9 @@ fn about(meta: EntryMeta) -> About {
     }
 }
 
-/// Redacts a value, and refuses names that contain a secret: redaction could make two names equal, and names are stored
-/// in plain text.
+/// Redacts a value, and refuses names that contain a secret.
+///
+/// Redaction could make two names equal, and names are stored in plain text.
 fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
     if secrets.is_empty() {

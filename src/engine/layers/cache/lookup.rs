@@ -99,8 +99,9 @@ impl<S: InnerService> Lookup<S> {
         Ok(serve(&cache, &found, status))
     }
 
-    /// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own
-    /// deadline.
+    /// Answers from the store, else joins or starts the flight of this key.
+    ///
+    /// It waits for the flight within the caller's own deadline.
     async fn run_or_join(mut self) -> Result<Outcome> {
         let cache = Arc::clone(&self.cache);
         let purpose = match self.call.directive {
@@ -108,8 +109,8 @@ impl<S: InnerService> Lookup<S> {
             _ => Purpose::Answer { max_age: self.call.max_age, max_stale: self.call.max_stale },
         };
         let flight = FlightKey { key: self.located.location.key, purpose };
-        // The caller reads the store itself first: a hit needs no flight, which would be one task more.
-        // It also reads before a wait with a deadline, so that there is an answer to fall back on.
+        // The caller reads the store itself first, because a hit needs no flight, which would cost another task. It
+        // also reads before a wait with a deadline, so that there is an answer to fall back on.
         let falls_back = self.known.is_none() && self.call.deadline.is_some() && cache.covers_errors();
         if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
             let epoch = cache.hub.hot.epoch();
@@ -141,7 +142,9 @@ impl<S: InnerService> Lookup<S> {
         Ok(again.served(completed.answer, completed.how, started))
     }
 
-    /// Reads the store. An answer that is stale, but may be revalidated or fallen back on, is kept in `known`.
+    /// Reads the store.
+    ///
+    /// A stale answer that can be revalidated or used as a fallback is kept in `known`.
     pub(super) async fn look(&mut self) -> Option<(Arc<Answer>, How)> {
         self.looked = true;
         let cache = &self.cache;

@@ -1,5 +1,6 @@
-//! Counts rows of the audit. Every tie is broken by what the rows say, so the order in which they come makes no
-//! difference.
+//! Counts rows of the audit.
+//!
+//! Ties are broken by the content of the rows, so their order makes no difference.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
