@@ -1,4 +1,6 @@
-//! Downloads. The digest is checked on the way: a stream that does not match never ends like a complete one.
+//! Downloads of artifacts.
+//!
+//! The digest is checked on the way: a stream that does not match never ends like a complete one.
 
 use std::sync::Arc;
 

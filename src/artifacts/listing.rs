@@ -39,13 +39,16 @@ pub struct ListedArtifact {
 pub struct ArtifactPage {
     /// The artifacts: of one owner newest first, of all grouped by owner.
     pub artifacts: Vec<ListedArtifact>,
-    /// Cursor of the next page; `None` = this is the last. A page can hold fewer artifacts than requested, even none,
-    /// and still have a next one.
+    /// Cursor of the next page; `None` = this is the last.
+    ///
+    /// A page can hold fewer artifacts than requested, even none, and still have a next one.
     pub next: Option<String>,
 }
 
 impl ArtifactStore {
-    /// Returns the first entries by name below a folder and after a name, at most `limit`, and whether there are more.
+    /// Returns the first entries by name below a folder and after a name.
+    ///
+    /// It returns at most `limit` entries, and whether there are more.
     pub(super) async fn entries(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -81,7 +84,7 @@ impl ArtifactStore {
         Ok((found, more))
     }
 
-    /// Returns artifacts that have not expired, of this owner; without one, of everybody.
+    /// Returns the artifacts of an owner that have not expired; without an owner, those of all.
     ///
     /// It reads all names of the owner in a local folder, only those of the page in a bucket, and the descriptions of
     /// the page.
@@ -140,8 +143,9 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes an artifact by its entry: its description first, the entry last. After a crash in between, the next
-    /// sweep finds the rest.
+    /// Deletes an artifact by its entry: its description first, the entry last.
+    ///
+    /// After a crash in between, the next sweep finds the rest.
     pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<()> {
         self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
     }
@@ -161,10 +165,12 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes all artifacts of a caller and returns how many. A write in progress fails when it finds its entry gone.
+    /// Deletes all artifacts of a caller and returns how many.
+    ///
+    /// A write in progress fails when it finds its entry gone.
     ///
     /// # Errors
-    /// `artifact_failed` if the backend does not answer. What was deleted stays deleted.
+    /// `artifact_failed` if the backend does not answer. Deleted artifacts stay deleted.
     pub async fn forget(&self, tenant: &str, user: &str) -> Result<u64> {
         let Some(store) = self.existing().await? else { return Ok(0) };
         let folder = Key::from(format!("{OWNERS}/{}", names::owner(tenant, user)));

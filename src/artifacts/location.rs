@@ -8,8 +8,8 @@ const REGION: &str = "us-east-1";
 
 /// Location of a bucket: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`.
 ///
-/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket stands in the path
-/// of each request, never in the host.
+/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket is part of the
+/// path of each request, never of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Location {
     /// The bucket, which must exist.

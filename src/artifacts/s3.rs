@@ -1,4 +1,6 @@
-//! Opens a bucket of an S3-compatible store. Every request goes through egress, and only to the server of the address.
+//! Opens a bucket of an S3-compatible store.
+//!
+//! Every request goes through egress, and only to the server of the address.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Store of artifacts: reads, checks and describes files. Only the owner can read an artifact; everyone else gets
-//! `not_found`.
+//! Artifact store: reads, checks and describes files.
+//!
+//! Only the owner can read an artifact. Everyone else gets `not_found`.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -125,7 +126,9 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Returns whether an `artifact_failed` is permanent because the artifact is damaged. Otherwise the backend failed.
+/// Returns whether an `artifact_failed` is permanent because the artifact is damaged.
+///
+/// If not, the backend failed.
 #[must_use]
 pub fn is_damaged(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<Damaged>())

@@ -1,5 +1,6 @@
-//! Deletes files that have ended, and what crashes left. Only what an entry of ours names is touched, so nothing else
-//! in the same bucket is.
+//! Deletes expired artifacts, and the files that crashes left.
+//!
+//! It touches only files that an entry of helmdeck names, so nothing else in the same bucket is lost.
 
 use std::sync::Arc;
 use std::time::Duration;

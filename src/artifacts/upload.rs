@@ -1,5 +1,6 @@
-//! Writes a file while it is read, in bounded memory: as one object if it is small, else in parts. What is given up is
-//! removed.
+//! Writes an artifact while its source is read, in bounded memory.
+//!
+//! A small file is written as one object, a larger one in parts. An abandoned upload is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,8 +121,9 @@ impl ArtifactStore {
         }
     }
 
-    /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing
-    /// finds the file any more, so it goes too.
+    /// Checks that the entry of a file that has become visible still exists.
+    ///
+    /// If it was deleted in the meantime, the file cannot be found any more, so it is removed too.
     async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry, path: &Key) -> Result<()> {
         match store.head(path).await {
             Ok(_) => Ok(()),

@@ -62,8 +62,9 @@ impl Client {
     }
 }
 
-/// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`]: half of a secret would not be
-/// found.
+/// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`].
+///
+/// Redaction comes first because it would not find half of a secret.
 pub(crate) fn redacted(text: &str, secrets: &[Secret]) -> String {
     let mut clean = helmdeck_redact::text(text, secrets).into_owned();
     clean.truncate(clean.floor_char_boundary(MAX_MESSAGE_BYTES));

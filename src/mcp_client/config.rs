@@ -26,8 +26,9 @@ pub struct McpServer {
     pub idle_timeout: Duration,
     /// Which tools are imported, by their own names.
     pub tools: Vec<Glob>,
-    /// Whether to trust the server when it marks a tool as read-only. What a server says about itself is untrusted
-    /// (MCP 2025-11-25, "Tool Annotations"), so the default is no.
+    /// Whether to trust the server when it marks a tool as read-only. The default is no.
+    ///
+    /// Annotations of a server are untrusted (MCP 2025-11-25, "Tool Annotations").
     pub read_only_trust: bool,
     /// Size limit of an answer, in bytes.
     pub max_output_bytes: u64,
@@ -38,7 +39,9 @@ pub struct McpServer {
 pub enum McpReach {
     /// A program that speaks over its stdin and stdout.
     Command {
-        /// The program and its arguments. A program without a `/` is looked up in the search path of `[commands]`.
+        /// The program and its arguments.
+        ///
+        /// A program without a `/` is looked up in the search path of `[commands]`.
         argv: Vec<String>,
         /// Its working folder; that of this process if absent.
         cwd: Option<PathBuf>,
@@ -54,8 +57,10 @@ pub enum McpReach {
     },
 }
 
-/// A text that can contain secrets: `{credential:NAME}` stands for a credential, `{env:NAME}` for a variable of the
-/// environment; `credential:NAME` and `env:NAME` alone mean the same.
+/// Text that can contain secrets.
+///
+/// `{credential:NAME}` is replaced by a credential, `{env:NAME}` by an environment variable. A whole text of
+/// `credential:NAME` or `env:NAME` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpValue {
     /// The text as it was written.
@@ -190,8 +195,9 @@ fn reference(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Pi
 }
 
 impl McpServer {
-    /// Makes a server with the defaults of everything else: 60 s for a call and for starting, 10 minutes idle, all
-    /// tools, no trust, 4 MiB.
+    /// Returns the settings of a server, with defaults for the rest.
+    ///
+    /// The defaults: 60 s for a call and for starting, 10 minutes idle, all tools, no trust, 4 MiB.
     #[must_use]
     pub fn new(name: impl Into<String>, reach: McpReach) -> Self {
         Self {
@@ -230,8 +236,9 @@ impl McpServer {
         names
     }
 
-    /// Returns the digest of the server's identity: program or address, and what it is given. It includes the names of
-    /// variables and credentials, not their values.
+    /// Returns the digest of the server's identity: program or address, and its inputs.
+    ///
+    /// It includes the names of variables and credentials, not their values.
     pub(crate) fn digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         let mut add = |part: &str| {

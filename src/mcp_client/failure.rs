@@ -12,8 +12,9 @@ use super::connection::{Connection, Ended};
 use super::process::how;
 use super::sieve::{NOT_READABLE, WHY};
 
-/// Text that rmcp writes before the first part of a body. It is dropped with all that follows, because a cut body can
-/// contain half a secret, which redaction would not find.
+/// Text that rmcp writes before the first part of a body.
+///
+/// It is dropped with all that follows, because a cut body can contain half a secret, which redaction would not find.
 const BEFORE_A_CUT_BODY: &str = "could not parse JSON response as ServerJsonRpcMessage";
 
 type Cause = dyn std::error::Error + 'static;

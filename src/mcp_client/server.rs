@@ -1,5 +1,6 @@
-//! One supervised server: started on demand, with one connection for all callers, backoff after failures, and a stop
-//! when idle.
+//! One supervised MCP server.
+//!
+//! It is started on demand and stopped when idle, has one connection for all callers, and backs off after failures.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -169,8 +170,9 @@ impl Server {
         }
     }
 
-    /// Returns the connection. Opens it if there is none: once for all waiting callers, and to the end even if they
-    /// leave.
+    /// Returns the connection, and opens it if there is none.
+    ///
+    /// It is opened once for all waiting callers, and the opening completes even if they leave.
     ///
     /// # Errors
     /// Why it cannot be started; during backoff, the last error with the time to retry.
@@ -207,7 +209,7 @@ impl Server {
         let Some(this) = self.this.upgrade() else {
             return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();
         };
-        // A task of its own, because the first caller may leave.
+        // A separate task, because the first caller may leave.
         let task = self.around.tasks.spawn(async move {
             let limit = this.config.start_timeout;
             let stop = this.around.stop.clone();
@@ -407,8 +409,9 @@ impl Server {
         self.down(&connection, Some(ended));
     }
 
-    /// Returns when the connection must end: idle, retired, or the engine stops. Until then it follows changes of the
-    /// tools.
+    /// Returns when the connection must end: idle, retired, or the engine stops.
+    ///
+    /// Until then it follows changes of the tools.
     async fn attend(&self, connection: &Arc<Connection>) {
         let news = async {
             if connection.must_subscribe()

@@ -155,8 +155,10 @@ impl Servers {
         Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
     }
 
-    /// Returns all imported tools with handler and digest, or why they are refused. Servers that were not queried yet
-    /// have none; a failed one is refused as a whole. Each comes with the name of its pack, if known.
+    /// Returns all imported tools, each with the name of its pack, if known.
+    ///
+    /// A tool comes with its handler and digest, or with the reason why it is refused. Servers that were not queried
+    /// yet have none; a failed one is refused as a whole.
     pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
@@ -240,8 +242,9 @@ impl Servers {
         }
     }
 
-    /// Waits until each server's tools are known or it has failed: for its `start_timeout`, at most [`FIRST_ANSWER`],
-    /// from the start of the background queries.
+    /// Waits until each server's tools are known or it has failed.
+    ///
+    /// It waits for a server's `start_timeout`, at most [`FIRST_ANSWER`], from the start of the background queries.
     pub async fn settled(&self) {
         let Some(asked) = self.asked.get().copied() else { return };
         let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {

@@ -41,8 +41,10 @@ impl Sieve {
         }
     }
 
-    /// Returns the replacement of a bad message, with its line feed; empty if no request waits for it. `None` if it is
-    /// good, or not JSON: rmcp skips that.
+    /// Returns the replacement of a bad message, with its line feed.
+    ///
+    /// It is empty if no request waits for the message. Returns `None` if the message is good, or not JSON: rmcp skips
+    /// that.
     pub(crate) fn instead_of(&self, message: &[u8]) -> Option<String> {
         let error = json::check_strict(message).err()?;
         serde_json::from_slice::<&RawValue>(message).ok()?;

@@ -1,4 +1,6 @@
-//! The blocking front. It polls the pipes and the program from the calling thread, so a run needs no thread of its own.
+//! Blocking interface. It polls the pipes and the program from the calling thread.
+//!
+//! So a run needs no extra thread.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -68,7 +70,9 @@ impl Child {
         }
     }
 
-    /// Waits at most so long for the end of the program. It can still be signalled with its group until it is reaped.
+    /// Waits at most this long for the program to end, and returns whether it has ended.
+    ///
+    /// It can still be signalled with its group until it is reaped.
     ///
     /// # Errors
     /// Those of the system.

@@ -26,7 +26,7 @@ pub enum Failure {
     Lost(io::Error),
     /// The program printed more than this many bytes.
     TooLarge(usize),
-    /// The program did not end in time. It printed this up to then, on standard output and on standard error.
+    /// The program did not end in time. The fields are its stdout and stderr up to then.
     TimedOut(Captured, Captured),
 }
 

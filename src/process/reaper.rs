@@ -80,7 +80,9 @@ fn tell(program: &Path, sign: char, group: GroupId) {
     }
 }
 
-/// Its own process group, so that what kills this one does not kill it; no environment, because that may hold keys.
+/// Starts the reaper in its own process group and without an environment.
+///
+/// A kill of this process's group does not reach it. The environment may hold keys.
 fn start(program: &Path) -> io::Result<Option<ChildStdin>> {
     let mut command = Command::new(program);
     command.arg(REAPER).env_clear().current_dir("/").process_group(0);

@@ -12,13 +12,17 @@ use helmdeck_core::{Code, Error, Result};
 
 use super::forms::{Needle, needles};
 
-/// How many bytes a spelling takes for one of the secret's: `\\\\u0022` is JSON inside of JSON, and one more level
-/// fits.
+/// Longest spelling of one byte of a secret, in bytes.
+///
+/// `\\\\u0022` is JSON inside of JSON, and one more level fits.
 const SPELLING: usize = 16;
-/// How much may pile up where secrets stand so close that nothing can be cut. No file of any use looks like that.
+/// Limit of bytes held back where secrets are so close together that no cut is possible.
+///
+/// No useful file looks like that.
 const MAX_HELD: usize = 1 << 20;
-/// Pieces are put together up to this size before they are looked through, since what is held back is looked through
-/// again.
+/// Pieces are joined up to this size before they are searched.
+///
+/// A larger size saves work, since held back bytes are searched again.
 const WORTH: usize = 64 << 10;
 
 /// Returns the bytes without the secrets that were handed out before each piece.

@@ -70,8 +70,10 @@ fn add(needles: &mut Vec<Needle>, part: &[u8]) {
     }
 }
 
-/// Returns the base64 digits (RFC 4648) that a part alone decides when it stands `offset` bytes after a multiple of
-/// three, and how many digits on each side it decides together with its neighbours.
+/// Returns the base64 digits (RFC 4648) that `part` alone determines.
+///
+/// `offset` is its distance from a multiple of three bytes. Also returns how many digits on each side it determines
+/// together with its neighbours.
 fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (start, end) = (offset * 8, (offset + part.len()) * 8);
@@ -84,12 +86,12 @@ fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
 }
 
 impl Needle {
-    /// Returns how long it is where it is written as it is, with what of it stands beside.
+    /// Returns its length where it is not escaped, with the shared digits on both sides.
     pub(super) fn len(&self) -> usize {
         self.before + self.bytes.len() + self.after
     }
 
-    /// Returns where it stands at or after `from`, with what of it stands beside.
+    /// Returns its first position at or after `from`, with the shared digits on both sides.
     pub(super) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let rest = bytes.get(from..)?;
         let found = if self.plain || memchr::memchr3(b'%', b'\\', b'+', rest).is_none() {
@@ -160,8 +162,10 @@ impl Needle {
     }
 }
 
-/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`; JSON inside of JSON has more backslashes). Returns the
-/// UTF-8 that it stands for, the length of that, and where it ends. A backslash itself is not read here.
+/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`).
+///
+/// JSON inside of JSON has more backslashes. Returns the UTF-8 of the character, its length, and where the escape ends.
+/// An escaped backslash is not read here.
 fn read_escape(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     let one = |byte: u8, next: usize| Some(([byte, 0, 0, 0], 1, next));
     match bytes.get(at)? {

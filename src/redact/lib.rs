@@ -13,7 +13,7 @@ use helmdeck_core::{Error, Secret};
 pub use flow::stream;
 use forms::Needle;
 
-/// What stands in a secret's place.
+/// Placeholder for a secret.
 const MARK: &[u8] = b"[secret]";
 
 /// Returns the bytes without the secrets; `Cow::Borrowed` if none was found.

@@ -1,4 +1,6 @@
-//! Text of a server or a program, quoted in an error: bounded, without secrets, on one line, and marked as theirs.
+//! Quotes text of a server or a program in an error.
+//!
+//! The quotation is bounded, redacted, on one line, and marked as theirs.
 
 use helmdeck_core::text::{collapse_whitespace, one_line};
 use helmdeck_core::{Secret, leaks};

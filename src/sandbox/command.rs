@@ -1,5 +1,6 @@
-//! A running command of a session: its start, its input and output, its limits, and the kill of everything that it
-//! started.
+//! A running command of a session: its start, its input and output, and its limits.
+//!
+//! A kill ends everything that the command started.
 
 use std::ffi::OsString;
 use std::io;
@@ -46,12 +47,14 @@ pub(super) struct Allowed {
     pub(super) folder: PathBuf,
     /// The folder that commands can only read. It counts towards `disk`.
     pub(super) supplies: PathBuf,
-    /// The user who gets files in it that belong to root.
+    /// User that becomes the owner of root's files in the session's folder.
     pub(super) owner: Option<u32>,
     pub(super) timeout: Duration,
 }
 
-/// A started command. When it is dropped while it runs, a task kills it and holds `turn` until that is done.
+/// A started command.
+///
+/// If it is dropped while it runs, a task kills it and holds `turn` until that is done.
 struct Running<T: Send + 'static> {
     group: Option<Group>,
     turn: Option<T>,
@@ -73,7 +76,9 @@ impl<T: Send + 'static> Drop for Running<T> {
     }
 }
 
-/// Runs a command to its end. `turn` is held until all its processes are gone, even if the future is dropped.
+/// Runs a command until it ends.
+///
+/// `turn` is held until all its processes are gone, even if the future is dropped.
 ///
 /// # Errors
 /// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the
@@ -251,7 +256,9 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
     .await
 }
 
-/// Checks before the start whether the folders are full. Files that helmdeck put there become the command's own.
+/// Checks before the start whether the folders are full.
+///
+/// Files that helmdeck put there become the command's own.
 async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     let allowed = allowed.clone();
     let used = looking(move |stop| Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk)).await;
@@ -271,7 +278,7 @@ fn on_disk(allowed: &Allowed, owner: Option<u32>, stop: &AtomicBool) -> io::Resu
     Ok(folder.saturating_add(disk::usage(&allowed.supplies, left, None, stop)?))
 }
 
-/// Measures something on a blocking thread, which is told to stop when the future is dropped.
+/// Measures something on a blocking thread, which stops when the future is dropped.
 async fn looking<T: Send + 'static>(look: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let stop = Arc::new(AtomicBool::new(false));
     let _waiting = Waiting(Arc::clone(&stop));

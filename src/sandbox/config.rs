@@ -14,7 +14,9 @@ pub struct SessionConfig {
     /// Memory limit of all processes of one command, unless its pack sets another. Default 2 GiB.
     #[serde(with = "size")]
     pub memory: u64,
-    /// Address space limit of one process (`RLIMIT_AS`). Programs reserve far more than they use. Default 64 GiB.
+    /// Address space limit of one process (`RLIMIT_AS`). Default 64 GiB.
+    ///
+    /// Programs reserve far more than they use.
     #[serde(with = "size")]
     pub address_space: u64,
     /// Limit of processes and threads of one command. Default 256.
@@ -31,10 +33,11 @@ pub struct SessionConfig {
     pub max_per_caller: usize,
     /// Limit of all sessions. Default 64.
     pub max_total: usize,
-    /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
+    /// User id of commands when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
     pub user: u32,
-    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path; none that holds
-    /// helmdeck's data folder or lies in it. Default none.
+    /// Host files and folders, besides `/usr`, that commands may read. Default none.
+    ///
+    /// They have the same path in the sandbox. None may hold helmdeck's data folder or lie in it.
     pub read_only_paths: Vec<PathBuf>,
     /// Folders that commands look for programs in before the usual ones. Default none.
     pub path: Vec<PathBuf>,
@@ -93,7 +96,9 @@ impl SessionConfig {
         Ok(())
     }
 
-    /// Checks that no path that commands can read contains helmdeck's data, or lies in it. Links are followed.
+    /// Checks that no path that commands can read contains helmdeck's data, or lies in it.
+    ///
+    /// Links are followed.
     ///
     /// # Errors
     /// A message that names the setting, or the folder.

@@ -1,5 +1,6 @@
-//! Size and removal of a session's folder. Its content was made by untrusted programs: links are never followed, and
-//! any depth and any name is expected.
+//! Size and removal of a session's folder.
+//!
+//! Its content was made by untrusted programs: links are never followed, and any depth and any name is expected.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -21,10 +22,14 @@ const MAX_DEPTH: usize = 256;
 /// Overhead of a file or folder: name, inode, and memory for its removal.
 const PER_ENTRY: u64 = 4096;
 
-/// Limit of files and folders, so that checks and removal stay fast. More count as exceeding the disk limit.
+/// Limit of files and folders, so that checks and removal stay fast.
+///
+/// More count as exceeding the disk limit.
 const MAX_ENTRIES: u64 = 1 << 20;
 
-/// Attempts to make a folder readable that its owner closes again. After that it counts as exceeding the disk limit.
+/// Limit of attempts to make a folder readable that its owner closes again.
+///
+/// After that it counts as exceeding the disk limit.
 const MAX_OPENINGS: u32 = 8;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -34,7 +39,9 @@ fn open(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Res
     openat(parent, name, OPEN, Mode::empty())
 }
 
-/// A folder that is being measured. A closed one is opened for that time, because its content counts too.
+/// A folder that is being measured.
+///
+/// A closed folder is opened for that time, because its content counts too.
 struct Looked {
     dir: Dir,
     /// Its original mode, if it had to be opened.
@@ -97,8 +104,10 @@ fn absent(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| kinds.contains(&number))
 }
 
-/// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set. With `owner`, files that
-/// root made there are given to that user, so that commands can change them, except files with further hard links.
+/// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set.
+///
+/// With `owner`, files that root made there are given to that user, so that commands can change them, except files with
+/// further hard links.
 ///
 /// # Errors
 /// Those of the system; `Interrupted` if stopped. Files that disappear are skipped; closed folders are opened for the
@@ -242,7 +251,9 @@ impl Flat {
     }
 }
 
-/// Opens a folder and makes it writable, whatever its mode is; `None` if another process has removed it.
+/// Opens a folder and makes it writable, whatever its mode is.
+///
+/// Returns `None` if another process has removed it.
 fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let opened = named(parent, name).and_then(|(itself, _)| {
         itself.set_mode(Mode::RWXU)?;
@@ -255,8 +266,9 @@ fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Ow
     }
 }
 
-/// Visits each entry of a folder while it is read, so that memory does not grow with the folder. Returns whether there
-/// was one.
+/// Visits each entry of a folder, and returns whether there was one.
+///
+/// The folder is read in steps, so that memory does not grow with it.
 fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<()>) -> io::Result<bool> {
     let mut any = false;
     let mut dir = match Dir::read_from(folder) {

@@ -324,7 +324,7 @@ impl SessionRuntime for LocalRuntime {
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool> {
         let gone = || Error::new(Code::Internal, "the sessions are gone");
         let (this, id) = (self.this.upgrade().ok_or_else(gone)?, id.to_owned());
-        // A task of its own, so that it completes even if the caller stops waiting.
+        // A separate task, so that it completes even if the caller stops waiting.
         let end = self.tasks.spawn(async move { this.end(&id, why).await });
         end.await.map_err(lost)?
     }

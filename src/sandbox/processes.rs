@@ -21,8 +21,9 @@ fn all() -> Vec<(i32, i32)> {
     ids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
 
-/// Returns the parent of a process. The name in `/proc/<pid>/stat` can contain any character, so parsing starts after
-/// its end.
+/// Returns the parent of a process.
+///
+/// The name in `/proc/<pid>/stat` can contain any character, so parsing starts after its end.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
@@ -81,12 +82,16 @@ fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
     usage
 }
 
-/// Returns the memory of one process that is not backed by files. Memory shared with other processes counts in full.
+/// Returns the memory of one process that is not backed by files, in bytes.
+///
+/// Memory shared with other processes counts in full.
 fn memory(pid: i32) -> u64 {
     sum(pid, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0)
 }
 
-/// The same, with only its share of memory shared with other processes. In full if the kernel does not tell.
+/// Returns the same memory, with only its share of what other processes use too.
+///
+/// Shared memory counts in full if the kernel does not report the share.
 fn share(pid: i32) -> u64 {
     sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]).unwrap_or_else(|| memory(pid))
 }

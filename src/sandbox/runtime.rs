@@ -88,7 +88,7 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// `internal` if something of it cannot be removed.
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool>;
 
-    /// Ends a session in a task of its own, which [`SessionRuntime::close`] waits for.
+    /// Ends a session in a background task, which [`SessionRuntime::close`] waits for.
     fn terminate_later(&self, id: &str, why: Reason);
 
     /// Returns all sessions, in the order in which they were made.

@@ -1,4 +1,6 @@
-//! Sessions: private folders and the commands that run in them. [`Sessions`] decides who may use which.
+//! Sessions: private folders and the commands that run in them.
+//!
+//! [`Sessions`] checks which caller may use which session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +39,7 @@ pub struct SessionInfo {
     pub tenant: String,
     /// The user of its owner.
     pub user: String,
-    /// The pack that asked for it.
+    /// The pack that requested the session.
     pub pack: String,
     /// When it was made.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
@@ -108,7 +110,7 @@ impl Sessions {
         Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
     }
 
-    /// Returns the sessions of a caller, oldest first; without one, those of everybody.
+    /// Returns the sessions of a caller, oldest first; without a caller, those of all callers.
     pub async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
         let mut records = self.runtime.list().await?;
         records.retain(|record| identity.is_none_or(|identity| owns(identity, record)));

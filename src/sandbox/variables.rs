@@ -1,5 +1,6 @@
-//! Hand-over of a command's environment at the start of stdin, before its input. So it affects only the command, and no
-//! list of processes shows it. It is sent only when the sandbox is ready.
+//! Sends a command's environment on stdin, before the command's input.
+//!
+//! So it affects only the command, and no list of processes shows it. It is sent only when the sandbox is ready.
 //!
 //! Format: length in bytes (four bytes, little endian), then `name=value` with a zero byte after each.
 
