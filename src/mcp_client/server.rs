@@ -141,7 +141,7 @@ impl Server {
 
     /// Waits until its tools are known, or it has failed.
     pub async fn settled(&self) {
-        // The sender lives as long as `self`.
+        // `self` owns the sender, so it is not closed.
         let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
     }
 

@@ -1,7 +1,7 @@
-//! Filter for messages that JSON parsers read differently: deeper than 128 levels, or with a duplicate key.
+//! Filter for messages that JSON parsers read differently.
 //!
-//! rmcp drops a message that it cannot parse, and its caller waits until the timeout. So such an answer becomes an
-//! error of the same request here, and is logged.
+//! These are messages deeper than 128 levels, or with a duplicate key. rmcp drops a message that it cannot parse, and
+//! its caller waits until the timeout. So such an answer is replaced by an error of the same request, and is logged.
 
 use helmdeck_core::json;
 use serde::Deserialize;

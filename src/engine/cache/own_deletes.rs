@@ -1,4 +1,4 @@
-//! Deletes by this process, told apart from those of other processes.
+//! Counts the deletes by this process, to tell them from those of other processes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

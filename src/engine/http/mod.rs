@@ -1,6 +1,7 @@
-//! Handlers of kind `http`: the request of a manifest, filled from the input and sent through the egress guard.
+//! Handlers of kind `http`: send the request of a manifest through the egress guard.
 //!
-//! The manifest's hosts are the pack author's choice, not the operator's, so nothing here is exempt from the guard.
+//! The request is filled from the input. The manifest's hosts are the pack author's choice, not the operator's, so no
+//! request here is exempt from the guard.
 
 mod answer;
 mod exchange;

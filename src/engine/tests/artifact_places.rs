@@ -1,4 +1,4 @@
-//! What happens to files when the S3-compatible server is in trouble: it is told, never hidden, and names no secret.
+//! Artifacts when the S3-compatible server fails: errors are reported, and contain no secret.
 
 use std::sync::Arc;
 use std::time::Duration;

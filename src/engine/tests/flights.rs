@@ -13,7 +13,9 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use crate::credentials::Wallet;
 use crate::support::{EngineFixture, status};
 
-/// A cached pack whose runs wait for a permit each; tells when a run starts and when one is dropped before its end.
+/// A cached pack whose runs wait for a permit each.
+///
+/// It reports when a run starts, and when one is dropped before its end.
 struct Gated {
     pack: Builtin,
     counted: Counted,

@@ -1,4 +1,4 @@
-//! The handles that a handler gets, taken out of it to be used by a test; and what is there when there is no memory.
+//! Handles of a handler, taken out of it for a test; and which of them exist without memory.
 
 use std::sync::{Arc, Mutex};
 

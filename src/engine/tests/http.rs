@@ -157,7 +157,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 
 const SCHEMA: &str = "[input]\ntype = \"object\"\n[input.properties]\nid = {}\nq = { type = \"string\" }\n";
 
-/// The pack `t.http`; `http` is its `[handler.http]`, `memory` what stands in `[memory]`.
+/// The pack `t.http`; `http` is its `[handler.http]`, `memory` the content of `[memory]`.
 fn pack(http: &str, memory: &str) -> String {
     let memory = if memory.is_empty() { String::new() } else { format!("[memory]\ncache = true\n{memory}\n") };
     format!(
@@ -397,7 +397,7 @@ async fn redirects_are_checked_limited_and_reads_only() {
         ("bad", Code::HandlerFailed, "redirects to what is no URL"),
         ("loop", Code::HandlerFailed, "more than 5 times"),
     ] {
-        // `localhost` may resolve to the open address too; then the connection goes there and meets nobody.
+        // `localhost` may resolve to the open address too; then the connection goes there and finds no server.
         let error = fixture.fail(&format!("{{\"id\":\"{id}\"}}")).await;
         if id == "name" && error.code() == Code::HandlerFailed {
             continue;

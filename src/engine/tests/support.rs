@@ -1,4 +1,4 @@
-//! An engine with one pack, and a clock that is moved by hand.
+//! Test fixture: an engine with one pack, and a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,7 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
     crate::cache::start(parts, &CancellationToken::new())
 }
 
-/// Simulates a miss: makes an answer for a key of its own, and stores the call as an alias.
+/// Simulates a miss: makes an answer for key number `n`, and stores the call as an alias.
 fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let mut key = Key([0; 32]);
     key.0[..8].copy_from_slice(&n.to_be_bytes());
