@@ -213,7 +213,7 @@ async fn stale_while_revalidate_works_from_the_store_too() {
     }
 }
 
-/// A pack that fails with the code at the returned index of [`Code::ALL`], while there is one.
+/// A pack that fails with the code at the returned index of `Code::ALL`, while there is one.
 fn failing(memory: &str) -> (helmdeck_core::Builtin, Arc<AtomicUsize>) {
     let code = Arc::new(AtomicUsize::new(usize::MAX));
     let told = Arc::clone(&code);

@@ -217,8 +217,8 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 /// Packs `t.write` and `t.other`, which write files of noise: `{name, bytes}`.
 ///
 /// `stream` = a piece at a time; `fails` = the source fails at the end; `hangs` = it never ends; `waits` = it
-/// continues when a file of this name exists; `count` = number of files; `then` = name of a file written after that,
-/// whose failure is not the call's. `t.other` keeps its files for an hour.
+/// continues when a file of this name exists; `count` = number of files; `then` = input of one more write after
+/// that, whose failure is not the call's. `t.other` keeps its files for an hour.
 fn packs() -> Vec<Builtin> {
     [("t.write", ""), ("t.other", "[artifacts]\nretention = \"1h\"")]
         .map(|(name, rest)| function(&manifest(name, "", rest), |cx, input| async move { write(cx, input).await }).0)
