@@ -18,12 +18,12 @@ use crate::store::{About, ArtifactStore, no_artifact};
 const CHECKED_FIRST_BYTES: u64 = 1 << 20;
 
 impl ArtifactStore {
-    /// Opens an artifact of this owner; without one, of anybody.
+    /// Opens an artifact of this owner; without an owner, of any caller.
     ///
     /// A stream whose digest turns out wrong ends with an error instead of its last piece.
     ///
     /// # Errors
-    /// `not_found` if there is none, it has expired, or belongs to another caller; `artifact_failed` if it is damaged
+    /// `not_found` if it does not exist, has expired, or belongs to another caller; `artifact_failed` if it is damaged
     /// or cannot be read.
     pub async fn open(self: &Arc<Self>, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         let mut about = self.live(owner, key).await?;

@@ -124,10 +124,10 @@ impl ArtifactStore {
         Ok(ArtifactPage { artifacts, next })
     }
 
-    /// Deletes an artifact of this owner; without one, of anybody.
+    /// Deletes an artifact of this owner; without an owner, of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist, or belongs to another caller; `artifact_failed` if it cannot be deleted.
     pub async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
         let store = self.existing().await?.ok_or_else(no_artifact)?;
@@ -182,8 +182,8 @@ impl ArtifactStore {
             }
             for entry in found.values() {
                 self.remove(store, entry).await?;
-                // A writer that came to its end meanwhile has seen its entry, if what it wrote last was there before
-                // the entry went.
+                // A writer that finished in the meantime has seen its entry, if its last write came before the delete
+                // of the entry.
                 self.delete_all(store, [names::about(&entry.key), entry.file()]).await?;
                 forgotten += 1;
                 self.metrics.deleted.inc();

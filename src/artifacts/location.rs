@@ -23,11 +23,11 @@ pub struct S3Location {
 }
 
 impl S3Location {
-    /// Reads the address of a bucket.
+    /// Parses the address of a bucket.
     ///
     /// # Errors
-    /// What is wrong with it. The address is not repeated, because it may contain a secret. Without the feature `s3`,
-    /// that this build does not support S3.
+    /// Why it is invalid. The address is not repeated, because it may contain a secret. Without the feature `s3`, that
+    /// this build does not support S3.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !cfg!(feature = "s3") {
             return Err("this build has no S3; leave the setting empty, or build with the feature \"s3\"".to_owned());

@@ -155,7 +155,7 @@ impl ArtifactStore {
         self.place.is_bucket()
     }
 
-    /// Returns what is wrong with the backend, by the last request.
+    /// Returns the error of the last request to the backend, if it failed.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
@@ -256,7 +256,9 @@ impl ArtifactStore {
         })
     }
 
-    /// Reads the description of an artifact that has not expired, of this owner; without one, of anybody.
+    /// Reads the description of an artifact that has not expired.
+    ///
+    /// It must belong to this owner; without an owner, it may belong to any caller.
     pub(crate) async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
         let store = self.existing().await?.ok_or_else(no_artifact)?;
         let about = match self.about(store, key).await? {
@@ -273,7 +275,7 @@ impl ArtifactStore {
         Ok(about)
     }
 
-    /// Makes an error of a file that is not what it was. The place itself is well.
+    /// Returns the error for a damaged file. The backend itself works.
     pub(crate) fn damaged(&self, how: &str) -> Error {
         self.metrics.failed("read");
         Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)

@@ -99,19 +99,18 @@ impl ArtifactStore {
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
-            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be
-            // there.
+            // The file may still be written, for longer than its retention. The file that it replaces may still exist.
             Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
             Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
                 Ok(Fate::Kept)
             }
-            // What is known is of the file that replaced it, or that it did not come to replace.
+            // The description is that of the file that replaced it, or that it failed to replace.
             Known::About(about) if !about.is_of(entry) => {
                 self.delete_all(store, [entry.file(), entry.path()]).await?;
                 Ok(Fate::Kept)
             }
             Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
-            // What cannot be read has ended all the same.
+            // An unreadable file has expired too.
             Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Wanted<'a> {
     pub(super) retention: Duration,
     /// When it begins to be written. No two files of a run begin at once.
     pub(super) started: Timestamp,
-    /// What this run wrote under the same name before.
+    /// The file that this run wrote under the same name before.
     pub(super) replaces: Option<&'a Written>,
 }
 
@@ -81,7 +81,7 @@ impl ArtifactStore {
         };
         let known = About::new(artifact, wanted.owner, started);
         let text = serde_json::to_vec(&known).map_err(|error| self.failed("store", error))?;
-        // What is known of the file last: it makes the file visible.
+        // The description is written last: it makes the file visible.
         store.put(&about, text.into()).await.map_err(fail)?;
         self.not_forgotten(store, &entry, &path).await?;
         if let Some(earlier) = wanted.replaces {
@@ -114,7 +114,7 @@ impl ArtifactStore {
         upload.finish().await
     }
 
-    /// Removes what a failed upload may have left. The file that was to be replaced stays as it was.
+    /// Removes the rest of a failed upload. The file that it should replace stays unchanged.
     async fn give_up(&self, store: &Arc<dyn ObjectStore>, file: &Key, entry: &Key) {
         if matches!(store.delete(file).await, Ok(()) | Err(object_store::Error::NotFound { .. })) {
             let _ = store.delete(entry).await;

@@ -254,7 +254,7 @@ impl Writer {
                 for done in flushed {
                     let _ = done.send(());
                 }
-                // What came while this was written lingers anew: written at once, it would make many small batches.
+                // Rows that arrived during the write linger again: written at once, they would make many small batches.
                 next = if inbox.len() >= BATCH { inbox.try_recv().ok() } else { None };
             }
         }
@@ -315,7 +315,7 @@ impl Writer {
 
     fn put(&self, mut page: Page) -> Put {
         page.text.extend_from_slice(b"]}");
-        // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
+        // Zero-padded, so that keys sort by time. Counter and process id distinguish rows of the same microsecond.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
         let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.start.micros(), std::process::id());
         let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);

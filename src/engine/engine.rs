@@ -193,12 +193,13 @@ impl Engine {
         self.0.artifacts()?.whole(identity, key, max_bytes).await
     }
 
-    /// Opens an artifact of this caller as a stream; without a caller (operators only), one of anybody.
+    /// Opens an artifact of this caller as a stream.
     ///
-    /// A damaged artifact ends with an error before its last piece; one of at most 1 MiB is not opened.
+    /// Without a caller (operators only), it opens an artifact of any caller. A damaged artifact ends with an error
+    /// before its last piece; one of at most 1 MiB is not opened.
     ///
     /// # Errors
-    /// `not_found` if there is none, it has expired or belongs to another caller; `artifact_failed` if it cannot be
+    /// `not_found` if it does not exist, has expired or belongs to another caller; `artifact_failed` if it cannot be
     /// read.
     pub async fn open_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         self.0.artifacts()?.open(owner, key).await
@@ -224,10 +225,10 @@ impl Engine {
         }
     }
 
-    /// Deletes an artifact of this caller; without a caller (operators only), one of anybody.
+    /// Deletes an artifact of this caller; without a caller (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none or it belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist or belongs to another caller; `artifact_failed` if it cannot be deleted.
     pub async fn delete_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         self.0.artifacts()?.delete(owner, key).await
     }
@@ -317,7 +318,7 @@ impl Engine {
     /// stop, or if the job cannot be written to the database: then nothing was done.
     pub async fn submit(&self, call: Call) -> Result<Job> {
         if call.identity.is_anonymous() {
-            // All callers without a token are one: each would see and cancel what the others started.
+            // All callers without a token have one identity: each would see and cancel the jobs of the others.
             return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
         }
         let pack = self.0.find(&call).await?;
@@ -329,10 +330,10 @@ impl Engine {
         self.0.jobs.submit(call, pack.manifest.version, Arc::clone(&self.0) as _).await
     }
 
-    /// Returns a job of `owner`; without one (operators only), one of anybody.
+    /// Returns a job of `owner`; without an owner (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database is not available.
+    /// `not_found` if it does not exist, or belongs to another caller; `overloaded` if the database is not available.
     pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         self.0.jobs.job(owner, id).await
     }
@@ -374,8 +375,9 @@ impl Engine {
 
     /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it continues after that event. Of a job of this process every report
-    /// comes, unless the reader is hundreds behind; of another process what is in the database, about twice a second.
+    /// With `after`, the number of an event, it continues after that event. For a job of this process, every report
+    /// comes, unless the reader is hundreds behind. For a job of another process, the stream shows the row in the
+    /// database, about twice a second.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -388,8 +390,9 @@ impl Engine {
         self.0.jobs.follow(owner, id, after).await
     }
 
-    /// Starts no more jobs: those that wait fail, to be submitted again later; those that run go on until
-    /// [`Engine::shutdown`].
+    /// Starts no more jobs.
+    ///
+    /// Waiting jobs fail, to be submitted again later; running jobs continue until [`Engine::shutdown`].
     pub async fn drain_jobs(&self) {
         self.0.jobs.drain().await;
     }

@@ -97,7 +97,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let result = match ended {
         None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
         Some(Err(_)) => Err(timed_out(manifest)),
-        // The panic's text may hold anything, a secret too: it goes nowhere.
+        // The panic's text may contain a secret, so it is not shown or logged.
         Some(Ok(Err(_panic))) => {
             Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name)))
         }

@@ -150,7 +150,7 @@ struct Files {
 }
 
 impl Sweep for Files {
-    /// The next sweep goes on where this one stopped.
+    /// The next sweep continues where this one stopped.
     const FINISHES: bool = false;
 
     async fn sweep(&self) -> Duration {

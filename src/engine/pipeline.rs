@@ -25,13 +25,13 @@ use crate::layers::validate_output::ValidateOutputLayer;
 /// A pack, ready to be called. Built once, boxed once.
 pub(crate) type PackService = BoxCloneSyncService<Call, Outcome, Error>;
 
-/// What the two gates let in.
+/// State of the two gates.
 pub(crate) enum Gates {
     /// One of them is shut.
     Shut,
     /// Both are open: answers are cached.
     Cached(Arc<PackCache>),
-    /// The store is there, and the pack says what its writes outdate.
+    /// The store exists, and the manifest says what the pack's writes invalidate.
     Invalidating(Arc<Hub>),
 }
 

@@ -168,7 +168,7 @@ pub struct PackInfo {
     /// A short name for people, if its author gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does.
+    /// Description of the pack.
     pub description: String,
     /// Whether it changes nothing anywhere.
     pub read_only: bool,
@@ -221,7 +221,7 @@ pub struct PackInfo {
 pub struct CacheSummary {
     /// How long an answer is fresh, in seconds.
     pub ttl_s: f64,
-    /// Who shares an entry.
+    /// Which callers share an entry.
     pub scope: Scope,
     /// Whether the handler can confirm an old answer.
     pub revalidate: bool,

@@ -63,7 +63,7 @@ pub enum McpReach {
 /// `credential:NAME` or `env:NAME` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpValue {
-    /// The text as it was written.
+    /// The text as written in the settings.
     source: String,
     pieces: Vec<Piece>,
 }
@@ -90,11 +90,11 @@ impl PartialEq for Piece {
 impl Eq for Piece {}
 
 impl McpValue {
-    /// Reads a value; `variable` looks up a variable of the environment.
+    /// Parses a value; `variable` looks up an environment variable.
     ///
     /// # Errors
-    /// A message that says what is wrong and never repeats the value: an unclosed or unknown `{...}`, a variable of
-    /// helmdeck itself, or a text that looks like a token (those belong into a variable or the vault).
+    /// Why it is invalid, never with the value: an unclosed or unknown `{...}`, a variable of helmdeck itself, or a
+    /// text that looks like a token (put it into a variable or the vault).
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         if text.starts_with("env:") || text.starts_with("credential:") {
@@ -121,7 +121,7 @@ impl McpValue {
         Ok(Self { source: text.to_owned(), pieces })
     }
 
-    /// Returns the text as it was written: names, never the secrets behind them.
+    /// Returns the text as written in the settings: names, never the secrets behind them.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source

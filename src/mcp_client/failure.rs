@@ -115,7 +115,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
         },
         ServiceError::TransportSend(error) => {
             let typed = of_transport(name, &error);
-            // A server that lost the session, or is gone, gets a new handshake by the next call.
+            // If the server lost the session or has ended, the next call makes a new handshake.
             if typed.as_ref().is_none_or(|typed| typed.code() == Code::HandlerFailed) {
                 connection.retire.cancel();
             }

@@ -85,7 +85,7 @@ impl Tool {
         })
     }
 
-    /// Returns the digest of what this tool's answers depend on: the server and the description.
+    /// Returns the digest of all that this tool's answers depend on: the server and the description.
     pub(crate) fn digest(&self, server: &McpServer, listing: &Listing) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(server.digest());

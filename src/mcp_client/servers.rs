@@ -116,7 +116,7 @@ impl Servers {
         self.all().for_each(|server| server.on_change(Arc::clone(changed)));
     }
 
-    /// Fits a manifest that names a tool to what the server lists.
+    /// Matches a manifest that names a tool with the server's list of tools.
     pub fn fit(&self, manifest: Manifest, server: &str, tool: &str) -> Fitted {
         let refuse =
             |message: String| Fitted::Refused(ManifestError { file: manifest.file.clone(), line: None, message });
@@ -132,7 +132,7 @@ impl Servers {
                 _ => Fitted::Pending(manifest.name),
             };
         };
-        // What does not fit an old list may fit what the server lists today.
+        // A manifest that does not match an old list may match the current one.
         let (old, name) = (found.known() < Known::Listed, manifest.name.clone());
         let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
             if old {

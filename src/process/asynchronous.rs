@@ -1,4 +1,4 @@
-//! The tokio front.
+//! Asynchronous interface, on tokio.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

@@ -128,7 +128,7 @@ pub struct Options<'a> {
     pub output: Output,
     /// The time after which the group is killed.
     pub timeout: Duration,
-    /// Whether what the program left in its group is killed when it has ended.
+    /// Whether to kill the rest of the program's group when the program has ended.
     pub kill_leftovers: bool,
     /// Where the group is registered while it runs.
     pub running: Option<&'a Running>,
@@ -141,9 +141,9 @@ pub struct Options<'a> {
 pub enum Output {
     /// Both outputs are captured.
     Separate {
-        /// What is kept of standard output.
+        /// How much of standard output is kept.
         stdout: Capture,
-        /// What is kept of standard error.
+        /// How much of standard error is kept.
         stderr: Capture,
     },
     /// Both outputs are captured as one, in the order of writing. It is returned as standard output.
@@ -152,17 +152,17 @@ pub enum Output {
     File {
         /// The file.
         stdout: File,
-        /// What is kept of standard error.
+        /// How much of standard error is kept.
         stderr: Capture,
     },
 }
 
-/// Runs a program to its end as the leader of a new process group, and reads what it prints.
+/// Runs a program until it ends, as the leader of a new process group, and reads its output.
 ///
 /// `each` is called meanwhile, at least once every `tick`.
 ///
 /// # Errors
-/// [`Failure`]. The group is then dead.
+/// [`Failure`]. The group has then been killed.
 pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) -> Result<Finished, Failure> {
     let Options { stdin, output, timeout, kill_leftovers, running, tick } = options;
     command.stdin(if stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
@@ -273,7 +273,7 @@ impl Run<'_> {
         fds.extend(pidfd.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         let wait = if ended || pidfd.is_some() { wait } else { wait.min(CHECK) };
         wait_for(&mut fds, wait).map_err(Failure::Lost)?;
-        // The pipes do not block: what is not ready does nothing.
+        // The pipes do not block: one that is not ready has no effect.
         if self.input.as_mut().is_some_and(Writer::is_done) {
             self.input = None;
         }
@@ -332,7 +332,7 @@ impl Reader {
         Ok(Self { pipe: pipe.map(File::from), kept: capture.unwrap_or(Capture::head(0)).start() })
     }
 
-    /// Reads what is there. Returns whether that was anything.
+    /// Reads the available output. Returns whether there was any.
     fn step(&mut self) -> Result<bool, Failure> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut chunk = [0; 64 << 10];

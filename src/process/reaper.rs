@@ -1,8 +1,8 @@
 //! Kills the running process groups when this process is killed.
 //!
-//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more
-//! process, the reaper, and tells it through a pipe which groups run. The pipe closes with the process,
-//! however that ends, and the reaper kills what is left.
+//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more process, the reaper,
+//! and reports the running groups to it through a pipe. The pipe closes when the process ends, for whatever reason, and
+//! the reaper kills the groups that still run.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -21,7 +21,7 @@ pub const REAPER: &str = "__reaper";
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Switches the reaper on, for all groups of the asynchronous front.
+/// Enables the reaper, for all groups of the asynchronous interface.
 ///
 /// The program must call [`reap`] if its first argument is [`REAPER`]. It is started with the first group.
 pub fn reap_when_killed(program: PathBuf) {
@@ -53,7 +53,7 @@ fn left(lines: impl BufRead) -> Vec<GroupId> {
 pub(crate) struct Reaped(GroupId);
 
 impl Reaped {
-    /// Tells the reaper of a group, if it is switched on.
+    /// Reports a group to the reaper, if it is enabled.
     pub(crate) fn new(group: GroupId) -> Option<Self> {
         let program = PROGRAM.get()?;
         tell(program, '+', group);

@@ -1,7 +1,7 @@
-//! Takes secrets out of bytes that flow by, also where a secret stands across two pieces.
+//! Redacts secrets from a stream of bytes, also where a secret spans two pieces.
 //!
-//! So much is held back as the longest secret takes in its longest usual spelling; the rest is cut where no secret
-//! stands.
+//! The end of the bytes is held back, up to the length of the longest secret in its longest usual spelling. The rest is
+//! cut at a position that is not within a secret.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Flow {
         }
     }
 
-    /// Returns where to cut: before what is held back, and in no secret.
+    /// Returns where to cut: before the bytes that are held back, and not within a secret.
     fn cut(&self) -> usize {
         let mut cut = self.pending.len() - self.hold;
         loop {
@@ -108,7 +108,9 @@ impl Flow {
         }
     }
 
-    /// Returns the cut, or the start of what stands across it. That begins and ends within `hold` of it.
+    /// Returns the cut, or the start of a secret that spans it.
+    ///
+    /// Such a secret begins and ends within `hold` of the cut.
     fn before_secrets(&self, mut cut: usize) -> usize {
         let from = cut.saturating_sub(self.hold);
         let window = &self.pending[from..self.pending.len().min(cut + self.hold)];

@@ -1,8 +1,8 @@
 //! The forms in which a secret may be written, and how they are found.
 //!
-//! A part of a secret (a key, a password, a passphrase, a line of a private key) is looked for as it is; as JSON or a
-//! URL writes it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the base64 of
-//! something longer (`user:password` of HTTP Basic).
+//! A part of a secret is a key, a password, a passphrase or a line of a private key. It is searched for unescaped; as
+//! JSON or a URL writes it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the
+//! base64 of something longer (`user:password` of HTTP Basic).
 
 use helmdeck_core::Secret;
 use memchr::{memchr_iter, memmem};
@@ -10,7 +10,7 @@ use memchr::{memchr_iter, memmem};
 /// Shorter parts are left alone: taking out every `a` would destroy more than it protects.
 const MIN_BYTES: usize = 6;
 
-/// What is looked for.
+/// One form of a secret to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Needle {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Needle {
     plain: bool,
 }
 
-/// Returns everything to be looked for, the longest first, so that no form is cut by a shorter one.
+/// Returns all forms to search for, the longest first, so that no form is cut by a shorter one.
 pub(super) fn needles(secrets: &[Secret]) -> Vec<Needle> {
     let mut needles = Vec::new();
     for secret in secrets {
@@ -186,7 +186,7 @@ fn read_escape(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     }
 }
 
-/// Reads what follows `\u`: four hex digits, or a surrogate pair.
+/// Reads the code after `\u`: four hex digits, or a surrogate pair.
 fn unicode(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     let high = hex(bytes.get(at..at + 4)?)?;
     let (code, next) = match high {

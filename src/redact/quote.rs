@@ -21,8 +21,8 @@ pub enum Part {
 
 /// Returns the text in quotes, to be put after "it says"; `None` if nothing is left of it.
 ///
-/// `secrets` are those that the call was given; they are removed before the text is cut, so that no half of one stays.
-/// A text that holds something else that looks like a credential is not repeated at all.
+/// `secrets` are those that the call was given; they are redacted before the text is cut, so that no half of one stays.
+/// A text that contains anything else that looks like a credential is not quoted.
 pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let text = crate::text(&text, secrets);

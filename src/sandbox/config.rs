@@ -156,7 +156,7 @@ mod tests {
         for path in ["state", "state/data", "state/data/packs", "link", "link/data", "link/data/sessions/x", ""] {
             assert!(refused(path, data()).is_some_and(|message| message.contains("read_only_paths")), "{path}");
         }
-        // Made later, below what is shown.
+        // Created later, below a readable path.
         assert!(refused("link/tools", at("state/tools/new/data")).is_some());
         for path in ["state/tools", "link/tools", "state/data2", "elsewhere"] {
             assert_eq!(refused(path, data()), None, "{path}");

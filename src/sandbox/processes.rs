@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// Memory of all descendants of a process, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of their own: anonymous, shared, and unnamed files in memory.
+    /// Memory of the processes: anonymous, shared, and unnamed files in memory.
     pub(crate) memory: u64,
     /// Unnamed (deleted) files on the device of the session's folder.
     pub(crate) nameless: u64,

@@ -167,8 +167,8 @@ impl Answer {
         let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
         let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
         let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
-        // The output's bytes have a counter of their own once they are shared, and those from the store their head
-        // before them.
+        // Once the output's bytes are shared, they have their own counter. Bytes from the store have their head before
+        // them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
         let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
         (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64

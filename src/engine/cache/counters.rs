@@ -38,7 +38,7 @@ impl Counters {
         self.saved_upstream.fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
     }
 
-    /// Takes what was counted, as (name, count), zeros left out.
+    /// Takes the counts as (name, count), without zeros.
     fn take(&self) -> Vec<(&'static str, u64)> {
         let statuses = CacheStatus::ALL.iter().map(|status| (status.as_str(), &self.by_status[*status as usize]));
         let savings = [

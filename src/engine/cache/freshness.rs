@@ -19,7 +19,7 @@ pub(crate) enum Freshness {
     StaleWhileRevalidate,
     /// Not to be served; the handler may revalidate it or fall back on it.
     Stale,
-    /// Past its hard limit: not used at all.
+    /// Past its hard limit: never used.
     Expired,
 }
 

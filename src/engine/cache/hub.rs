@@ -24,7 +24,7 @@ use super::queue::{Inbox, Purge, Queue, Write};
 use super::tags::stored_tag;
 use crate::metrics::Metrics;
 
-/// The word for a store that did not answer within its budget, and what the log says of it.
+/// Word for a store that did not answer within its budget, and its text in the log.
 pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
@@ -96,7 +96,9 @@ impl Hub {
         (Arc::new(hub), inbox)
     }
 
-    /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
+    /// Reads an answer from the store, within the time budget.
+    ///
+    /// Any failure is a miss, and is counted.
     pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Option<Answer> {
         if !self.allows(&self.reading) {
             return None;

@@ -29,7 +29,7 @@ pub(crate) struct PackCache {
     contract: Arc<Contract>,
     /// The program behind the pack, whose digest is part of the contract; `None` if it is no file.
     pub(crate) program: Option<Arc<Program>>,
-    /// Tells this registration from every other.
+    /// Number that identifies this registration.
     stack: u64,
 }
 
@@ -109,7 +109,7 @@ impl PackCache {
         self.program.is_none().then(|| Arc::clone(&self.contract))
     }
 
-    /// Returns the bytes of a call that comes in now.
+    /// Returns the bytes of a call as it arrives.
     pub(crate) fn raw(&self, call: &Call) -> Raw {
         Raw { input: call.input.clone(), secrets: self.secrets.generation() }
     }

@@ -1,4 +1,6 @@
-//! A pack that was found, so that a transport that asks about it first does not look it up twice.
+//! A pack that was found, for transports that ask about it before the call.
+//!
+//! So it is not looked up twice.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ impl Inner {
         let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
         let Some(server) = server else { return Err(unknown) };
-        // What is remembered of it may be too old to know the tool.
+        // The stored list may be too old to know the tool.
         if server.known() < Known::Listed {
             return Servers::ask(&server).await;
         }
@@ -121,8 +121,8 @@ impl Inner {
         if tokio::time::timeout(limit, asked).await.is_err() {
             tracing::warn!("not every MCP server has answered in time");
         }
-        // A server that failed has no list that could have changed, and one that lists what is remembered has not
-        // changed: the registry hears of both here, since a manifest may wait for the answer.
+        // A failed server has no list that could have changed, and a server that lists the stored tools has not
+        // changed. The registry is updated for both here, since a manifest may wait for the answer.
         let pending = &self.registry.snapshot().pending;
         if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
         {

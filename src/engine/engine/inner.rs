@@ -123,13 +123,13 @@ impl Inner {
             checks.push(("store", state));
         }
         if let Some(files) = &self.artifacts {
-            // As with the store: packs that write no files go on.
+            // As with the store: packs that write no files continue to run.
             checks.push(("artifacts", files.trouble().map_or(Ok(()), Err)));
         }
         checks
     }
 
-    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task.
+    /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
     pub(crate) async fn shutdown(&self) {
         self.jobs.shutdown().await;
         self.watch.lock().take();

@@ -125,11 +125,11 @@ impl Inner {
                 }
             }
         }
-        // After all that is good, so that a pack which moved to another file is not in its own way.
+        // After all good manifests, so that a pack that moved to another file does not conflict with itself.
         for (file, error) in broken {
             snapshot.keep(previous, &file, &error);
         }
-        // Last, so that what the operator wrote wins over what a server calls its tools.
+        // Last, so that the operator's manifests win over the names of a server's tools.
         for (name, read) in self.servers.iter().flat_map(Servers::import) {
             let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
             let before = snapshot.refused.len();

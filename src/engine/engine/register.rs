@@ -47,7 +47,7 @@ impl Inner {
             (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
             _ => Gates::Shut,
         };
-        // A run whose answer callers share must not know anything of the one who happened to ask first.
+        // A run with a shared answer must not know anything about the caller that happened to be first.
         let memory = match &self.memory {
             None => Err(self.no_memory.clone()),
             Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),

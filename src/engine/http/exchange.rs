@@ -93,7 +93,7 @@ impl Exchange<'_> {
             helmdeck_egress::Error::NotHttp => wrong(),
             refused => refused.into(),
         })?;
-        // A user name in a redirect would become a credential of our own.
+        // A user name in a redirect would be sent as a credential.
         let _ = next.set_username("");
         let _ = next.set_password(None);
         Ok(Some(next))

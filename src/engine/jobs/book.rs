@@ -193,7 +193,7 @@ pub(super) fn unknown(id: &JobId) -> Error {
     Error::new(Code::NotFound, format!("there is no job {id}"))
 }
 
-/// Error for a result that is gone.
+/// Returns the error for a result that is not kept.
 pub(super) fn gone(id: &JobId, why: &str) -> Error {
     Error::new(Code::NotFound, format!("the result of job {id} is not there: {why}"))
 }

@@ -32,7 +32,9 @@ pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
 }
 
 impl Jobs {
-    /// Does what is due. Returns when to run again; `None` = at the next change.
+    /// Does the work that is due.
+    ///
+    /// Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
         self.save_all().await;
         if let (Some(book), Some(owner)) = (&self.book, self.known_owner())

@@ -114,7 +114,7 @@ impl Live {
         self.lock().stop
     }
 
-    /// Sets the end of the job without notifying anybody; `false` if it was set before.
+    /// Sets the end of the job without a notification; `false` if it was set before.
     pub(super) fn end(&self, result: Result, change: impl FnOnce(&mut Job)) -> bool {
         let mut inner = self.lock();
         if inner.ending.is_some() || inner.job.state.is_final() {

@@ -141,7 +141,7 @@ impl Jobs {
         }
     }
 
-    /// Starts no job any more and ends those that wait. Those that run go on.
+    /// Starts no more jobs and ends waiting ones. Running jobs continue.
     pub(crate) async fn drain(&self) {
         let waiting = {
             let mut table = self.table();

@@ -22,7 +22,7 @@ use tower::{Layer, Service};
 use super::{Answered, answer};
 use crate::cache::pack::PackCache;
 
-/// Service that a cached pack's calls go on to, if the cache has no answer.
+/// Inner service of a cached pack, which is called if the cache has no answer.
 trait InnerService: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {}
 
 impl<S> InnerService for S where

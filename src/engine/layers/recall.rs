@@ -1,7 +1,7 @@
-//! Answers a repeat of the very same bytes from the hot tier, before anything is parsed.
+//! Answers a repeat of the exact same bytes from the hot tier, before anything is parsed.
 //!
-//! It stands outside `validate_input` and is there only together with `cache`. What it finds was put there by `cache`;
-//! a purge, an expiry, a changed grant or credential, or a replaced pack drops it.
+//! The layer is outside `validate_input` and exists only together with `cache`, which stores what it finds. A purge, an
+//! expiry, a changed grant or credential, or a replaced pack drops it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -89,7 +89,7 @@ where
     }
 }
 
-/// Checks the input of a call that goes no further by this layer.
+/// Checks the input of a call without running it.
 ///
 /// # Errors
 /// As the layer.

@@ -54,7 +54,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Vali
 type Heavy = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
 
 pin_project! {
-    /// Runs the handler, then checks what it answered: at once, or off the runtime if that takes long.
+    /// Runs the handler, then checks its output: at once, or off the runtime if that takes long.
     pub(crate) struct Checking<F> {
         #[pin]
         inner: F,

@@ -1,4 +1,4 @@
-//! The hot tier stays under its cap, measured as the operator would: by what the process takes.
+//! Tests that the hot tier stays under its limit, measured by the memory of the process.
 
 use std::process::Command;
 

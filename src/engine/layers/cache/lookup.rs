@@ -42,7 +42,7 @@ pub(super) fn start<S: InnerService>(
             return Either::Right(Box::pin(pass(cache, inner, call, None, CacheStatus::Bypass, Some(reason))));
         }
     };
-    // The handler reads what the key was made of: of two spellings of a number it might make two answers.
+    // The handler reads the canonical input of the key: two spellings of a number could give two answers.
     call.input = for_handler(&located.input);
     if call.directive == Directive::Bypass {
         let key = Some(located.location.key);
@@ -78,7 +78,7 @@ pub(super) fn start<S: InnerService>(
 }
 
 impl<S: InnerService> Lookup<S> {
-    /// Answers from the hot tier or the store, or not at all.
+    /// Answers from the hot tier or the store; otherwise the call fails.
     async fn only_if_cached(self) -> Result<Outcome> {
         let Self { cache, call, located, known, .. } = self;
         let epoch = cache.hub.hot.epoch();
@@ -184,7 +184,9 @@ impl<S: InnerService> Lookup<S> {
         flights.join(flight, &location, sink, recheck, move |flight| Box::pin(run(self, purpose, flight)))
     }
 
-    /// Makes the outcome of an answer, remembers the call's bytes, and revalidates a stale answer.
+    /// Returns the outcome of an answer.
+    ///
+    /// It stores the call's bytes as an alias, and revalidates a stale answer.
     fn served(mut self, found: Arc<Answer>, how: How, first: bool) -> Outcome {
         let status = match (how, first) {
             (How::Stored, _) => CacheStatus::Hit,

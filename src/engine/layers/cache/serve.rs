@@ -17,7 +17,7 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> O
     cache.counters.answered(status);
     let saved = match status {
         CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced => Some(found.cost),
-        // A confirmation took a round trip; what it saved is the quota.
+        // A revalidation took a round trip; it saved only quota.
         CacheStatus::Revalidated => Some(Duration::ZERO),
         CacheStatus::Miss | CacheStatus::Bypass => None,
     };

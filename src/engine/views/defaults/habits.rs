@@ -16,10 +16,10 @@ const MAX_PACKS: usize = 12;
 const MAX_FINDINGS: usize = 20;
 /// Limit of shown calls.
 const MAX_RECENT: usize = 200;
-/// The outcome of a call that ended well.
+/// Outcome of a successful call.
 const OK: &str = "ok";
 
-/// What was counted so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 pub(super) struct Habits {
     packs: BTreeMap<PackName, Uses>,
