@@ -1,4 +1,4 @@
-//! The audit: one row per call while gate 1 is open, written behind the response within a deadline.
+//! The audit: one row per call while gate 1 is open, written after the response within a deadline.
 //!
 //! A call only puts a record into a bounded queue. The writer extracts learnable inputs, off the caller's thread. A
 //! full queue or a failing store costs rows, which are counted, and never a call.
@@ -62,7 +62,7 @@ const MAX_LOOK_INPUT_BYTES: usize = 64 << 10;
 /// Larger outputs are not examined.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
-/// One call, as it is queued.
+/// Record of one call, as it is queued.
 pub(crate) struct Record {
     pack: PackName,
     version: Version,
@@ -136,7 +136,7 @@ pub struct AuditRow {
     /// `ok` (left out) or an error code.
     #[serde(rename = "o", default = "ok", skip_serializing_if = "is_ok")]
     pub outcome: Cow<'static, str>,
-    /// What the cache did, if both gates were open.
+    /// Cache status of the call, if both gates were open.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cow<'static, str>>,
     /// Inputs from a closed list of names, text only.
@@ -375,7 +375,7 @@ pub(crate) fn is_learnable(schema: &Value) -> bool {
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))
 }
 
-/// Picks the learnable inputs; everything else is skipped over without being kept.
+/// Extracts the learnable inputs; everything else is skipped without being kept.
 fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
     struct Learnable;
 
@@ -410,7 +410,7 @@ fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
 }
 
 fn findings(output: &Json) -> Vec<Finding> {
-    /// Most outputs hold none, and are not parsed to find that out.
+    /// Most outputs contain no findings; this check avoids parsing them.
     static PLACES: LazyLock<[Finder<'static>; 4]> =
         LazyLock::new(|| ["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].map(Finder::new));
     let bytes = output.bytes();

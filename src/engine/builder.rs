@@ -31,14 +31,14 @@ use helmdeck_sandbox::{SessionPlace, Sessions};
 /// Number of events kept for late subscribers.
 const EVENTS: usize = 1024;
 
-/// Gate 1, open: a store and the keys it is sealed with.
+/// Open gate 1: a store and the keys that seal it.
 #[derive(Clone)]
 pub struct Memory {
     /// The store; sealed.
     pub store: Arc<dyn Store>,
     /// The keys; cache keys are made with them too.
     pub keyring: Arc<KeyRing>,
-    /// Where clear counters go; `None` = they are not kept.
+    /// Database of the plaintext counters; `None` = they are not kept.
     pub system: Option<System>,
 }
 
@@ -119,7 +119,7 @@ impl Builder {
         self
     }
 
-    /// Picks up changes of the packs folder without a restart, also if it is made later.
+    /// Picks up changes of the packs folder without a restart, also if it is created later.
     #[must_use]
     pub const fn watch(mut self, watch: bool) -> Self {
         self.watch = watch;
@@ -341,7 +341,7 @@ impl Files {
     fn open(self, _: &Egress) -> ArtifactBackend {
         match self {
             Self::Folder(folder) => ArtifactBackend::folder(&folder),
-            // No address reads as a location in this build.
+            // This build cannot parse any address of a bucket.
             Self::S3(bucket) => ArtifactBackend::unknown(&bucket.0.shown()),
         }
     }

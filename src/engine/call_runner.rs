@@ -1,4 +1,4 @@
-//! Running a call, as the parts that start calls see it.
+//! Interface for the parts of the engine that start calls.
 
 use std::sync::Arc;
 

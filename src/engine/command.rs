@@ -187,11 +187,11 @@ fn missing(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Error report of a failed program.
+/// Cause of a program's failure.
 enum Explanation {
-    /// Explained by an [`Envelope`] on stdout: the caller gets its code and message.
+    /// An [`Envelope`] on stdout: the caller gets its code and message.
     Error(Code, String, Option<Duration>),
-    /// Explained by the end of stderr.
+    /// The end of stderr.
     Stderr(String),
     /// Not explained.
     Silent,

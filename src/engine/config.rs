@@ -19,12 +19,12 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Audit rows. Has no effect without a memory key.
     pub audit: AuditConfig,
-    /// Files that packs write.
+    /// Artifacts: files that packs write.
     pub artifacts: ArtifactConfig,
     /// Packs that run a program.
     pub commands: CommandConfig,
     /// Sessions, and the limits of commands in them.
     pub sessions: SessionConfig,
-    /// Calls that continue without their caller.
+    /// Jobs: calls that continue without their caller.
     pub jobs: JobConfig,
 }

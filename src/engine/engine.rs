@@ -1,4 +1,4 @@
-//! The engine: what the transports call. Each method delegates to the part that does the work.
+//! The engine: the API for the transports. Each method delegates to the part that does the work.
 
 mod found;
 mod importing;
@@ -34,7 +34,7 @@ use helmdeck_artifacts::ArtifactPage;
 use helmdeck_mcp_client::{McpStatus, Servers};
 use helmdeck_sandbox::SessionInfo;
 
-/// Runs packs. Cheap to clone.
+/// The engine: runs packs. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
@@ -70,7 +70,7 @@ impl Engine {
         found::run(&self.0, pack, call).await
     }
 
-    /// Explains what the cache knows of a call, without running anything.
+    /// Explains the state of the cache for a call, without running anything.
     ///
     /// # Errors
     /// As the call itself up to its credentials; `conflict` if this pack is not cached, with the gate that is shut.
@@ -130,7 +130,7 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns named checks of whether this engine can do its work.
+    /// Returns the readiness checks of this engine, by name.
     #[must_use]
     pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         self.0.ready()
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Returns an artifact of this caller, whole in memory.
+    /// Reads an artifact of this caller into memory.
     ///
     /// # Errors
     /// As [`Engine::open_artifact`].
@@ -185,7 +185,7 @@ impl Engine {
         self.artifact_up_to(identity, key, u64::MAX).await
     }
 
-    /// Returns an artifact of this caller of at most `max_bytes`, whole in memory.
+    /// Reads an artifact of this caller of at most `max_bytes` into memory.
     ///
     /// # Errors
     /// As [`Engine::open_artifact`]; `too_large` if it is longer.
@@ -365,7 +365,7 @@ impl Engine {
         self.0.jobs.cancel(owner, id).await
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -412,7 +412,7 @@ impl Engine {
         self.0.await_pack(pack).await
     }
 
-    /// As [`Engine::await_pack`], for the name by which an MCP client calls the tool, and for at most 10 s.
+    /// As [`Engine::await_pack`], by the name of the tool for MCP clients; at most 10 s.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
@@ -434,7 +434,7 @@ impl Engine {
         self.0.import_unknown(limit).await;
     }
 
-    /// As [`Engine::import_all`], but only servers that a manifest waits for.
+    /// As [`Engine::import_all`], but only for servers that a manifest waits for.
     pub async fn import_awaited(&self, limit: Duration) {
         self.0.import_awaited(limit).await;
     }
@@ -445,7 +445,9 @@ impl Engine {
         !self.0.registry.snapshot().pending.is_empty()
     }
 
-    /// Asks all MCP servers for their tools in the background, until they answer. Packs appear as they do.
+    /// Lists the tools of all MCP servers in the background, until they answer.
+    ///
+    /// Packs appear with each answer.
     pub fn import_in_background(&self) {
         if let Some(servers) = &self.0.servers {
             servers.ask_in_background();

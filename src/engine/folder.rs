@@ -26,9 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// One manifest of the folder.
 pub(crate) struct Read {
-    /// Its file, as in messages.
+    /// Its file, as shown in messages.
     pub(crate) file: String,
-    /// The name that it gives its pack, as far as that can be seen in a file that is refused.
+    /// Name of its pack, also of a refused file if the name can be read there.
     pub(crate) name: Option<String>,
     /// The manifest, with its folder.
     pub(crate) manifest: Result<(Manifest, PathBuf), ManifestError>,
@@ -61,7 +61,7 @@ fn name_in(text: &str) -> Option<String> {
     helmdeck_core::PackName::new(name).ok().map(|name| name.to_string())
 }
 
-/// Reads one manifest; the path that comes with it is its folder.
+/// Reads one manifest; the returned path is its folder.
 ///
 /// # Errors
 /// Why it was refused, with file and line.
@@ -170,7 +170,7 @@ pub(crate) fn follow(folder: PathBuf, changed: impl Fn() + Send + Sync + 'static
 struct Following<F> {
     folder: PathBuf,
     changed: Arc<F>,
-    /// Device and inode of the folder when it was looked at last.
+    /// Device and inode of the folder at the last check.
     seen: Option<(u64, u64)>,
     watch: Option<Watch>,
     warned: bool,
@@ -202,7 +202,7 @@ impl<F: Fn() + Send + Sync + 'static> Following<F> {
     }
 }
 
-/// Keeps [`follow`] going.
+/// Guard of [`follow`], which ends when it is dropped.
 pub(crate) struct Follow {
     task: tokio::task::JoinHandle<()>,
 }

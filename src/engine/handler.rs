@@ -33,7 +33,7 @@ pub(crate) struct Runner {
     pub(crate) memory: Result<Arc<dyn Views>, NoMemory>,
 }
 
-/// Runs the handler of one pack.
+/// Service that runs the handler of one pack.
 #[derive(Clone)]
 pub(crate) struct HandlerService(pub(crate) Arc<Runner>);
 
@@ -147,7 +147,7 @@ fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) 
     match redact::bytes(output.bytes(), revealed) {
         std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
         std::borrow::Cow::Owned(bytes) => {
-            // A secret outside a text (a number, say) cannot be taken out without breaking the document.
+            // A secret outside a string, such as a number, cannot be redacted without breaking the document.
             let output = Json::parse(bytes).map_err(|_| {
                 Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name))
             })?;
@@ -170,7 +170,7 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
     }
 }
 
-/// The other packs, and the grants that they used for their answers.
+/// Handle on other packs, and the grants that they used for their answers.
 struct Noting {
     packs: Arc<dyn Packs>,
     used: Mutex<Vec<UsedGrant>>,

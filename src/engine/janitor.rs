@@ -87,7 +87,7 @@ impl Shown {
         self.last_run.set(clock.now().micros() as f64 / 1e6);
     }
 
-    /// Measures the store. If that fails, the last numbers stay.
+    /// Measures the store. If that fails, the metrics keep the last numbers.
     async fn look(&self, store: &dyn Store) {
         if let Ok(namespaces) = store.namespaces().await {
             let mut kinds: BTreeMap<Kind, (u64, u64)> = Kind::ALL.map(|kind| (kind, (0, 0))).into();
@@ -114,10 +114,10 @@ fn signed(number: u64) -> i64 {
 
 /// A part that the janitor sweeps.
 trait Sweep: Send + Sync {
-    /// Whether a sweep that has begun is waited for at the end. Otherwise it may be dropped in the middle.
+    /// Whether the shutdown waits for a sweep that has begun. Otherwise it may be dropped halfway.
     const FINISHES: bool;
 
-    /// Sweeps once, and returns how long to wait before the next time.
+    /// Sweeps once, and returns how long to wait before the next sweep.
     fn sweep(&self) -> impl Future<Output = Duration> + Send;
 }
 

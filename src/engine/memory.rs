@@ -14,7 +14,7 @@ use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
 use crate::views::{Defaults, EngineViews};
 
-/// Handle on the memory of an engine: all that exists with gate 1 open.
+/// Handle on the memory of an engine. It exists only with gate 1 open.
 #[derive(Clone)]
 pub struct MemoryControl {
     pub(crate) hub: Arc<Hub>,
@@ -58,7 +58,7 @@ impl MemoryControl {
         Ok(memory.facts())
     }
 
-    /// Returns a caller's habits by the audit, its latest calls included.
+    /// Returns a caller's habits from the audit, including its latest calls.
     ///
     /// # Errors
     /// `overloaded` if the store is not available.

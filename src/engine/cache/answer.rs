@@ -42,7 +42,7 @@ pub(crate) struct Location {
     pub(crate) tags: Arc<[String]>,
 }
 
-/// An answer that may be served again.
+/// A cached answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) location: Arc<Location>,
@@ -52,15 +52,15 @@ pub(crate) struct Answer {
     pub(crate) made_at: Timestamp,
     pub(crate) fresh_until: Timestamp,
     pub(crate) hard_until: Timestamp,
-    /// It has to be confirmed before each use.
+    /// The handler must confirm it before each use.
     pub(crate) confirm_always: bool,
     /// Duration of the handler: the time that a hit saves.
     pub(crate) cost: Duration,
-    /// Upstream requests that it took.
+    /// Number of its upstream requests.
     pub(crate) upstream_calls: u32,
     /// The credentials of the packs that its handler called.
     pub(crate) used: Vec<UsedGrant>,
-    /// Not stored, purged, replaced or evicted: it goes only to waiters that have it already.
+    /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it already.
     invalid: AtomicBool,
 }
 
@@ -229,7 +229,7 @@ impl Answer {
         })
     }
 
-    /// Makes an outcome of the answer.
+    /// Returns the outcome of the answer.
     pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Outcome {
         Outcome {
             pack: self.location.pack.clone(),

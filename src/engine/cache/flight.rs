@@ -26,9 +26,9 @@ use super::key::Key;
 /// Purpose of a flight. Callers share a flight only if it serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// Look into the store, else run the handler; with the caller's bounds on age.
+    /// Read the store, else run the handler; with the caller's limits on age.
     Answer { max_age: Option<Duration>, max_stale: Option<Duration> },
-    /// Run the handler whatever the store has.
+    /// Run the handler without reading the store.
     Refresh,
     /// Run the handler in the background, after a stale answer was served.
     Renew,
@@ -51,13 +51,13 @@ pub(crate) struct Completed {
 /// Source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The store had it, fresh.
+    /// It was fresh in the store.
     Stored,
     /// The handler ran.
     Ran,
     /// The handler confirmed it.
     Confirmed,
-    /// It is past its freshness, and was allowed to be.
+    /// It is stale, and the caller or the manifest allows that.
     Stale,
 }
 
@@ -112,7 +112,7 @@ impl Flights {
         self.0.lock()
     }
 
-    /// Returns whether a caller of this key would join a flight.
+    /// Returns whether a flight of this key is in progress, so that a caller would join it.
     pub(crate) fn is_in_flight(&self, key: FlightKey) -> bool {
         in_flight(&self.map(), key).is_some()
     }
@@ -207,7 +207,7 @@ impl Flights {
 
 fn in_flight(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
     map.get(&key).or_else(|| match key.purpose {
-        // A revalidation in flight gives as fresh an answer as there can be.
+        // The answer of a revalidation in flight is as fresh as any.
         Purpose::Answer { .. } => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
         Purpose::Refresh | Purpose::Renew => None,
     })

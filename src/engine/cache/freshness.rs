@@ -17,7 +17,7 @@ pub(crate) enum Freshness {
     StaleAllowed,
     /// Stale; may be served while it is revalidated.
     StaleWhileRevalidate,
-    /// Not to be served; the handler may revalidate it or fall back on it.
+    /// Stale: not served. The handler may revalidate it, or it may be served after a failure.
     Stale,
     /// Past its hard limit: never used.
     Expired,
@@ -79,7 +79,7 @@ impl PackCache {
         self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
     }
 
-    /// Returns whether a failing handler may be covered up with this answer.
+    /// Returns whether this answer may be served when the handler fails.
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
         // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota

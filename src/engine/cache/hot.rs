@@ -11,7 +11,7 @@ use moka::sync::Cache;
 use super::answer::{Answer, Location, SLOT_BYTES, block};
 use super::key::Key;
 
-/// Limit of the length of an input that is remembered byte for byte.
+/// Length limit of an input that is stored as an alias, in bytes.
 const MAX_ALIAS_BYTES: usize = 16 << 10;
 
 /// Exact bytes of a call, as one registered pack sees them.
@@ -42,11 +42,11 @@ impl Alias {
 
 /// Answers in memory.
 pub(crate) struct HotTier {
-    /// Grows with every purge, before it searches the hot tier.
+    /// Number that grows with every purge, before the purge searches the hot tier.
     epoch: AtomicU64,
-    /// Every answer that may be served again. An answer that is evicted is invalidated.
+    /// The answers of the tier. An answer that is evicted is invalidated.
     pub(super) answers: Cache<Key, Arc<Answer>>,
-    /// Points into the hot tier without keeping anything alive.
+    /// Aliases: weak references to the answers of the tier.
     pub(super) aliases: Cache<Alias, Weak<Answer>>,
 }
 
@@ -65,12 +65,14 @@ impl HotTier {
         }
     }
 
-    /// Returns a live answer of the hot tier.
+    /// Returns a valid answer of the hot tier.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Answer>> {
         self.answers.get(key).filter(|answer| !answer.is_invalid())
     }
 
-    /// Puts a live answer into the hot tier, in place of its predecessor. Returns whether it is there now.
+    /// Puts a valid answer into the hot tier, and returns whether it is in the tier now.
+    ///
+    /// It replaces its predecessor.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
         if answer.is_invalid() {
             return false;
@@ -82,7 +84,7 @@ impl HotTier {
         true
     }
 
-    /// Returns a number to compare with later: has anything been purged since?
+    /// Returns the current epoch. A later, different epoch means that something was purged.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -99,12 +101,12 @@ impl HotTier {
         }
     }
 
-    /// Returns the answer that these very bytes got.
+    /// Returns the answer to a call of exactly these bytes.
     pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
         self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())
     }
 
-    /// Remembers the bytes of a call.
+    /// Stores the bytes of a call as an alias of its answer.
     pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
         if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_invalid() {
             // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.

@@ -48,7 +48,7 @@ pub(crate) struct Hub {
     /// Two breakers: a write that succeeds says nothing about reads, and the reverse.
     pub(crate) reading: Breaker,
     pub(crate) writing: Breaker,
-    /// Why the last read failed, and the last write; `None` = it did not.
+    /// Why the last read and the last write failed; `None` = it succeeded.
     troubles: Mutex<[Option<&'static str>; 2]>,
     events: Bus,
 }
@@ -62,14 +62,14 @@ pub(crate) struct Parts {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
-    /// Notifications of what other processes delete. Default: those of the store, if it sends any.
+    /// Notifications of deletes by other processes. Default: those of the store, if it sends any.
     pub(crate) changes: Option<Changes>,
     /// Why nothing can be written at the start, if that is known.
     pub(crate) trouble: Option<&'static str>,
 }
 
 impl Hub {
-    /// Makes a hub, and the end of its queue that the writer reads. [`super::start`] starts its tasks.
+    /// Makes a hub, and the receiver of its queue for the writer. [`super::start`] starts its tasks.
     pub(super) fn new(parts: Parts) -> (Arc<Self>, Inbox) {
         let config = parts.config;
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
@@ -143,7 +143,7 @@ impl Hub {
         }
     }
 
-    /// Drops cached answers: here at once, in the store in order with the writes before it.
+    /// Drops cached answers: in this process at once, in the store in order with earlier writes.
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(stored_tag(&tag)),
@@ -186,12 +186,12 @@ impl Hub {
         self.queue.take_back(rows).await;
     }
 
-    /// Drops expired answers from the hot tier, and shows its size.
+    /// Drops expired answers from the hot tier, and updates the metric of its size.
     pub(crate) fn drop_expired(&self) {
         self.metrics.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
     }
 
-    /// Returns whether the store may be asked.
+    /// Returns whether the breaker allows an operation of the store.
     pub(crate) fn allows(&self, breaker: &Breaker) -> bool {
         breaker.allows(self.clock.monotonic())
     }
@@ -201,7 +201,7 @@ impl Hub {
         self.reading.is_open() || self.writing.is_open()
     }
 
-    /// Returns in one word why the store is not used at the moment; `None` if it is.
+    /// Returns in one word why the store is currently not used; `None` if it is used.
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
         let [read, write] = *self.troubles.lock();
         self.store.not_open().map(|error| error.trouble()).or(read).or(write)
@@ -220,7 +220,7 @@ impl Hub {
         }
     }
 
-    /// Notes that the store failed: `trouble` is the word for callers, `why` is for the log.
+    /// Records a failure of the store: `trouble` is the word for callers, `why` is for the log.
     pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, trouble: &'static str, why: &str) {
         self.note_trouble(breaker, Some(trouble));
         self.metrics.store_error(operation);

@@ -35,7 +35,7 @@ async fn delete(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>> {
     let deletes = batch.iter().filter_map(|op| if let Op::Delete(delete) = op { Some(delete.clone()) } else { None });
     let covers: Vec<Covers> = deletes.filter_map(Covers::of).collect();
     let written = hub.own_deletes.run(hub.store.write(batch)).await;
-    // After a failure too: the delete may have happened before its answer was lost.
+    // After a failure too: the delete may have happened before its reply was lost.
     for covers in covers {
         hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
     }

@@ -44,7 +44,7 @@ pub(crate) enum Covers {
 }
 
 impl Covers {
-    /// Returns what a delete covers of the cache; `None` if nothing.
+    /// Returns the part of the cache that a delete covers; `None` if nothing.
     pub(crate) fn of(delete: Delete) -> Option<Self> {
         let cache = match &delete {
             Delete::Key { kind, .. } | Delete::Tagged { kind, .. } => *kind == Kind::Cache,
@@ -65,7 +65,7 @@ impl Covers {
                 whose.covers(&location.namespace) && location.tags.iter().any(|of| of == tag)
             }
             Self::Of(Delete::Prefix { namespace, prefix, .. }) => {
-                // Every key starts with its pack: most places are ruled out without writing their key down.
+                // Every key starts with its pack, so most locations are ruled out without formatting their key.
                 let pack = location.pack.as_str().bytes();
                 whose(namespace) && pack.zip(prefix.bytes()).all(|(a, b)| a == b) && key().starts_with(prefix.as_str())
             }
@@ -105,7 +105,7 @@ impl Invalidation {
     }
 }
 
-/// Log of invalidations, and of own writes that one of them may still outdate.
+/// Log of invalidations, and of this process's writes that one of them may still outdate.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
     /// The store sends notifications; otherwise its generation is polled.
@@ -145,7 +145,7 @@ impl Invalidations {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// Notes whether the store or a bus sends notifications.
+    /// Records whether the store or a bus sends notifications.
     pub(super) fn set_notified(&self, notified: bool) {
         self.notified.store(notified, Ordering::Release);
     }
@@ -194,7 +194,7 @@ impl Invalidations {
         None
     }
 
-    /// Returns how many rows were written so far.
+    /// Returns the number of rows written so far.
     pub(super) fn written(&self) -> u64 {
         self.log().written
     }
@@ -223,7 +223,7 @@ impl Invalidations {
     }
 }
 
-/// Returns a time earlier by `by`.
+/// Returns the time that is earlier by `by`.
 pub(super) fn before(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.micros().saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
 }

@@ -14,7 +14,7 @@ use helmdeck_core::secrets::Grant;
 use helmdeck_core::{Call, Identity, PackName, Version};
 use helmdeck_memory::{KeyRing, Namespace};
 
-/// The key of one answer.
+/// Cache key of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) [u8; 32]);
 
@@ -44,7 +44,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Makes the key. Cost: one HMAC over the input.
+    /// Computes the key. Cost: one HMAC over the input.
     pub(crate) fn key(&self, keyring: &KeyRing, namespace: &Namespace) -> Key {
         let version = self.version.number().to_be_bytes();
         let credentials = credentials(self.grants);

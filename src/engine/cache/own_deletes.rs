@@ -21,7 +21,7 @@ impl Default for OwnDeletes {
 }
 
 impl OwnDeletes {
-    /// Carries out a write that deletes, one at a time. The generation of the store grows by one for each.
+    /// Runs a write that deletes, one at a time. The generation of the store grows by one for each.
     pub(crate) async fn run<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
         let turn = self.turn.acquire().await;
         self.count.fetch_add(1, Ordering::AcqRel);

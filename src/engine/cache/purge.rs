@@ -17,16 +17,16 @@ pub enum Selector {
     Pack(PackName),
     /// The answers of all callers with a tag. Tags are compared in lower case.
     Tag(String),
-    /// Those with a tag that a write invalidated, within reach of the writer.
+    /// The answers with a tag that a write invalidated, within reach of the caller that wrote.
     Outdated {
         /// The tag.
         tag: String,
         /// Whose.
         whose: Reach,
     },
-    /// Those of one namespace.
+    /// The answers of one namespace.
     Namespace(Namespace),
-    /// One: its namespace and its key as the store has it.
+    /// One answer: its namespace and its key in the store.
     Key {
         /// Whose it is.
         namespace: Namespace,
@@ -47,7 +47,7 @@ pub struct Purged {
 }
 
 impl Selector {
-    /// Returns the purge in words, for people and events.
+    /// Returns a readable description of the purge, for people and events.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! Tags of cached answers: their longest form, and the families that a write falls back on.
+//! Tags of cached answers: their length limit, and the families that a write falls back on.
 
 use sha2::{Digest, Sha256};
 

@@ -41,10 +41,10 @@ async fn listen(hub: &Hub, mut changes: Changes) {
     }
 }
 
-/// Polls the generation. It does not say what was deleted, so everything here may be outdated.
+/// Polls the generation. It does not say what was deleted, so every answer of this process may be outdated.
 async fn poll(hub: &Hub) {
     let mut seen = None;
-    // When it was last certain that no other process had deleted anything.
+    // Last time at which no other process had deleted anything for certain.
     let mut certain = hub.clock.now();
     loop {
         let (asked, written) = (hub.clock.now(), hub.invalidations.written());

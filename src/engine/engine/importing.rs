@@ -13,7 +13,7 @@ use super::inner::Inner;
 use helmdeck_mcp_client::{Changed, FIRST_ANSWER, Known, Server, Servers};
 
 impl Inner {
-    /// Makes the registry follow what servers list.
+    /// Updates the registry when the tools of a server change.
     pub(crate) fn follow_tools(self: &Arc<Self>) {
         let Some(servers) = &self.servers else { return };
         let inner = Arc::downgrade(self);
@@ -29,7 +29,7 @@ impl Inner {
         servers.on_change(&changed);
     }
 
-    /// Asks the server behind a pack for its tools, if it was not asked yet.
+    /// Lists the tools of the server behind a pack, if it was not queried yet.
     ///
     /// # Errors
     /// `unknown` if the pack has nothing to do with such a server; else why the server does not answer.
@@ -45,7 +45,7 @@ impl Inner {
         }
         match server.listing() {
             Some(listing) if !self.registry.snapshot().follows(server.name(), &listing) => {
-                // It has just answered another call, and the registry is about to follow.
+                // It has just answered another call, and the registry is about to be updated.
                 let inner = Arc::clone(self);
                 let loaded = tokio::task::spawn_blocking(move || inner.reload()).await;
                 loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))
@@ -80,7 +80,7 @@ impl Inner {
         }
         let snapshot = self.registry.snapshot();
         let pending = snapshot.pending.keys().find(|pack| pack.without_dots() == tool).map(ToString::to_string);
-        // The server's part of the name is all that counts here.
+        // Only the server's part of the name counts here.
         let pack = pending.unwrap_or_else(|| tool.replace("__", "."));
         drop(snapshot);
         match tokio::time::timeout(FIRST_ANSWER, self.await_pack(&pack)).await {
@@ -107,7 +107,7 @@ impl Inner {
         self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
     }
 
-    /// As [`crate::Engine::import_all`], but only servers that a manifest waits for.
+    /// As [`crate::Engine::import_all`], but only for servers that a manifest waits for.
     pub(crate) async fn import_awaited(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, awaited| awaited).await;
     }

@@ -1,4 +1,4 @@
-//! State of the engine, and how it finds the pack of a call.
+//! State of the engine, and the lookup of a call's pack.
 
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) sessions: Option<Sessions>,
     pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
-    /// Why there is no memory, if there is none.
+    /// Why the engine has no memory, if it has none.
     pub(crate) no_memory: NoMemory,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
@@ -95,7 +95,7 @@ impl Inner {
         self.artifacts.as_ref().ok_or_else(none)
     }
 
-    /// Returns named checks of whether the engine can do its work.
+    /// Returns the readiness checks of the engine, by name.
     pub(crate) fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         let mut checks = vec![("packs", Ok(()))];
         if self.registry.snapshot().packs.is_empty() {

@@ -15,7 +15,7 @@ use crate::program::Program;
 use crate::registry::{Registered, Snapshot, Source};
 use helmdeck_mcp_client::{Fitted, Servers};
 
-/// A pack that was read and not yet admitted.
+/// A pack that was read, and is not yet in the registry.
 struct Candidate {
     manifest: Manifest,
     handler: Arc<dyn Handler>,
@@ -193,7 +193,7 @@ impl Inner {
                 Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
             }
             HandlerSpec::Builtin(name) => {
-                // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
+                // A manifest of the folder may give a built-in handler another contract (a cache, other defaults).
                 let known = self.builtins.iter().find(|builtin| {
                     Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
                         .is_ok_and(|m| m.handler == manifest.handler)

@@ -1,4 +1,4 @@
-//! The pipeline of one pack: this is where the two gates are.
+//! Builds the pipeline of one pack, and applies the two gates.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Interpretation of an answer: its body as JSON, its validator, and the errors of other statuses.
+//! Interpretation of an HTTP response: its body as JSON, its validator, and errors of other statuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Limit of a validator, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1 << 10;
 
-/// What an answer can be confirmed with (RFC 9110 section 8.8).
+/// Validator of an answer, by which it can be revalidated (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Validator {
@@ -58,7 +58,7 @@ impl Validator {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Adds the question whether anything has changed.
+    /// Adds the headers of a conditional request.
     pub(super) fn ask(&self, headers: &mut HeaderMap) {
         let pairs = [(IF_NONE_MATCH, &self.etag), (IF_MODIFIED_SINCE, &self.last_modified)];
         for (name, value) in pairs {
@@ -183,7 +183,7 @@ pub(super) async fn refusal(response: Response, with_credential: bool, secrets: 
     }
 }
 
-/// Reads the first [`MAX_ERROR_BYTES`] of a body; what breaks off is as good as its end.
+/// Reads the first [`MAX_ERROR_BYTES`] of a body; a connection that breaks counts as its end.
 async fn head(mut response: Response) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let (true, Ok(Some(chunk))) = (bytes.len() < MAX_ERROR_BYTES, response.chunk().await) {
@@ -200,7 +200,7 @@ fn is_readable(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
 }
 
-/// Returns the error that a status stands for.
+/// Returns the error code of a status.
 fn classify(response: &Response, with_credential: bool) -> Error {
     let (status, host) = (response.status(), response.url().host_str().unwrap_or("the host"));
     let wait = response

@@ -19,12 +19,12 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use answer::Validator;
 use exchange::Exchange;
 
-/// A request behind a pack.
+/// Handler that sends the request of a pack.
 #[derive(Debug)]
 pub(crate) struct HttpHandler {
     spec: HttpSpec,
     credentials: Vec<Template>,
-    /// Whether an old answer can be confirmed.
+    /// Whether an old answer can be revalidated.
     revalidate: bool,
     egress: Egress,
 }
@@ -83,7 +83,7 @@ impl HttpHandler {
 /// # Errors
 /// `forbidden` if it is not for this host; `credential_invalid` if no header can hold it.
 fn sendable<'a>(secret: &'a Secret, host: &str) -> Result<&'a str> {
-    // A file or a prompt leaves a line break behind.
+    // A file or a prompt leaves a line break at the end.
     let text = secret.expose_for(host.trim_matches(['[', ']']))?.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         let message = "the credential is empty or has characters that no header can hold";

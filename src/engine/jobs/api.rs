@@ -88,7 +88,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`Jobs::job`].

@@ -1,4 +1,4 @@
-//! The jobs of all processes in the system database: read, followed and cancelled from anywhere.
+//! The jobs of all processes in the system database. Any process can read, follow and cancel them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl JobBook {
         self.wait(owner, id, CANCEL_WAIT).await
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`JobBook::job`].

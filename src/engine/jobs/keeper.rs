@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Interval of checks for results in memory that expired, or whose caller was forgotten.
 const CLEAR_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the database up to date with the jobs of this process while there are any.
+/// Keeps the database up to date with the jobs of this process, while it has any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
     loop {
         let next = match jobs.upgrade() {

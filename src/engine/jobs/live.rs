@@ -104,7 +104,7 @@ impl Live {
         }
     }
 
-    /// Asks the call to end. The first reason counts.
+    /// Requests the end of the call. The first reason counts.
     pub(super) fn stop(&self, why: Stop) {
         self.lock().stop.get_or_insert(why);
         self.cancel.cancel();
@@ -148,7 +148,7 @@ impl Live {
         (job.revision > inner.saved).then(|| (document::to_row(job, owner, inner.kept), inner.sealed.clone()))
     }
 
-    /// Notes that this revision is stored.
+    /// Records that this revision is stored.
     pub(super) fn saved(&self, revision: u64) {
         let mut inner = self.lock();
         inner.saved = inner.saved.max(revision);
@@ -164,7 +164,7 @@ impl Live {
         self.is_settled() && self.lock().result.is_none()
     }
 
-    /// Returns whether it has ended and that is stored.
+    /// Returns whether the job has ended and its end is stored.
     pub(super) fn is_settled(&self) -> bool {
         let inner = self.lock();
         inner.job.state.is_final() && inner.job.revision <= inner.saved

@@ -13,7 +13,7 @@ use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
 use crate::call_runner::CallRunner;
 
-/// When to come back with a job that found no place.
+/// Retry time for a job that found no place in the queue.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
 /// Time limit for a cancelled call to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ impl Jobs {
         Ok(Arc::new(Live::new(job, identity, Arc::clone(&self.clock))))
     }
 
-    /// Starts whatever may run now.
+    /// Starts all jobs that may run now.
     fn dispatch(self: &Arc<Self>, runner: &Arc<dyn CallRunner>) {
         loop {
             let Some(next) = self.table().queue.next() else { break };
@@ -131,7 +131,7 @@ impl Jobs {
         self.dispatch(&runner);
     }
 
-    /// Wants a job of this process to end. One that waits ends at once.
+    /// Requests the end of a job of this process. A waiting job ends at once.
     pub(super) async fn cancel_live(&self, live: &Arc<Live>) {
         live.stop(Stop::Wanted);
         let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
@@ -154,7 +154,7 @@ impl Jobs {
         self.show();
     }
 
-    /// Ends everything, within a limit.
+    /// Ends all jobs, within a time limit.
     pub(crate) async fn shutdown(&self) {
         self.drain().await;
         let live: Vec<_> = self.table().live.values().cloned().collect();
@@ -204,7 +204,7 @@ impl Jobs {
     async fn end(&self, live: &Arc<Live>, answer: Result<Outcome>) {
         let now = self.clock.now();
         let (state, error) = match (&answer, live.stopped()) {
-            // The work was done, even if a cancel came.
+            // The work was done, even if a cancel was requested.
             (Ok(_), _) => (JobState::Succeeded, None),
             (Err(_), Some(Stop::Wanted)) => (JobState::Cancelled, None),
             (Err(_), Some(Stop::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),

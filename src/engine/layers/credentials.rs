@@ -39,7 +39,7 @@ pub(crate) struct Credentials<S> {
     layer: CredentialsLayer,
 }
 
-/// The inner service's future, or it with something done to its outcome.
+/// The inner service's future, with or without a change of its outcome.
 type Noted<F> = Either<F, Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>;
 
 impl<S> Service<Call> for Credentials<S>
@@ -75,7 +75,7 @@ where
     }
 }
 
-/// Returns the grants that the calling pack must know, if one calls.
+/// Returns the grants to record for the calling pack, if there is one.
 fn used(call: &Call, grants: &[Grant]) -> Vec<UsedGrant> {
     let grants = if call.stage.called_by.is_some() { grants } else { &[] };
     grants.iter().map(|grant| UsedGrant { pack: call.pack.clone(), grant: grant.clone() }).collect()
@@ -130,7 +130,7 @@ pub(crate) struct BoundSecrets {
     secrets: Arc<dyn Secrets>,
     identity: Arc<Identity>,
     pack: PackName,
-    /// Those of the handler that makes this call, if one does.
+    /// Credentials of the handler that makes this call, if one does.
     outer: Option<Arc<dyn CallSecrets>>,
 }
 

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 
 /// Action on a result.
 pub(super) trait After {
-    /// Takes the inner result and gives the outer one.
+    /// Converts the inner result to the outer one.
     fn after(self, result: Result<Outcome>) -> Result<Outcome>;
 }
 

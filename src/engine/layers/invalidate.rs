@@ -90,7 +90,7 @@ fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
         .collect()
 }
 
-/// A purge that happens, also when the caller goes away while the handler runs.
+/// A purge that also happens when the caller leaves while the handler runs.
 struct Purge {
     hub: Arc<Hub>,
     whose: Reach,

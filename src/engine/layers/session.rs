@@ -55,7 +55,7 @@ where
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // The clone is not the one that was said to be ready.
+        // The clone is not the service that was polled ready.
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(run(Arc::clone(&self.asks), inner, call))

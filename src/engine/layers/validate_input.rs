@@ -101,7 +101,7 @@ pub(crate) async fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Res
     check_off(layer, call, value).await
 }
 
-/// Checks the value where it is.
+/// Checks the value on the current thread.
 fn check(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
     let checked = layer.manifest.input.validate_sized(&value, call.input.len());
     keep(layer, call, value, checked)
@@ -125,7 +125,7 @@ fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Resu
     Ok(())
 }
 
-/// Parses the input, takes off the engine's own field and fills in defaults.
+/// Parses the input, removes the engine's own field and fills in defaults.
 fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let malformed = |error: serde_json::Error| {
         let place = format!("the input is not acceptable JSON (line {}, column {})", error.line(), error.column());

@@ -24,7 +24,7 @@ const LISTED: usize = 1000;
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
-/// Habits of a caller, by the audit. Lists may be empty, but are always present.
+/// Habits of a caller, from the audit. Lists may be empty, but are always present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Defaults {
     /// The packs that were used most: at most 12. Only successful calls count.
@@ -41,7 +41,7 @@ pub struct Defaults {
     pub unreadable: u64,
     /// Number of malformed rows.
     pub malformed: u64,
-    /// Why there is nothing, if there is nothing.
+    /// Why the lists are empty, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
@@ -90,7 +90,7 @@ pub struct RecentCall {
     pub at: Timestamp,
     /// How long it took.
     pub duration_ms: u64,
-    /// What the cache did, if both gates were open.
+    /// Cache status of the call, if both gates were open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Its learnable inputs.

@@ -39,12 +39,12 @@ const CALLED_BY: &str = "called_by";
 /// How long a reader of the audit waits for queued rows.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-/// The views of one engine, as one pack or a transport has them.
+/// The views of one engine, for one pack or a transport.
 #[derive(Clone)]
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
-    /// Artifacts; `None` = there is no store of them.
+    /// The artifact store; `None` = the engine has none.
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     /// The pack; `None` = a transport.
     pub(crate) pack: Option<PackName>,
@@ -95,7 +95,7 @@ impl EngineViews {
         let _ = tokio::time::timeout(AUDIT_WAIT, self.audit.flush()).await;
     }
 
-    /// Returns the habits of a caller, by the audit.
+    /// Returns the habits of a caller, from the audit.
     pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
         self.settle_audit().await;
         defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))

@@ -1,6 +1,6 @@
 //! Lookup of one call: hot tier, store, then the flight of its key.
 //!
-//! The caller's side is here, from top to bottom; the flight itself runs in `run`.
+//! This module is the caller's side, in order; the flight itself runs in `run`.
 
 use std::sync::Arc;
 

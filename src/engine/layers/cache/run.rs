@@ -16,7 +16,7 @@ use crate::cache::answer::Answer;
 use crate::cache::cluster_lock::{Attempt, LockWaiter};
 use crate::cache::flight::{Completed, Flight, How, Purpose};
 
-/// What to do when a flight completes.
+/// Actions on the completion of a flight.
 #[derive(Default)]
 struct Completion {
     /// The answer may be stored.
@@ -31,7 +31,7 @@ struct Completion {
 pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, flight: Arc<Flight>) {
     let (cache, located) = (Arc::clone(&lookup.cache), Arc::clone(&lookup.located));
     let mut completion = Completion::default();
-    // A flight must always complete, or its waiters would wait for ever.
+    // A flight must always complete, or its waiters would wait forever.
     let result = AssertUnwindSafe(answer(lookup, purpose, &flight, &mut completion)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
     let now = cache.hub.clock.now();
