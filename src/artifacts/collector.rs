@@ -1,4 +1,4 @@
-//! Collects the artifacts of one run, with secrets removed.
+//! Collects the artifacts of one run, redacted.
 
 use parking_lot::Mutex;
 use std::borrow::Cow;

@@ -31,7 +31,7 @@ impl ArtifactStore {
             if let Some(found) = self.bytes(&about).await? {
                 break found;
             }
-            // It may have been replaced since: then there is a newer one.
+            // It may have been replaced since: then a newer one exists.
             let later = self.live(owner, key).await?;
             if later.created_at == about.created_at {
                 return Err(no_artifact());
@@ -50,7 +50,7 @@ impl ArtifactStore {
         Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
     }
 
-    /// Returns an artifact of this owner of at most `max_bytes`, whole in memory.
+    /// Reads an artifact of this owner of at most `max_bytes` into memory.
     ///
     /// # Errors
     /// As [`ArtifactStore::open`]; `too_large` if it is longer.

@@ -65,7 +65,7 @@ impl ArtifactStore {
         while let Some(object) = names.next().await {
             let object = match object {
                 Ok(object) => object,
-                // It was deleted during the walk.
+                // It was deleted in the meantime.
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };

@@ -125,7 +125,7 @@ fn open(folder: &Path) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
     Ok(Some(Arc::new(store)))
 }
 
-/// Walks a folder without following links. Unreadable entries are left for the next time.
+/// Walks a folder without following links. Unreadable entries are left for the next walk.
 fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
     let mut removed = 0;
     let mut open = vec![folder.to_owned()];

@@ -62,7 +62,7 @@ fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -
     Ok(Arc::new(PrefixStore::new(store, location.prefix.as_str())))
 }
 
-/// Gives the client of egress to `object_store`, so that it makes none itself.
+/// Passes the client of egress to `object_store`, so that it creates none itself.
 #[derive(Debug)]
 struct Connector(Egress);
 

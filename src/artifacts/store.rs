@@ -17,7 +17,7 @@ use crate::config::ArtifactConfig;
 use crate::names;
 use crate::place::ArtifactBackend;
 
-/// Size limit of one description. Ours take less than 1 KiB.
+/// Size limit of one description. Those of helmdeck take less than 1 KiB.
 const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
 /// Store of artifacts.
@@ -281,7 +281,7 @@ impl ArtifactStore {
         Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
     }
 
-    /// Returns whether all of these files are still there.
+    /// Returns whether all of these files still exist.
     pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
         let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
         for artifact in artifacts {

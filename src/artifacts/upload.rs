@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::names::{self, NameEntry, hex};
 use crate::store::{About, ArtifactStore};
 
-/// The size of a part. S3 takes at least 5 MiB.
+/// Size of a part of an upload. S3 takes at least 5 MiB.
 const PART_BYTES: u64 = 8 << 20;
 /// Limit of parts in S3.
 const MAX_PARTS: u64 = 10_000;
@@ -24,14 +24,14 @@ const MAX_PARTS: u64 = 10_000;
 /// The last time that can be written in RFC 3339: the end of the year 9999.
 const LAST: Timestamp = Timestamp(253_402_300_799_000_000);
 
-/// A file that is to be written.
+/// A file to write.
 pub(super) struct Wanted<'a> {
     pub(super) owner: &'a Identity,
     pub(super) key: &'a str,
     pub(super) name: &'a str,
     pub(super) media_type: &'a str,
     pub(super) retention: Duration,
-    /// When it begins to be written. No two files of a run begin at once.
+    /// Start time of the write. No two files of a run have the same.
     pub(super) started: Timestamp,
     /// The file that this run wrote under the same name before.
     pub(super) replaces: Option<&'a Written>,
@@ -41,7 +41,7 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Written {
     pub(super) artifact: ArtifactRef,
-    /// When it began to be written.
+    /// Start time of the write.
     pub(super) started: Timestamp,
 }
 
@@ -62,7 +62,7 @@ impl ArtifactStore {
             .ok_or_else(impossible)?;
         let store = self.place.ready().await.map_err(|error| self.failed("store", error))?;
         let fail = |error: object_store::Error| self.failed("store", error);
-        // The entry first: by it a sweep finds whatever a crash leaves, and forgetting finds it for its owner.
+        // The entry first: by it a sweep finds the files that a crash leaves, and a deletion by owner finds the file.
         store.put(&path, PutPayload::default()).await.map_err(fail)?;
         let (size, sha256) = match self.write(store, &file, source).await {
             Ok(written) => written,
@@ -87,7 +87,7 @@ impl ArtifactStore {
         if let Some(earlier) = wanted.replaces {
             let (ends, started) = (earlier.artifact.expires_at, earlier.started);
             let old = NameEntry { ends, started, ..entry };
-            // If that fails, the sweep does it.
+            // If this fails, the sweep deletes it.
             let _ = self.delete_all(store, [old.file(), old.path()]).await;
         }
         self.succeeded();

@@ -1,4 +1,4 @@
-//! The client side of a connection: accepts progress and list changes, and offers the server nothing.
+//! Client side of a connection: accepts progress and list changes, and offers no capability.
 
 #![expect(deprecated, reason = "roots are on their way out of the protocol; servers ask for them all the same")]
 
@@ -46,13 +46,13 @@ impl Drop for Listening {
     }
 }
 
-/// The client side of a connection. Sampling, elicitation and roots are not offered, and refused.
+/// Client side of a connection. Sampling, elicitation and roots are not offered, and refused.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) listeners: Listeners,
     /// Notified when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
-    /// Secrets that the server was given; removed from all that it sends.
+    /// Secrets that the server was given; redacted from all that it sends.
     secrets: Arc<[Secret]>,
 }
 

@@ -37,7 +37,7 @@ pub struct McpServer {
 /// Transport of an MCP server.
 #[derive(Debug, Clone)]
 pub enum McpReach {
-    /// A program that speaks over its stdin and stdout.
+    /// A program with MCP over its stdin and stdout.
     Command {
         /// The program and its arguments.
         ///
@@ -127,7 +127,7 @@ impl McpValue {
         &self.source
     }
 
-    /// Returns whether it names a variable or a credential.
+    /// Returns whether the text names a variable or a credential.
     #[must_use]
     pub fn is_reference(&self) -> bool {
         self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
@@ -140,7 +140,7 @@ impl McpValue {
         })
     }
 
-    /// Returns the text with everything filled in, and the secrets that it holds.
+    /// Returns the text with all values filled in, and the secrets that it contains.
     ///
     /// # Errors
     /// `credential_invalid` for an unset variable or a missing credential; `forbidden` for one that is not

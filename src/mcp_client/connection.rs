@@ -56,12 +56,12 @@ pub(crate) struct Ended {
     pub(crate) why: String,
 }
 
-/// A connection that calls go through. Shared by all callers.
+/// Connection to a server, shared by all callers.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) client: Client,
     pub(crate) since: Instant,
-    /// Secrets it was opened with; removed from all that comes back.
+    /// Secrets of the server; redacted from all that comes back.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) grants: Vec<Grant>,
     /// Retires the connection: no new calls, then a clean end.
@@ -149,7 +149,7 @@ pub(crate) async fn open(
 
 struct Refusal {
     error: Error,
-    /// The server answers, but refuses this handshake.
+    /// Whether the server answers, but refuses this handshake.
     by_server: bool,
 }
 

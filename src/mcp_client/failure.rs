@@ -62,7 +62,7 @@ fn of_transport(name: &str, error: &Cause) -> Option<Error> {
     Some(Error::new(code, format!("the MCP server \"{name}\" {what}")))
 }
 
-/// Makes the error of a connection that failed to open. Removes `secrets` from the server's text.
+/// Returns the error of a connection that failed to open. Redacts `secrets` in the server's text.
 pub(crate) fn not_started(
     name: &str,
     error: &ClientInitializeError,
@@ -89,7 +89,7 @@ pub(crate) fn not_started(
     helmdeck_redact::error(typed.with_source(cause), secrets)
 }
 
-/// Makes the error of a failed request. Removes the connection's secrets from the server's text.
+/// Returns the error of a failed request. Redacts the connection's secrets in the server's text.
 pub(crate) async fn of_request(name: &str, doing: &str, error: ServiceError, connection: &Connection) -> Error {
     helmdeck_redact::error(typed(name, doing, error, connection).await, &connection.secrets)
 }

@@ -51,7 +51,7 @@ struct Looked {
 impl Drop for Looked {
     fn drop(&mut self) {
         let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else { return };
-        // Unless its owner changed it in the meantime.
+        // Restore the mode, unless its owner changed it in the meantime.
         if fstat(fd).is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU) {
             let _ = fchmod(fd, mode);
         }
@@ -137,7 +137,7 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
         let about = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(about) => about,
             Err(Errno::NOENT) => continue,
-            // Its owner closes it during the check.
+            // Its owner makes it unreadable during the check.
             Err(Errno::ACCESS) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
@@ -202,7 +202,7 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// Rounds to empty a folder, because another process that removes it too can move entries up into it.
+/// Limit of rounds to empty a folder: another process that removes it too can move entries into it.
 const ROUNDS: usize = 1000;
 
 /// A folder that is being removed. Deep entries are moved up, so that at most two folders are open.
@@ -233,7 +233,7 @@ impl Flat {
             self.move_up(folder.as_fd(), inner)
         })? {}
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
-            // Another process that removes it too moved an entry into it. The next round finds it.
+            // Another process that removes the folder moved an entry into it. The next round finds it.
             Err(Errno::NOTEMPTY) => Ok(()),
             other => Ok(gone(other)?),
         }
@@ -324,7 +324,7 @@ mod tests {
         std::os::unix::fs::symlink(&kept, folder.join("link")).unwrap();
         fs::create_dir(folder.join(".moved-1")).unwrap();
         fs::write(folder.join(".moved-1/x"), "a name that the removal would use").unwrap();
-        // Deeper than a path can be long, and than there are file descriptors.
+        // Deeper than the longest path, and than the number of file descriptors.
         let mut at = open(CWD, &folder).unwrap();
         for _ in 0..3000 {
             rustix::fs::mkdirat(&at, "deep", Mode::from_raw_mode(0o700)).unwrap();
@@ -412,7 +412,7 @@ mod tests {
         let modes = [("unlisted", 0o300), ("unsearched", 0o600), ("shut", 0o000), ("", 0o000)];
         let nobody = 65_534;
         let look = || {
-            // Nothing is shut to root. The user is that of this thread only.
+            // Root can read everything. The user is that of this thread only.
             if rustix::process::geteuid().is_root() {
                 let (user, group) = (rustix::thread::Uid::from_raw(nobody), rustix::thread::Gid::from_raw(nobody));
                 rustix::thread::set_thread_res_gid(group, group, group).unwrap();

@@ -76,7 +76,7 @@ impl Folder {
         std::fs::rename(new, self.record_path())
     }
 
-    /// Reads the record; `None` if the session has ended, or never was.
+    /// Reads the record; `None` if the session has ended, or never existed.
     ///
     /// # Errors
     /// Those of the system: the state of the session is unknown then. `InvalidData` for a malformed record.
@@ -160,7 +160,9 @@ impl SessionFolder {
         fits.then(|| Folder(self.0.join(id)))
     }
 
-    /// Locks out all other processes that make or sweep sessions. Held only for short work.
+    /// Takes the lock of all sessions, for processes that make or sweep them.
+    ///
+    /// Hold it only for short work.
     fn hold(&self) -> io::Result<File> {
         make_folder(&self.0)?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK))?;
@@ -242,7 +244,7 @@ impl SessionFolder {
             let Ok(Some(_lock)) = folder.try_lock() else { continue };
             match folder.read() {
                 Ok(Some(record)) if record.preserved && record.expires_at > now => continue,
-                // A malformed record is of no use. Any other error says nothing about the session.
+                // A malformed record cannot be used. Any other error says nothing about the session.
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => continue,
                 _ => {}
             }

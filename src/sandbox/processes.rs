@@ -1,4 +1,4 @@
-//! Descendants of a process, their memory, and how to kill one, by `/proc` (`proc(5)`).
+//! Descendants of a process: lists them, measures their memory, and kills one (`/proc`, `proc(5)`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -107,7 +107,7 @@ fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
     Some(numbers?.iter().sum::<u64>().saturating_mul(1024))
 }
 
-/// Kills a child of `parent`, and never another process that has got its id.
+/// Kills a child of a process, and never another process that now has its id.
 pub(crate) fn kill_child(pid: Pid, of: Pid) {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if parent(pid.as_raw_nonzero().get()) == Some(of.as_raw_nonzero().get()) {

@@ -23,7 +23,7 @@ pub(crate) const FOLDER: &str = "/workspace";
 pub(crate) const SUPPLIES: &str = "/supplies";
 /// Path of the helmdeck program inside.
 const PROGRAM: &str = "/run/helmdeck";
-/// Paths where bubblewrap is searched.
+/// Search paths of bubblewrap.
 const PLACES: &[&str] = &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
 /// User and group id inside.
 const INSIDE_USER: &str = "1000";
@@ -183,7 +183,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes the complete command line. `cwd` is below the session's folder, without `..`.
+    /// Builds the complete command line. `cwd` is below the session's folder, without `..`.
     pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string()]);

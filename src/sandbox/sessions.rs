@@ -18,7 +18,7 @@ use crate::metrics::SessionMetrics;
 use crate::place::Record;
 use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 
-/// Location of sessions, and what they are made with.
+/// Location of sessions, and the program that runs their commands.
 #[derive(Debug, Clone)]
 pub struct SessionPlace {
     /// Parent of all session folders. The first session makes it (0700).
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Makes a manager of sessions on this machine. Touches nothing before the first session.
+    /// Creates a manager of sessions on this machine. Touches nothing before the first session.
     pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
         let SessionPlace { folder, program, outlive } = place;
         let metrics = SessionMetrics::register(registry);
@@ -132,7 +132,7 @@ impl Sessions {
         }
     }
 
-    /// Removes sessions that have ended, and those of processes that are gone.
+    /// Removes sessions that have ended, and those of ended processes.
     pub async fn sweep(&self) {
         self.runtime.sweep().await;
     }
@@ -155,7 +155,7 @@ fn owns(identity: &Identity, record: &Record) -> bool {
     !identity.is_anonymous() && identity.tenant() == record.tenant && identity.user() == record.user
 }
 
-/// A session that a call uses. If the call made it, it ends when this is dropped.
+/// Guard of a session that a call uses. If the call made it, it ends when this is dropped.
 pub struct Used {
     pub(crate) runtime: Arc<dyn SessionRuntime>,
     pub(crate) found: DetectedRuntime,
@@ -172,7 +172,7 @@ impl std::fmt::Debug for Used {
 }
 
 impl Used {
-    /// Returns what a handler gets.
+    /// Returns the handle on the session for a handler.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Session> {
         Arc::new(Handle { runtime: Arc::clone(&self.runtime), found: self.found.clone() })
@@ -190,7 +190,7 @@ impl Used {
         self.kept
     }
 
-    /// Lets the session outlive the call, until then at least.
+    /// Lets the session outlive the call, at least until this time.
     ///
     /// # Errors
     /// `internal` if its record cannot be written.

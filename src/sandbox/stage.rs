@@ -194,7 +194,7 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
         return failed(&format!("stderr is closed: {error}"));
     }
-    // It comes in answer to that byte, so the command never starts if helmdeck was killed in the meantime.
+    // helmdeck sends it after that byte, so the command never starts if helmdeck was killed in the meantime.
     match variables::read() {
         Ok(variables) => program.env_clear().envs(variables),
         Err(error) => return failed(&format!("the environment did not come: {error}")),

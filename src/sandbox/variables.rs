@@ -18,7 +18,7 @@ pub(super) fn written(variables: &[(String, String)]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &text].concat()
 }
 
-/// Reads the environment from stdin, and not a byte more.
+/// Reads the environment from stdin, and no byte after it.
 ///
 /// # Errors
 /// Those of the system, or if it is incomplete.

@@ -13,7 +13,7 @@ use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
 use crate::call_runner::CallRunner;
 
-/// Retry time for a job that found no place in the queue.
+/// Retry time for a caller whose job found no place.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
 /// Time limit for a cancelled call to end.
 const GRACE: Duration = Duration::from_secs(10);
