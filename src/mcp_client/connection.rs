@@ -61,7 +61,7 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) client: Client,
     pub(crate) since: Instant,
-    /// Secrets of the server; redacted from all that comes back.
+    /// Secrets that the connection was opened with; redacted from all that comes back.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) grants: Vec<Grant>,
     /// Retires the connection: no new calls, then a clean end.
@@ -186,7 +186,7 @@ async fn attempt(
                     } else {
                         process::kill(group).await
                     };
-                    // The last line of stderr is the most useful one, and may still be in the pipe.
+                    // The last line of stderr is useful for the error, and may still be in the pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().clone();
                     return Err(Refusal {

@@ -13,7 +13,7 @@ use tokio::process::Command;
 /// See MCP 2025-11-25, "Lifecycle: Shutdown".
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a program may run on after the end of its output.
+/// How long a program may run after the end of its output.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A program with its arguments and environment.
@@ -21,7 +21,7 @@ const LAST_MOMENT: Duration = Duration::from_secs(1);
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: Option<PathBuf>,
-    /// The search path, for the program and for what it starts.
+    /// Search path of the program and of the programs that it starts.
     pub(crate) path: String,
     pub(crate) env: Vec<(String, String)>,
 }

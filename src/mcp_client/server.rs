@@ -29,7 +29,7 @@ use super::process::{self, Program, how};
 use super::remembered::Remembered;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
-/// Callback for a changed list of tools. Its future completes when the registry has followed.
+/// Callback for a changed list of tools. Its future completes when the registry is up to date.
 pub type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Dependencies that all servers of an engine share.
@@ -152,7 +152,7 @@ impl Server {
         Some(listed.digest(&self.config, &listing))
     }
 
-    /// Returns its state in one word, and why it is not up.
+    /// Returns its state in one word, and the reason if it is not up.
     pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
         match &*lock(&self.state) {
             State::Up(connection) if connection.is_open() => ("up", None),
@@ -310,7 +310,7 @@ impl Server {
                     "an MCP server is up"
                 );
                 self.metrics.up.set(1);
-                // Callers that wait for the connection find the new registry.
+                // Callers that wait for the connection use the new registry.
                 self.learn(listing).await;
                 *lock(&self.state) = State::Up(Arc::clone(&connection));
                 self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
@@ -333,7 +333,7 @@ impl Server {
         }
     }
 
-    /// Stores a new list, and waits until the registry has followed.
+    /// Stores a new list, and waits until the registry is up to date.
     async fn learn(&self, listing: Listing) {
         let listing = {
             let mut known = lock(&self.listing);
@@ -346,7 +346,7 @@ impl Server {
             if let Some(this) = self.this.upgrade()
                 && let Some(remembered) = self.around.remembered.clone()
             {
-                // Only the end of the engine waits for it.
+                // Only the shutdown of the engine waits for it.
                 self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
             }
             self.tell().await;
@@ -354,7 +354,7 @@ impl Server {
         let confirmed = self.known() == Known::Remembered;
         self.learnt(Known::Listed);
         if confirmed {
-            // A manifest that did not fit the stored list waited for this answer. Now it is refused, or fits.
+            // A manifest that did not match the stored list waited for this answer. Now it is refused, or matches.
             self.tell().await;
         }
     }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Finished};
 use crate::group::GroupId;
 use crate::reaper::Reaped;
 
-/// A running program and everything it started. Dropping it kills them all.
+/// Process group of a running program. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Group {
     child: Child,
@@ -80,7 +80,7 @@ impl Group {
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         if let Some(id) = self.id.take() {
-            // Only now: its number may soon belong to another process.
+            // Its id may soon belong to another process, so no signal may be sent after this.
             id.kill();
             self.reaped = None;
         }
@@ -140,7 +140,7 @@ async fn read(mut pipe: impl AsyncRead + Unpin, capture: Capture) -> Result<Capt
     }
 }
 
-/// A program to start, and where to send it.
+/// A program to start, and the receiver of the result.
 type Order = (Command, oneshot::Sender<io::Result<(Group, Pipes)>>);
 
 /// Starts programs from one thread that runs as long as this value exists.

@@ -17,20 +17,21 @@ use crate::capture::{Buffer, Capture};
 use crate::failure::{Failure, Finished};
 use crate::group::{GroupId, Running};
 
-/// After the program has ended, its pipes count as read when nothing comes for so long: a process that
-/// it left may hold them open.
+/// Time without output after which the pipes of an ended program count as read.
+///
+/// A process that the program left may hold them open.
 const GRACE: Duration = Duration::from_millis(500);
-/// The longest time to read on after the program has ended.
+/// Time limit for reads after the program has ended.
 const MAX_LINGER: Duration = Duration::from_secs(30);
-/// How often the end of a program is checked where the system has no pidfd.
+/// Interval of checks for the end of a program, where the system has no pidfd.
 const CHECK: Duration = Duration::from_millis(10);
 
-/// How far signals reach.
+/// Scope of signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A new process group, with everything in it.
+    /// All processes of a new process group.
     Group,
-    /// The program alone, in the process group of this process: at a terminal it can read what is typed.
+    /// Only the program, in the process group of this process: it can read the input of a terminal.
     Program,
 }
 
@@ -124,19 +125,19 @@ impl Drop for Child {
 pub struct Options<'a> {
     /// The input; `/dev/null` if it is empty.
     pub stdin: &'a [u8],
-    /// Where the output goes.
+    /// Destination of the output.
     pub output: Output,
-    /// The time after which the group is killed.
+    /// Timeout, after which the group is killed.
     pub timeout: Duration,
     /// Whether to kill the rest of the program's group when the program has ended.
     pub kill_leftovers: bool,
     /// Where the group is registered while it runs.
     pub running: Option<&'a Running>,
-    /// The longest time between two calls of `each`.
+    /// Longest interval between two calls of `each`.
     pub tick: Duration,
 }
 
-/// Where the output of a program goes.
+/// Destination of a program's output.
 #[derive(Debug)]
 pub enum Output {
     /// Both outputs are captured.
@@ -148,7 +149,7 @@ pub enum Output {
     },
     /// Both outputs are captured as one, in the order of writing. It is returned as standard output.
     Merged(Capture),
-    /// Standard output goes into a file, however much it is.
+    /// Standard output goes to a file, without a limit.
     File {
         /// The file.
         stdout: File,
@@ -214,8 +215,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits until the program has ended and its output is read. Returns false if it was killed because
-    /// it ran out of time.
+    /// Waits until the program has ended and its output is read.
+    ///
+    /// Returns false if it was killed at its timeout.
     fn watch(&mut self, timeout: Duration, tick: Duration, each: &mut dyn FnMut()) -> Result<bool, Failure> {
         let began = Instant::now();
         let complete = self.readers.iter().any(|reader| reader.kept.capture().complete);
@@ -251,7 +253,7 @@ impl Run<'_> {
                 if let Some(since) = ended
                     && self.readers.iter().any(|reader| reader.pipe.is_some())
                 {
-                    // A process that left the group writes on and on. Where all is wanted, half of it is worth nothing.
+                    // A process that left the group keeps writing. If the capture must be complete, a part of it is useless.
                     match complete {
                         true if began.elapsed() >= timeout => return Ok(false),
                         false if since.elapsed() >= MAX_LINGER => break,
@@ -263,7 +265,7 @@ impl Run<'_> {
         Ok(killed.is_none())
     }
 
-    /// Waits until something can be done, and does it. Returns whether anything was read.
+    /// Waits until a pipe is ready, and reads or writes it. Returns whether anything was read.
     fn step(&mut self, wait: Duration, ended: bool) -> Result<bool, Failure> {
         let mut fds = Vec::with_capacity(4);
         fds.extend(self.input.as_ref().map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
@@ -285,7 +287,7 @@ impl Run<'_> {
     }
 }
 
-/// Waits until a descriptor is ready, at most so long.
+/// Waits until a descriptor is ready, at most this long.
 fn wait_for(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     let time = Timespec::try_from(time).ok();
     match poll(fds, time.as_ref()) {
@@ -306,7 +308,7 @@ impl<'a> Writer<'a> {
         Ok(Self { pipe, rest })
     }
 
-    /// Writes what fits. Says whether nothing is left to do.
+    /// Writes as much as the pipe takes. Returns whether nothing is left to write.
     fn is_done(&mut self) -> bool {
         match self.pipe.write(self.rest) {
             Ok(count) => self.rest = &self.rest[count..],

@@ -9,7 +9,7 @@ use crate::capture::Captured;
 /// A program that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The exit status of the program itself, not of what it started.
+    /// Exit status of the program itself, not of the programs that it started.
     pub status: ExitStatus,
     /// The captured standard output.
     pub stdout: Captured,

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::group::GroupId;
 
-/// The argument of a program that makes it a reaper.
+/// Argument that makes a program the reaper.
 pub const REAPER: &str = "__reaper";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -28,7 +28,7 @@ pub fn reap_when_killed(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
 
-/// Reads which groups run until standard input closes, and kills those that still do.
+/// Reads the running groups from standard input until it closes, and kills those that still run.
 pub fn reap() {
     for group in left(io::stdin().lock()) {
         group.kill();

@@ -25,7 +25,7 @@ const MAX_HELD: usize = 1 << 20;
 /// A larger size saves work, since held back bytes are searched again.
 const WORTH: usize = 64 << 10;
 
-/// Returns the bytes without the secrets that were handed out before each piece.
+/// Redacts the secrets of a stream that were revealed before each piece.
 pub fn stream(source: ByteStream, secrets: Arc<dyn CallSecrets>) -> ByteStream {
     let flow = Flow { secrets, known: 0, needles: Vec::new(), hold: 0, pending: BytesMut::new() };
     Box::pin(stream::try_unfold(Some((source, flow)), async |state| {
@@ -46,7 +46,7 @@ pub fn stream(source: ByteStream, secrets: Arc<dyn CallSecrets>) -> ByteStream {
 
 struct Flow {
     secrets: Arc<dyn CallSecrets>,
-    /// How many secrets the needles are of.
+    /// Number of secrets that the needles cover.
     known: usize,
     needles: Vec<Needle>,
     hold: usize,

@@ -7,18 +7,18 @@
 use helmdeck_core::Secret;
 use memchr::{memchr_iter, memmem};
 
-/// Shorter parts are left alone: taking out every `a` would destroy more than it protects.
+/// Minimum length of a redacted part: redacting every `a` would destroy more than it protects.
 const MIN_BYTES: usize = 6;
 
 /// One form of a secret to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Needle {
     bytes: Vec<u8>,
-    /// How many characters of base64 before it are partly the secret's.
+    /// Number of base64 digits before it that are determined partly by the secret.
     before: usize,
-    /// And how many after it.
+    /// Number of such digits after it.
     after: usize,
-    /// No way of writing text changes it.
+    /// Whether no escaping changes it.
     plain: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn needles(secrets: &[Secret]) -> Vec<Needle> {
     needles
 }
 
-/// The secret, without white space around it, and its lines, but not what frames a private key.
+/// Returns the secret, also trimmed, and its lines, except the frame lines of a private key.
 fn parts(secret: &Secret) -> impl Iterator<Item = &str> {
     let text = secret.expose();
     let lines = if text.contains('\n') { text.lines() } else { "".lines() };
@@ -111,12 +111,12 @@ impl Needle {
         Some((start, end))
     }
 
-    /// Finds it in any spelling of JSON and URLs.
+    /// Finds the needle in any spelling of JSON and URLs.
     fn find_written(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let first = *self.bytes.first()?;
         let literal = memchr_iter(first, &bytes[from..]).map(|at| from + at);
         let escaped = memchr::memchr3_iter(b'%', b'\\', b'+', &bytes[from..]).map(|at| from + at);
-        // The first of either kind wins, so both are tried only as far as the other got.
+        // The first match of either kind wins, so each kind is tried only up to the match of the other.
         let mut best: Option<(usize, usize)> = None;
         for candidates in [&mut literal.into_iter() as &mut dyn Iterator<Item = usize>, &mut escaped.into_iter()] {
             for at in candidates {
@@ -142,7 +142,7 @@ impl Needle {
             let wanted = &self.bytes[done..];
             let Some(first) = wanted.first() else { return Some(at) };
             steps = steps.checked_sub(1)?;
-            // The last one pushed is tried first: as it is.
+            // The last one pushed is tried first: the unescaped byte.
             if let Some((text, length, next)) = read_escape(bytes, at)
                 && wanted.starts_with(&text[..length])
             {
@@ -150,7 +150,7 @@ impl Needle {
             }
             let raw = bytes.get(at);
             if *first == b'\\' {
-                // JSON writes two for one, and JSON inside of JSON four.
+                // JSON writes two backslashes for one, and JSON inside of JSON four.
                 let run = bytes.get(at..).map_or(0, slashes);
                 open.extend([4, 2].into_iter().filter(|count| *count <= run).map(|count| (at + count, done + 1)));
             }

@@ -15,7 +15,7 @@ const WITH_CREDENTIAL: &str = "(not repeated: it looks as if it held a credentia
 pub enum Part {
     /// The beginning, as of an HTTP body.
     Head,
-    /// The end, as of what a program wrote before it failed.
+    /// The end, as of the output of a program before it failed.
     Tail,
 }
 
@@ -71,7 +71,7 @@ mod tests {
         assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");
         let tail = quoted(&long, Part::Tail).unwrap();
         assert!(tail.starts_with("\"...é") && tail.ends_with("last\"") && tail.len() <= MAX_BYTES + 5, "{tail}");
-        // A secret across the cut goes before the cut is made.
+        // A secret across the cut is redacted before the cut.
         let across = format!("{}hunter2 hunter2", "x".repeat(MAX_BYTES - 5));
         assert!(!quoted(&across, Part::Head).unwrap().contains("hunter"));
     }

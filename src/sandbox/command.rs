@@ -25,13 +25,13 @@ use super::sandbox::Line;
 use super::stage::STARTED;
 use super::{disk, processes};
 
-/// How often the memory of a command is checked.
+/// Interval of checks of a command's memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
-/// How many checks of the memory there are per check of the folder.
+/// Number of memory checks per check of the folder.
 const DISK_LOOK: u32 = 5;
-/// How many checks in a row may fail.
+/// Limit of consecutive failed checks.
 const MAX_UNSEEN: u32 = 5;
-/// How often the processes of a command are listed while it is being killed.
+/// Interval at which the processes of a command are listed while it is being killed.
 const KILL_LOOK: Duration = Duration::from_millis(10);
 /// How long the sandbox may take to end after everything in it was killed. Then it is killed itself.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -155,7 +155,7 @@ pub(super) async fn run<T: Send + 'static>(
     }
 }
 
-/// Notes that the command has ended, and reads the rest of its output.
+/// Records the end of the command, and reads the rest of its output.
 async fn break_with<T: Send + 'static, R>(
     running: &mut Running<T>,
     pipes: &mut std::pin::Pin<&mut impl Future<Output = R>>,
@@ -167,7 +167,7 @@ async fn break_with<T: Send + 'static, R>(
     }
 }
 
-/// Makes the result, and says whether the command itself was ever started.
+/// Returns the result, and whether the command itself was ever started.
 fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Executed, bool) {
     let mut stderr = err.take();
     let reached = stderr.head.first() == Some(&STARTED);
@@ -225,7 +225,7 @@ async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
                 Ok(Some(ended)) => return ended,
                 Ok(None) if look % DISK_LOOK == 0 => unseen = 0,
                 Ok(None) => {}
-                // The machine may be short of something for a moment. A folder that stays unreadable counts as full.
+                // The machine may lack a resource for a moment. A folder that stays unreadable counts as full.
                 Err(_) if unseen < MAX_UNSEEN => unseen += 1,
                 Err(error) => {
                     tracing::warn!(%error, "the folder of a session cannot be looked at");

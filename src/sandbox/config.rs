@@ -26,7 +26,7 @@ pub struct SessionConfig {
     /// Size limit of a session's folder. Default 4 GiB.
     #[serde(with = "size")]
     pub disk: u64,
-    /// The size of a command's `/tmp`, which is memory and ends with it. Default 256 MiB.
+    /// Size of a command's `/tmp`, which is in memory and removed with the command. Default 256 MiB.
     #[serde(with = "size")]
     pub tmp: u64,
     /// Limit of sessions per caller. Default 8.
@@ -39,9 +39,9 @@ pub struct SessionConfig {
     ///
     /// They have the same path in the sandbox. None may hold helmdeck's data folder or lie in it.
     pub read_only_paths: Vec<PathBuf>,
-    /// Folders that commands look for programs in before the usual ones. Default none.
+    /// Search path of programs before the usual folders. Default none.
     pub path: Vec<PathBuf>,
-    /// Whether commands may run without a sandbox where none can be made. Default false.
+    /// Whether commands may run unsandboxed where no sandbox works. Default false.
     pub allow_unsandboxed: bool,
 }
 
@@ -65,7 +65,7 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// Checks what the types do not express.
+    /// Checks rules that the types do not express.
     ///
     /// # Errors
     /// A message that names the setting.
