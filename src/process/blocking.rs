@@ -253,7 +253,7 @@ impl Run<'_> {
                 if let Some(since) = ended
                     && self.readers.iter().any(|reader| reader.pipe.is_some())
                 {
-                    // A process that left the group keeps writing. If the capture must be complete, a part of it is useless.
+                    // A process that left the group keeps writing. A part of a complete capture is useless.
                     match complete {
                         true if began.elapsed() >= timeout => return Ok(false),
                         false if since.elapsed() >= MAX_LINGER => break,

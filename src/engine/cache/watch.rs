@@ -41,7 +41,9 @@ async fn listen(hub: &Hub, mut changes: Changes) {
     }
 }
 
-/// Polls the generation. It does not say what was deleted, so every answer of this process may be outdated.
+/// Polls the generation of the store.
+///
+/// It does not say what was deleted, so every answer of this process may be outdated.
 async fn poll(hub: &Hub) {
     let mut seen = None;
     // Last time at which no other process had deleted anything for certain.
