@@ -1,4 +1,4 @@
-//! One suite over both places of files: what is written, read, listed, deleted, forgotten and swept.
+//! Conformance suite of both artifact backends: write, read, list, delete, forget and sweep.
 
 use std::time::Duration;
 

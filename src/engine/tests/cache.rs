@@ -93,7 +93,7 @@ async fn handler_gets_the_canonical_input() {
     engine.settle().await;
     engine.run("t.write", "{\"id\":1234567890123456789.0}").await;
     assert_eq!(status(&engine.run("t.byid", "{\"id\":1234567890123456789}").await), CacheStatus::Miss);
-    // Without a cache the handler gets what was written.
+    // Without a cache the handler gets the input as the caller wrote it.
     let raw = engine.run("t.plain", "{ \"id\": 1e1 }").await;
     assert_eq!(raw.output.to_value(), "{ \"id\": 1e1 }");
     for input in ["{\"id\":1e-1000000000}", "{\"id\":1.00000000000000000001}"] {

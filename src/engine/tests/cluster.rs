@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::status;
 
-/// What the handler does in a run, once it is let go.
+/// Result of the handler in a run, once it has a permit.
 type Deed = fn(usize) -> Result<Reply, Error>;
 
 /// Two engines on one store with the same pack, whose runs wait for a permit each.

@@ -84,7 +84,7 @@ impl Fixture {
         }
     }
 
-    /// Lets the pack write, and returns what it wrote.
+    /// Runs the pack, and returns the artifact that it wrote.
     pub(crate) async fn write_as(&self, who: &Identity, pack: &str, input: Value) -> Result<ArtifactRef> {
         let call = Call::new(PackName::new(pack).unwrap(), input.to_string(), Arc::new(who.clone()));
         let outcome = self.engine.call(call).await?;

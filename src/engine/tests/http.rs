@@ -1,7 +1,7 @@
 //! Packs that make an HTTP request, against a scripted server on loopback.
 //!
-//! 127.0.0.1 is open and stands for the world, 127.0.0.2 is open where a test says so and else stands
-//! for the inner network.
+//! 127.0.0.1 is allowed and represents the internet. 127.0.0.2 is allowed where a test says so; otherwise it represents
+//! the internal network.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -116,7 +116,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// An engine with the packs of a folder; `host` is what the credential `key` is for, if there is one.
+    /// An engine with the packs of a folder; `host` is the host of the credential `key`, if any.
     async fn with(allow: &[&str], host: Option<&'static str>, packs: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (index, text) in packs.iter().enumerate() {

@@ -17,12 +17,12 @@ mod kept;
 /// Long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What the pack `t.work` does and waits for.
+/// State of the pack `t.work`: its runs, and the permits that they wait for.
 #[derive(Clone)]
 struct Works {
     /// The inputs of the runs, in the order in which they began.
     began: Arc<Mutex<Vec<String>>>,
-    /// A run with `wait` goes on when it gets a permit.
+    /// A run with `wait` continues when it gets a permit.
     gate: Arc<Semaphore>,
 }
 

@@ -1,4 +1,4 @@
-//! MCP servers that say back what they were given, in every place where they can say something.
+//! MCP servers that echo their secrets, in every field where they can.
 
 use std::sync::Arc;
 use std::time::Duration;

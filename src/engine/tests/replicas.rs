@@ -1,4 +1,4 @@
-//! Several engines on one store: what one deletes is gone for all, and nothing of it comes back.
+//! Several engines on one store: a delete by one holds for all, and no deleted entry comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
         for nothing in &of_no_concern {
             replica.store.tell(Change::Deleted(nothing.clone()));
         }
-        // Seen last, so that everything before it was heard.
+        // Dropped last: then all earlier notifications have arrived.
         replica.store.tell(Change::Deleted(tagged("repo:other")));
         until("the news", async || !replica.has("other").await).await;
         assert!(replica.has("a").await && replica.has("b").await, "{n}");

@@ -1,4 +1,4 @@
-//! Scopes of cached answers: who shares an answer with whom.
+//! Scopes of cached answers: which callers share an answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What callers share: answers, and never anybody's files.
+//! Callers share answers, and never artifacts.
 
 use std::sync::Arc;
 
