@@ -1,4 +1,4 @@
-//! Collects the artifacts of one run, with secrets removed.
+//! Collects the artifacts of one run, redacted.
 
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -93,8 +93,9 @@ impl Collector {
         Ok(artifact)
     }
 
-    /// Returns what was written under this name before, and when the next file begins: after all others of the run,
-    /// since its start names its bytes.
+    /// Returns the earlier file of this name, and the start time of the next file.
+    ///
+    /// The start time is later than those of all other files of the run, since the object's name is derived from it.
     fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
         let now = self.store.clock.now();
         let mut files = self.files.lock();

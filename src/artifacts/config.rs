@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactConfig {
-    /// URL of the artifact store: an S3-compatible store ([`S3Location`](super::S3Location)). Empty, the default, is a
-    /// local folder.
+    /// URL of an S3-compatible artifact store ([`S3Location`](super::S3Location)).
+    ///
+    /// If it is empty, which is the default, artifacts are kept in a local folder.
     pub url: String,
     /// Size limit of one artifact. Default 100 MiB.
     #[serde(with = "size")]

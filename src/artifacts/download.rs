@@ -1,4 +1,6 @@
-//! Downloads. The digest is checked on the way: a stream that does not match never ends like a complete one.
+//! Downloads of artifacts.
+//!
+//! The digest is checked on the way: a stream that does not match never ends like a complete one.
 
 use std::sync::Arc;
 
@@ -16,12 +18,12 @@ use crate::store::{About, ArtifactStore, no_artifact};
 const CHECKED_FIRST_BYTES: u64 = 1 << 20;
 
 impl ArtifactStore {
-    /// Opens an artifact of this owner; without one, of anybody.
+    /// Opens an artifact of this owner; without an owner, of any caller.
     ///
     /// A stream whose digest turns out wrong ends with an error instead of its last piece.
     ///
     /// # Errors
-    /// `not_found` if there is none, it has expired, or belongs to another caller; `artifact_failed` if it is damaged
+    /// `not_found` if it does not exist, has expired, or belongs to another caller; `artifact_failed` if it is damaged
     /// or cannot be read.
     pub async fn open(self: &Arc<Self>, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         let mut about = self.live(owner, key).await?;
@@ -29,7 +31,7 @@ impl ArtifactStore {
             if let Some(found) = self.bytes(&about).await? {
                 break found;
             }
-            // It may have been replaced since: then there is a newer one.
+            // It may have been replaced since: then a newer one exists.
             let later = self.live(owner, key).await?;
             if later.created_at == about.created_at {
                 return Err(no_artifact());
@@ -48,7 +50,7 @@ impl ArtifactStore {
         Ok((about.artifact, Box::pin(stream::iter(pieces.into_iter().map(Ok)))))
     }
 
-    /// Returns an artifact of this owner of at most `max_bytes`, whole in memory.
+    /// Reads an artifact of this owner of at most `max_bytes` into memory.
     ///
     /// # Errors
     /// As [`ArtifactStore::open`]; `too_large` if it is longer.

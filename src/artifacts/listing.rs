@@ -39,13 +39,16 @@ pub struct ListedArtifact {
 pub struct ArtifactPage {
     /// The artifacts: of one owner newest first, of all grouped by owner.
     pub artifacts: Vec<ListedArtifact>,
-    /// Cursor of the next page; `None` = this is the last. A page can hold fewer artifacts than requested, even none,
-    /// and still have a next one.
+    /// Cursor of the next page; `None` = this is the last.
+    ///
+    /// A page can hold fewer artifacts than requested, even none, and still have a next one.
     pub next: Option<String>,
 }
 
 impl ArtifactStore {
-    /// Returns the first entries by name below a folder and after a name, at most `limit`, and whether there are more.
+    /// Returns the first entries by name below a folder and after a name.
+    ///
+    /// It returns at most `limit` entries, and whether there are more.
     pub(super) async fn entries(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -62,7 +65,7 @@ impl ArtifactStore {
         while let Some(object) = names.next().await {
             let object = match object {
                 Ok(object) => object,
-                // It was deleted during the walk.
+                // It was deleted in the meantime.
                 Err(object_store::Error::NotFound { .. }) if !self.place.is_bucket() => continue,
                 Err(error) => return Err(self.failed("list", error)),
             };
@@ -81,7 +84,7 @@ impl ArtifactStore {
         Ok((found, more))
     }
 
-    /// Returns artifacts that have not expired, of this owner; without one, of everybody.
+    /// Returns the artifacts of an owner that have not expired; without an owner, those of all.
     ///
     /// It reads all names of the owner in a local folder, only those of the page in a bucket, and the descriptions of
     /// the page.
@@ -121,10 +124,10 @@ impl ArtifactStore {
         Ok(ArtifactPage { artifacts, next })
     }
 
-    /// Deletes an artifact of this owner; without one, of anybody.
+    /// Deletes an artifact of this owner; without an owner, of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist, or belongs to another caller; `artifact_failed` if it cannot be deleted.
     pub async fn delete(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         let about = self.live(owner, key).await?;
         let store = self.existing().await?.ok_or_else(no_artifact)?;
@@ -140,8 +143,9 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes an artifact by its entry: its description first, the entry last. After a crash in between, the next
-    /// sweep finds the rest.
+    /// Deletes an artifact by its entry: its description first, the entry last.
+    ///
+    /// After a crash in between, the next sweep finds the rest.
     pub(super) async fn remove(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<()> {
         self.delete_all(store, [names::about(&entry.key), entry.file(), entry.path()]).await
     }
@@ -161,10 +165,12 @@ impl ArtifactStore {
         Ok(())
     }
 
-    /// Deletes all artifacts of a caller and returns how many. A write in progress fails when it finds its entry gone.
+    /// Deletes all artifacts of a caller and returns how many.
+    ///
+    /// A write in progress fails when it finds its entry gone.
     ///
     /// # Errors
-    /// `artifact_failed` if the backend does not answer. What was deleted stays deleted.
+    /// `artifact_failed` if the backend does not answer. Deleted artifacts stay deleted.
     pub async fn forget(&self, tenant: &str, user: &str) -> Result<u64> {
         let Some(store) = self.existing().await? else { return Ok(0) };
         let folder = Key::from(format!("{OWNERS}/{}", names::owner(tenant, user)));
@@ -176,8 +182,8 @@ impl ArtifactStore {
             }
             for entry in found.values() {
                 self.remove(store, entry).await?;
-                // A writer that came to its end meanwhile has seen its entry, if what it wrote last was there before
-                // the entry went.
+                // A writer that finished in the meantime has seen its entry, if its last write came before the delete
+                // of the entry.
                 self.delete_all(store, [names::about(&entry.key), entry.file()]).await?;
                 forgotten += 1;
                 self.metrics.deleted.inc();

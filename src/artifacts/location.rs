@@ -8,8 +8,8 @@ const REGION: &str = "us-east-1";
 
 /// Location of a bucket: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`.
 ///
-/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket stands in the path
-/// of each request, never in the host.
+/// Without `endpoint` it is Amazon's in the region; without `region` that is `us-east-1`. The bucket is part of the
+/// path of each request, never of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Location {
     /// The bucket, which must exist.
@@ -23,11 +23,11 @@ pub struct S3Location {
 }
 
 impl S3Location {
-    /// Reads the address of a bucket.
+    /// Parses the address of a bucket.
     ///
     /// # Errors
-    /// What is wrong with it. The address is not repeated, because it may contain a secret. Without the feature `s3`,
-    /// that this build does not support S3.
+    /// Why it is invalid. The address is not repeated, because it may contain a secret. Without the feature `s3`, that
+    /// this build does not support S3.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !cfg!(feature = "s3") {
             return Err("this build has no S3; leave the setting empty, or build with the feature \"s3\"".to_owned());

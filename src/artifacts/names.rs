@@ -63,7 +63,9 @@ pub(super) fn check(name: &str) -> Result<()> {
     Err(Error::new(Code::InvalidInput, message))
 }
 
-/// Returns the folder with the entries of one caller: a digest, because names of callers can contain any character.
+/// Returns the folder with the entries of one caller.
+///
+/// Its name is a digest, because names of callers can contain any character.
 pub(super) fn owner(tenant: &str, user: &str) -> String {
     let mut digest = Sha256::new();
     for part in [tenant, user] {

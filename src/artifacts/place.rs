@@ -1,4 +1,6 @@
-//! Backend of the artifact store: a local folder, made by the first write, or a bucket of an S3-compatible store.
+//! Backend of the artifact store: a local folder, or a bucket of an S3-compatible store.
+//!
+//! The first write creates the local folder.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -102,8 +104,9 @@ impl ArtifactBackend {
         self.existing().await?.ok_or_else(|| "the folder cannot be made".into())
     }
 
-    /// Deletes partial files of killed writers from a local folder and returns how many. They have a number after `#`
-    /// and are in no list. Buckets show no partial uploads.
+    /// Deletes partial files of killed writers from a local folder, and returns how many.
+    ///
+    /// Partial files have a number after `#` and are in no list. Buckets show no partial uploads.
     pub(super) async fn remove_halves(&self, older: Duration) -> u64 {
         let Kind::Folder { path, .. } = &self.kind else { return 0 };
         let folder = path.clone();
@@ -122,7 +125,7 @@ fn open(folder: &Path) -> object_store::Result<Option<Arc<dyn ObjectStore>>> {
     Ok(Some(Arc::new(store)))
 }
 
-/// Walks a folder without following links. Unreadable entries are left for the next time.
+/// Walks a folder without following links. Unreadable entries are left for the next walk.
 fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
     let mut removed = 0;
     let mut open = vec![folder.to_owned()];
@@ -142,7 +145,9 @@ fn halves(folder: &Path, before: Option<SystemTime>) -> u64 {
     removed
 }
 
-/// Returns whether a name is that of a partial file: `object_store` writes to `<name>#<number>` and renames it.
+/// Returns whether a name is that of a partial file.
+///
+/// `object_store` writes to `<name>#<number>` and renames it.
 fn is_half(name: &str) -> bool {
     name.split_once('#').is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,4 +1,6 @@
-//! Opens a bucket of an S3-compatible store. Every request goes through egress, and only to the server of the address.
+//! Opens a bucket of an S3-compatible store.
+//!
+//! Every request goes through egress, and only to the server of the address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +62,7 @@ fn bucket(location: &S3Location, credentials: &S3Credentials, egress: &Egress) -
     Ok(Arc::new(PrefixStore::new(store, location.prefix.as_str())))
 }
 
-/// Gives the client of egress to `object_store`, so that it makes none itself.
+/// Passes the client of egress to `object_store`, so that it creates none itself.
 #[derive(Debug)]
 struct Connector(Egress);
 

@@ -1,5 +1,6 @@
-//! Store of artifacts: reads, checks and describes files. Only the owner can read an artifact; everyone else gets
-//! `not_found`.
+//! Artifact store: reads, checks and describes files.
+//!
+//! Only the owner can read an artifact. Everyone else gets `not_found`.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::config::ArtifactConfig;
 use crate::names;
 use crate::place::ArtifactBackend;
 
-/// Size limit of one description. Ours take less than 1 KiB.
+/// Size limit of one description. Those of helmdeck take less than 1 KiB.
 const MAX_ABOUT_BYTES: u64 = 64 << 10;
 
 /// Store of artifacts.
@@ -125,7 +126,9 @@ impl std::fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Returns whether an `artifact_failed` is permanent because the artifact is damaged. Otherwise the backend failed.
+/// Returns whether an `artifact_failed` is permanent because the artifact is damaged.
+///
+/// If not, the backend failed.
 #[must_use]
 pub fn is_damaged(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<Damaged>())
@@ -152,7 +155,7 @@ impl ArtifactStore {
         self.place.is_bucket()
     }
 
-    /// Returns what is wrong with the backend, by the last request.
+    /// Returns the error of the last request to the backend, if it failed.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
@@ -253,7 +256,9 @@ impl ArtifactStore {
         })
     }
 
-    /// Reads the description of an artifact that has not expired, of this owner; without one, of anybody.
+    /// Reads the description of an artifact that has not expired.
+    ///
+    /// It must belong to this owner; without an owner, it may belong to any caller.
     pub(crate) async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
         let store = self.existing().await?.ok_or_else(no_artifact)?;
         let about = match self.about(store, key).await? {
@@ -270,13 +275,13 @@ impl ArtifactStore {
         Ok(about)
     }
 
-    /// Makes an error of a file that is not what it was. The place itself is well.
+    /// Returns the error for a damaged file. The backend itself works.
     pub(crate) fn damaged(&self, how: &str) -> Error {
         self.metrics.failed("read");
         Error::new(Code::ArtifactFailed, format!("the artifact is damaged: {how}")).with_source(Damaged)
     }
 
-    /// Returns whether all of these files are still there.
+    /// Returns whether all of these files still exist.
     pub async fn all_exist(&self, artifacts: &[ArtifactRef]) -> bool {
         let Ok(Some(store)) = self.existing().await else { return artifacts.is_empty() };
         for artifact in artifacts {

@@ -1,5 +1,6 @@
-//! Deletes files that have ended, and what crashes left. Only what an entry of ours names is touched, so nothing else
-//! in the same bucket is.
+//! Deletes expired artifacts, and the files that crashes left.
+//!
+//! It touches only files that an entry of helmdeck names, so nothing else in the same bucket is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use object_store::path::Path as Key;
 use crate::names::{NameEntry, OWNERS};
 use crate::store::{ArtifactStore, Known};
 
-/// How long a file without anything known of it may still be in the middle of being written.
+/// How long a file without a description may still be in the middle of a write.
 const GRACE: Duration = Duration::from_secs(86_400);
-/// How many entries are held in memory.
+/// Limit of entries in memory.
 const STEP: usize = 1000;
-/// How many files are deleted at a time.
+/// Limit of concurrent deletes.
 const AT_ONCE: usize = 8;
 
 /// What a sweep did.
@@ -24,13 +25,13 @@ const AT_ONCE: usize = 8;
 pub struct Swept {
     /// Files that had ended.
     pub files: u64,
-    /// What writers left that were killed.
+    /// Partial files of killed writers.
     pub halves: u64,
-    /// What could not be deleted, and is left for the next sweep.
+    /// Files that could not be deleted, and are left for the next sweep.
     pub failures: u64,
 }
 
-/// What became of one entry.
+/// Result for one entry.
 enum Fate {
     Swept,
     Half,
@@ -38,7 +39,7 @@ enum Fate {
 }
 
 impl ArtifactStore {
-    /// Deletes files that have ended, and halves. One that cannot be deleted does not stop the others.
+    /// Deletes expired and partial files. A file that cannot be deleted does not stop the sweep.
     ///
     /// # Errors
     /// `artifact_failed` if the place does not list its names.
@@ -48,7 +49,7 @@ impl ArtifactStore {
         Ok(swept)
     }
 
-    /// Deletes files that have ended. Every name is read once, and seen once.
+    /// Deletes expired files. Every name is read once.
     ///
     /// # Errors
     /// As [`ArtifactStore::sweep`].
@@ -94,23 +95,22 @@ impl ArtifactStore {
         }
     }
 
-    /// Deletes what belongs to an entry whose time is over.
+    /// Deletes the objects of an expired entry.
     async fn end(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry) -> Result<Fate> {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
-            // It may still be written: a file may take longer than it is to be kept. What it is to replace may be
-            // there.
+            // The file may still be written, for longer than its retention. The file that it replaces may still exist.
             Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
             Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
                 Ok(Fate::Kept)
             }
-            // What is known is of the file that replaced it, or that it did not come to replace.
+            // The description is that of the file that replaced it, or that it failed to replace.
             Known::About(about) if !about.is_of(entry) => {
                 self.delete_all(store, [entry.file(), entry.path()]).await?;
                 Ok(Fate::Kept)
             }
             Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
-            // What cannot be read has ended all the same.
+            // An unreadable file has expired too.
             Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
         }
     }

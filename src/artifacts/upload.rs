@@ -1,5 +1,6 @@
-//! Writes a file while it is read, in bounded memory: as one object if it is small, else in parts. What is given up is
-//! removed.
+//! Writes an artifact while its source is read, in bounded memory.
+//!
+//! A small file is written as one object, a larger one in parts. An abandoned upload is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::names::{self, NameEntry, hex};
 use crate::store::{About, ArtifactStore};
 
-/// The size of a part. S3 takes at least 5 MiB.
+/// Size of a part of an upload. S3 takes at least 5 MiB.
 const PART_BYTES: u64 = 8 << 20;
 /// Limit of parts in S3.
 const MAX_PARTS: u64 = 10_000;
@@ -23,16 +24,16 @@ const MAX_PARTS: u64 = 10_000;
 /// The last time that can be written in RFC 3339: the end of the year 9999.
 const LAST: Timestamp = Timestamp(253_402_300_799_000_000);
 
-/// A file that is to be written.
+/// A file to write.
 pub(super) struct Wanted<'a> {
     pub(super) owner: &'a Identity,
     pub(super) key: &'a str,
     pub(super) name: &'a str,
     pub(super) media_type: &'a str,
     pub(super) retention: Duration,
-    /// When it begins to be written. No two files of a run begin at once.
+    /// Start time of the write. No two files of a run have the same.
     pub(super) started: Timestamp,
-    /// What this run wrote under the same name before.
+    /// The file that this run wrote under the same name before.
     pub(super) replaces: Option<&'a Written>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Written {
     pub(super) artifact: ArtifactRef,
-    /// When it began to be written.
+    /// Start time of the write.
     pub(super) started: Timestamp,
 }
 
@@ -61,7 +62,7 @@ impl ArtifactStore {
             .ok_or_else(impossible)?;
         let store = self.place.ready().await.map_err(|error| self.failed("store", error))?;
         let fail = |error: object_store::Error| self.failed("store", error);
-        // The entry first: by it a sweep finds whatever a crash leaves, and forgetting finds it for its owner.
+        // The entry first: by it a sweep finds the files that a crash leaves, and a deletion by owner finds the file.
         store.put(&path, PutPayload::default()).await.map_err(fail)?;
         let (size, sha256) = match self.write(store, &file, source).await {
             Ok(written) => written,
@@ -80,13 +81,13 @@ impl ArtifactStore {
         };
         let known = About::new(artifact, wanted.owner, started);
         let text = serde_json::to_vec(&known).map_err(|error| self.failed("store", error))?;
-        // What is known of the file last: it makes the file visible.
+        // The description is written last: it makes the file visible.
         store.put(&about, text.into()).await.map_err(fail)?;
         self.not_forgotten(store, &entry, &path).await?;
         if let Some(earlier) = wanted.replaces {
             let (ends, started) = (earlier.artifact.expires_at, earlier.started);
             let old = NameEntry { ends, started, ..entry };
-            // If that fails, the sweep does it.
+            // If this fails, the sweep deletes it.
             let _ = self.delete_all(store, [old.file(), old.path()]).await;
         }
         self.succeeded();
@@ -113,15 +114,16 @@ impl ArtifactStore {
         upload.finish().await
     }
 
-    /// Removes what a failed upload may have left. The file that was to be replaced stays as it was.
+    /// Removes the rest of a failed upload. The file that it should replace stays unchanged.
     async fn give_up(&self, store: &Arc<dyn ObjectStore>, file: &Key, entry: &Key) {
         if matches!(store.delete(file).await, Ok(()) | Err(object_store::Error::NotFound { .. })) {
             let _ = store.delete(entry).await;
         }
     }
 
-    /// Looks whether the entry of a file that has become visible is still there. If it was deleted meanwhile, nothing
-    /// finds the file any more, so it goes too.
+    /// Checks that the entry of a file that has become visible still exists.
+    ///
+    /// If it was deleted in the meantime, the file cannot be found any more, so it is removed too.
     async fn not_forgotten(&self, store: &Arc<dyn ObjectStore>, entry: &NameEntry, path: &Key) -> Result<()> {
         match store.head(path).await {
             Ok(_) => Ok(()),

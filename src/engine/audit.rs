@@ -1,4 +1,4 @@
-//! The audit: one row per call while gate 1 is open, written behind the response within a deadline.
+//! The audit: one row per call while gate 1 is open, written after the response within a deadline.
 //!
 //! A call only puts a record into a bounded queue. The writer extracts learnable inputs, off the caller's thread. A
 //! full queue or a failing store costs rows, which are counted, and never a call.
@@ -62,7 +62,7 @@ const MAX_LOOK_INPUT_BYTES: usize = 64 << 10;
 /// Larger outputs are not examined.
 const MAX_LOOK_BYTES: usize = 256 << 10;
 
-/// One call, as it is queued.
+/// Record of one call, as it is queued.
 pub(crate) struct Record {
     pack: PackName,
     version: Version,
@@ -109,7 +109,7 @@ impl Record {
     }
 }
 
-/// Stored rows of the audit: one entry contains rows of one caller and one version of one pack, as JSON.
+/// Page of the stored audit: rows of one caller and one version of one pack, as JSON.
 ///
 /// A page of many rows costs hardly more to seal and to store than one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub struct AuditRow {
     /// `ok` (left out) or an error code.
     #[serde(rename = "o", default = "ok", skip_serializing_if = "is_ok")]
     pub outcome: Cow<'static, str>,
-    /// What the cache did, if both gates were open.
+    /// Cache status of the call, if both gates were open.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cow<'static, str>>,
     /// Inputs from a closed list of names, text only.
@@ -232,8 +232,8 @@ struct Writer {
 impl Writer {
     async fn run(self, mut inbox: mpsc::Receiver<Message>) {
         while let Some(first) = inbox.recv().await {
-            // While it lingers nobody wakes it: a call's row is put into the queue and no more. Woken for each row, the
-            // writer would cost every call a switch of tasks.
+            // While the writer lingers, a call only puts its row into the queue and wakes no task. Waking the writer
+            // for each row would cost every call a task switch.
             if matches!(first, Message::Row(_)) {
                 self.linger(&inbox).await;
             }
@@ -254,13 +254,13 @@ impl Writer {
                 for done in flushed {
                     let _ = done.send(());
                 }
-                // What came while this was written lingers anew: written at once, it would make many small batches.
+                // Rows that arrived during the write linger again: written at once, they would make many small batches.
                 next = if inbox.len() >= BATCH { inbox.try_recv().ok() } else { None };
             }
         }
     }
 
-    /// Waits until a batch is full, the first row has waited long enough, or somebody waits for the rows.
+    /// Waits until a batch is full, the first row has waited long enough, or a flush is requested.
     async fn linger(&self, inbox: &mpsc::Receiver<Message>) {
         let end = tokio::time::Instant::now() + self.config.linger;
         while tokio::time::Instant::now() < end && inbox.len() < BATCH {
@@ -315,7 +315,7 @@ impl Writer {
 
     fn put(&self, mut page: Page) -> Put {
         page.text.extend_from_slice(b"]}");
-        // Zero-padded, so that keys sort by time; counter and process id tell apart what one microsecond holds.
+        // Zero-padded, so that keys sort by time. Counter and process id distinguish rows of the same microsecond.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed) % 1_000_000;
         let key = format!("pack/{}/{:020}-{counter:06}-{:08x}", page.pack, page.start.micros(), std::process::id());
         let mut put = Put::new(Namespace::of_caller(&page.identity), Kind::Audit, key, page.text);
@@ -367,14 +367,15 @@ impl Page {
     }
 }
 
-/// Returns whether an input of this schema can hold anything learnable. Most packs have no such input, and theirs is
-/// not even copied for the audit.
+/// Returns whether an input of this schema can hold anything learnable.
+///
+/// Most packs have no such input, so the audit does not even copy theirs.
 pub(crate) fn is_learnable(schema: &Value) -> bool {
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     !closed || helmdeck_core::schema::properties(schema).keys().any(|name| LEARNABLE.contains(&name.as_str()))
 }
 
-/// Picks the learnable inputs; everything else is skipped over without being kept.
+/// Extracts the learnable inputs; everything else is skipped without being kept.
 fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
     struct Learnable;
 
@@ -409,7 +410,7 @@ fn learnable(input: &[u8]) -> serde_json::Map<String, Value> {
 }
 
 fn findings(output: &Json) -> Vec<Finding> {
-    /// Most outputs hold none, and are not parsed to find that out.
+    /// Most outputs contain no findings; this check avoids parsing them.
     static PLACES: LazyLock<[Finder<'static>; 4]> =
         LazyLock::new(|| ["\"findings\"", "\"lint\"", "\"inspect\"", "\"validate\""].map(Finder::new));
     let bytes = output.bytes();

@@ -31,14 +31,14 @@ use helmdeck_sandbox::{SessionPlace, Sessions};
 /// Number of events kept for late subscribers.
 const EVENTS: usize = 1024;
 
-/// Gate 1, open: a store and the keys it is sealed with.
+/// Open gate 1: a store and the keys that seal it.
 #[derive(Clone)]
 pub struct Memory {
     /// The store; sealed.
     pub store: Arc<dyn Store>,
     /// The keys; cache keys are made with them too.
     pub keyring: Arc<KeyRing>,
-    /// Where clear counters go; `None` = they are not kept.
+    /// Database of the plaintext counters; `None` = they are not kept.
     pub system: Option<System>,
 }
 
@@ -119,7 +119,7 @@ impl Builder {
         self
     }
 
-    /// Picks up changes of the packs folder without a restart, also if it is made later.
+    /// Picks up changes of the packs folder without a restart, also if it is created later.
     #[must_use]
     pub const fn watch(mut self, watch: bool) -> Self {
         self.watch = watch;
@@ -133,26 +133,31 @@ impl Builder {
         self
     }
 
-    /// Sets that gate 1 is open, but the store could not be opened. What needs memory fails with this reason; the rest
-    /// runs. Has no effect with [`Builder::memory`].
+    /// Marks the store as unavailable: gate 1 is open, but the store could not be opened.
+    ///
+    /// Calls that need memory fail with this reason; all others run. Has no effect with [`Builder::memory`].
     #[must_use]
     pub fn memory_unavailable(mut self, reason: &str) -> Self {
         self.no_memory = NoMemory::Unavailable(reason.into());
         self
     }
 
-    /// Sets in one word why the store cannot be written at the start ([`helmdeck_memory::StoreError::trouble`]).
-    /// Replies report it until a write works. Has no effect without [`Builder::memory`].
+    /// Sets why the store cannot be written at the start, in one word.
+    ///
+    /// The word comes from [`helmdeck_memory::StoreError::trouble`]. Replies report it until a write works. Has no
+    /// effect without [`Builder::memory`].
     #[must_use]
     pub const fn store_trouble(mut self, trouble: &'static str) -> Self {
         self.store_trouble = Some(trouble);
         self
     }
 
-    /// Sets the source of invalidations by other processes, such as a message bus. Default: the store's notifications
-    /// ([`helmdeck_memory::ReadStore::changes`]), else polling. Has no effect without [`Builder::memory`].
+    /// Sets the source of invalidations by other processes, such as a message bus.
     ///
-    /// Each notification drops what it names from this process. When the source ends, the store is polled.
+    /// Default: the store's notifications ([`helmdeck_memory::ReadStore::changes`]), else polling. Has no effect
+    /// without [`Builder::memory`].
+    ///
+    /// Each notification drops the entries that it names from this process. When the source ends, the store is polled.
     #[must_use]
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = Some(changes);
@@ -173,24 +178,28 @@ impl Builder {
         self
     }
 
-    /// Keeps artifacts in a bucket instead of a folder. No request is sent before it is needed. It is reached through
-    /// [`Builder::egress`], and no call can reach it that way.
+    /// Keeps artifacts in a bucket instead of a folder.
+    ///
+    /// The first use sends the first request. Requests to the bucket go through [`Builder::egress`]; the calls of packs
+    /// cannot reach it that way.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
         self.artifacts = Some(Files::S3(Box::new((bucket, credentials))));
         self
     }
 
-    /// Sets the location of sessions. Without it, packs that need one are refused. The first session creates the
-    /// folder.
+    /// Sets the location of sessions.
+    ///
+    /// Without it, packs that need a session are refused. The first session creates the folder.
     #[must_use]
     pub fn sessions(mut self, place: SessionPlace) -> Self {
         self.sessions = Some(place);
         self
     }
 
-    /// Stores jobs, so that they outlive the process, and their results, sealed, if there is a keyring. Without this,
-    /// jobs end with the process.
+    /// Stores jobs, so that they outlive the process.
+    ///
+    /// Their results are stored too, sealed, if there is a keyring. Without this setting, jobs end with the process.
     #[must_use]
     pub fn jobs(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.jobs = Some((system, keyring));
@@ -211,24 +220,28 @@ impl Builder {
         self
     }
 
-    /// Adds MCP servers, whose tools become packs `mcp.<server>.<tool>` when they are asked for
-    /// ([`Engine::import_all`], [`Engine::import_in_background`], or a call of one). Nothing is started before.
+    /// Adds MCP servers, whose tools become packs named `mcp.<server>.<tool>`.
+    ///
+    /// The tools are imported by [`Engine::import_all`], [`Engine::import_in_background`], or a call of one. No server
+    /// is started before that.
     #[must_use]
     pub fn mcp(mut self, servers: Vec<McpServer>) -> Self {
         self.mcp.extend(servers);
         self
     }
 
-    /// Stores the tools of MCP servers between starts in a folder, so that their packs exist at once and a cached
-    /// answer needs no server. Sealed with a keyring; without one, lists with something like a token are not written.
-    /// `makes` says whether a missing parent folder is made.
+    /// Stores the tools of MCP servers between starts in a folder.
+    ///
+    /// So their packs exist at once, and a cached answer needs no server. The lists are sealed with a keyring; without
+    /// one, a list that contains something like a token is not written. `makes` says whether a missing parent folder is
+    /// created.
     #[must_use]
     pub fn remember_mcp(mut self, folder: impl Into<PathBuf>, keyring: Option<Arc<KeyRing>>, makes: bool) -> Self {
         self.remembered = Some(Remembered::new(folder.into(), keyring, makes));
         self
     }
 
-    /// Builds every pack's pipeline. Manifests that are refused are listed ([`Engine::refused`]), not fatal.
+    /// Builds every pack's pipeline. Refused manifests are not fatal: [`Engine::refused`] lists them.
     ///
     /// Must be called on a tokio runtime. With gate 1 shut, no packs folder to watch and no artifacts, it starts no
     /// task.
@@ -328,7 +341,7 @@ impl Files {
     fn open(self, _: &Egress) -> ArtifactBackend {
         match self {
             Self::Folder(folder) => ArtifactBackend::folder(&folder),
-            // No address reads as a location in this build.
+            // This build cannot parse any address of a bucket.
             Self::S3(bucket) => ArtifactBackend::unknown(&bucket.0.shown()),
         }
     }

@@ -44,7 +44,9 @@ impl Default for CommandConfig {
 
 /// How much of stderr is kept for the log and as the cause of an error.
 const STDERR_BYTES: usize = 4 << 10;
-/// How much of it is searched for secrets: more by the size of the longest secret in its longest form (JSON in base64).
+/// How much of stderr is searched for secrets, in bytes.
+///
+/// More than is shown, by the size of the longest secret in its longest form (JSON in base64).
 const STDERR_READ: usize = STDERR_BYTES + (512 << 10);
 
 /// Limit of a retry time that a program can request.
@@ -61,7 +63,9 @@ pub(crate) struct CommandHandler {
 }
 
 impl CommandHandler {
-    /// Finds the program: relative to the manifest's folder if its name has a `/`, otherwise in the search path.
+    /// Finds the program and prepares the handler.
+    ///
+    /// A name with a `/` is relative to the manifest's folder; any other is looked up in the search path.
     ///
     /// # Errors
     /// A message with the program and where it was searched.
@@ -88,7 +92,9 @@ impl CommandHandler {
         Ok(Self { program, arguments: arguments.to_vec(), env, folder: folder.to_owned(), config })
     }
 
-    /// Returns the files that run: the program, and each argument that is a file in the manifest's folder (a script).
+    /// Returns the files that run: the program and its scripts.
+    ///
+    /// A script is an argument that is a file in the manifest's folder.
     pub(crate) fn program(&self) -> Program {
         let scripts = self
             .arguments
@@ -181,11 +187,11 @@ fn missing(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Error report of a failed program.
+/// Cause of a program's failure.
 enum Explanation {
-    /// Explained by an [`Envelope`] on stdout: the caller gets its code and message.
+    /// An [`Envelope`] on stdout: the caller gets its code and message.
     Error(Code, String, Option<Duration>),
-    /// Explained by the end of stderr.
+    /// The end of stderr.
     Stderr(String),
     /// Not explained.
     Silent,

@@ -1,5 +1,6 @@
-//! Settings of the engine: the settings of its parts under one name each. Every field has a default; unknown keys are
-//! refused.
+//! Settings of the engine: those of each part under one name.
+//!
+//! Every field has a default; unknown keys are refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +19,12 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Audit rows. Has no effect without a memory key.
     pub audit: AuditConfig,
-    /// Files that packs write.
+    /// Artifacts: files that packs write.
     pub artifacts: ArtifactConfig,
     /// Packs that run a program.
     pub commands: CommandConfig,
     /// Sessions, and the limits of commands in them.
     pub sessions: SessionConfig,
-    /// Calls that continue without their caller.
+    /// Jobs: calls that continue without their caller.
     pub jobs: JobConfig,
 }

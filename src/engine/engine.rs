@@ -1,4 +1,4 @@
-//! The engine: what the transports call. Each method delegates to the part that does the work.
+//! The engine: the API for the transports. Each method delegates to the part that does the work.
 
 mod found;
 mod importing;
@@ -34,7 +34,7 @@ use helmdeck_artifacts::ArtifactPage;
 use helmdeck_mcp_client::{McpStatus, Servers};
 use helmdeck_sandbox::SessionInfo;
 
-/// Runs packs. Cheap to clone.
+/// The engine: runs packs. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
@@ -54,24 +54,23 @@ impl Engine {
     /// Finds the pack of a call.
     ///
     /// # Errors
-    /// `not_found` if there is no such pack or version; the error of an MCP server that must be asked for its tools
-    /// first.
+    /// `not_found` if the pack or version does not exist; the error of an MCP server that must first list its tools.
     pub async fn find(&self, call: &Call) -> Result<Found> {
         Ok(Found::new(Arc::clone(&self.0), self.0.find(call).await?))
     }
 
     /// Runs a call through its pack's pipeline.
     ///
-    /// Dropping the future cancels the call; a run that others wait for goes on for them.
+    /// Dropping the future cancels the call; a run that other callers wait for continues for them.
     ///
     /// # Errors
-    /// Any [`Code`]; `not_found` if there is no such pack or version.
+    /// Any [`Code`]; `not_found` if the pack or version does not exist.
     pub async fn call(&self, call: Call) -> Result<Outcome> {
         let pack = self.0.find(&call).await?;
         found::run(&self.0, pack, call).await
     }
 
-    /// Explains what the cache knows of a call, without running anything.
+    /// Explains the state of the cache for a call, without running anything.
     ///
     /// # Errors
     /// As the call itself up to its credentials; `conflict` if this pack is not cached, with the gate that is shut.
@@ -96,8 +95,9 @@ impl Engine {
         Ok(found.info(&self.0.registry.snapshot()))
     }
 
-    /// Returns a number that grows with each reload of the packs, so that callers know when to drop what they derived
-    /// from them.
+    /// Returns a number that grows with each reload of the packs.
+    ///
+    /// When it has changed, drop what you derived from the packs.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.0.registry.revision()
@@ -130,7 +130,7 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns named checks of whether this engine can do its work.
+    /// Returns the readiness checks of this engine, by name.
     #[must_use]
     pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         self.0.ready()
@@ -141,15 +141,17 @@ impl Engine {
         self.0.reload();
     }
 
-    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task. Does not wait for calls
-    /// under way.
+    /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
+    ///
+    /// Does not wait for calls in progress.
     pub async fn shutdown(&self) {
         self.0.shutdown().await;
     }
 
-    /// Starts the background sweeps: sessions that earlier processes left, expired artifacts, jobs of lost processes,
-    /// and rows of the store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them. Call
-    /// it once.
+    /// Starts the background sweeps. Call it once.
+    ///
+    /// They remove sessions that earlier processes left, expired artifacts, jobs of lost processes, and rows of the
+    /// store (at once, and then `memory.interval` after each run). [`Engine::shutdown`] ends them.
     pub fn start_sweeping(&self, memory: JanitorConfig) {
         let inner = &self.0;
         if let Some(sessions) = inner.sessions.clone() {
@@ -165,15 +167,17 @@ impl Engine {
         }
     }
 
-    /// Deletes expired artifacts in a local folder, for a process that is about to end. It may be dropped in the
-    /// middle; the next sweep goes on there. Buckets are left to servers, because this would query them at each call.
+    /// Deletes expired artifacts in a local folder, for a process that is about to end.
+    ///
+    /// The future may be dropped halfway; the next sweep continues there. Buckets are left to servers, because this
+    /// would query them at each call.
     pub async fn sweep_files_once(&self) {
         if let Some(store) = self.0.artifacts.as_ref().filter(|store| !store.is_bucket()) {
             janitor::sweep_artifacts_once(store, &self.0.metrics).await;
         }
     }
 
-    /// Returns an artifact of this caller, whole in memory.
+    /// Reads an artifact of this caller into memory.
     ///
     /// # Errors
     /// As [`Engine::open_artifact`].
@@ -181,7 +185,7 @@ impl Engine {
         self.artifact_up_to(identity, key, u64::MAX).await
     }
 
-    /// Returns an artifact of this caller of at most `max_bytes`, whole in memory.
+    /// Reads an artifact of this caller of at most `max_bytes` into memory.
     ///
     /// # Errors
     /// As [`Engine::open_artifact`]; `too_large` if it is longer.
@@ -189,20 +193,22 @@ impl Engine {
         self.0.artifacts()?.whole(identity, key, max_bytes).await
     }
 
-    /// Opens an artifact of this caller as a stream; without a caller (operators only), one of anybody.
+    /// Opens an artifact of this caller as a stream.
     ///
-    /// A damaged artifact ends with an error before its last piece; one of at most 1 MiB is not opened.
+    /// Without a caller (operators only), it opens an artifact of any caller. A damaged artifact ends with an error
+    /// before its last piece; one of at most 1 MiB is not opened.
     ///
     /// # Errors
-    /// `not_found` if there is none, it has expired or belongs to another caller; `artifact_failed` if it cannot be
+    /// `not_found` if it does not exist, has expired or belongs to another caller; `artifact_failed` if it cannot be
     /// read.
     pub async fn open_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<(ArtifactRef, ByteStream)> {
         self.0.artifacts()?.open(owner, key).await
     }
 
-    /// Lists the artifacts of this caller, newest first; without a caller (operators only), those of everybody.
+    /// Lists the artifacts of a caller, newest first.
     ///
-    /// `limit` is the size of a page, `after` the `next` of the previous page.
+    /// Without a caller (operators only), it lists those of all callers. `limit` is the size of a page, `after` the
+    /// `next` of the previous page.
     ///
     /// # Errors
     /// `invalid_input` if `after` comes from no page; `artifact_failed` if the artifact store does not answer.
@@ -219,18 +225,20 @@ impl Engine {
         }
     }
 
-    /// Deletes an artifact of this caller; without a caller (operators only), one of anybody.
+    /// Deletes an artifact of this caller; without a caller (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none or it belongs to another caller; `artifact_failed` if it cannot be deleted.
+    /// `not_found` if it does not exist or belongs to another caller; `artifact_failed` if it cannot be deleted.
     pub async fn delete_artifact(&self, owner: Option<&Identity>, key: &str) -> Result<()> {
         self.0.artifacts()?.delete(owner, key).await
     }
 
-    /// Deletes all artifacts of a caller, those being written too, and returns how many. Needs no memory key.
+    /// Deletes all artifacts of a caller, and returns how many. Needs no memory key.
+    ///
+    /// This includes artifacts that are being written.
     ///
     /// # Errors
-    /// `artifact_failed` if the artifact store does not answer. What was deleted stays deleted; the next try finds the
+    /// `artifact_failed` if the artifact store does not answer. Deleted artifacts stay deleted; a retry deletes the
     /// rest.
     pub async fn forget_artifacts(&self, tenant: &str, user: &str) -> Result<u64> {
         match &self.0.artifacts {
@@ -261,8 +269,9 @@ impl Engine {
         }
     }
 
-    /// Returns the sessions of a caller, of every process on this data folder, oldest first; without a caller
-    /// (operators only), those of everybody.
+    /// Returns the sessions of a caller, oldest first, of every process on this data folder.
+    ///
+    /// Without a caller (operators only), it returns those of all callers.
     ///
     /// # Errors
     /// `session_unavailable` if this engine has no sessions; `internal` if they cannot be read.
@@ -279,11 +288,13 @@ impl Engine {
         Ok(self.0.sessions()?.of(identity, id).await?.handle())
     }
 
-    /// Ends a session of a caller with everything that runs in it; without a caller (operators only), one of anybody.
-    /// What another process runs in it ends within two seconds.
+    /// Ends a session of a caller, with everything that runs in it.
+    ///
+    /// Without a caller (operators only), it ends a session of any caller. Commands of other processes in it end within
+    /// two seconds.
     ///
     /// # Errors
-    /// As [`Engine::session`]; `internal` if something of it cannot be removed.
+    /// As [`Engine::session`]; `internal` if a part of it cannot be removed.
     pub async fn end_session(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
         self.0.sessions()?.end(identity, id).await
     }
@@ -296,16 +307,18 @@ impl Engine {
         self.0.sessions()?.probe().await
     }
 
-    /// Queues a call as a job, which runs on without its caller. The call's own deadline, cancel and progress are
-    /// ignored; the pack's timeout counts from the start of the run. Input and credentials are checked first.
+    /// Queues a call as a job, which continues without its caller.
+    ///
+    /// The call's own deadline, cancel and progress are ignored; the pack's timeout counts from the start of the run.
+    /// Input and credentials are checked first.
     ///
     /// # Errors
     /// `not_found`, `invalid_input`, `credential_invalid`, `forbidden` as [`Engine::call`]; `unauthenticated` for an
-    /// anonymous caller; `overloaded` if too many jobs wait, of everybody or of this caller, if the server is about to
+    /// anonymous caller; `overloaded` if too many jobs wait (in total or for this caller), if the server is about to
     /// stop, or if the job cannot be written to the database: then nothing was done.
     pub async fn submit(&self, call: Call) -> Result<Job> {
         if call.identity.is_anonymous() {
-            // All callers without a token are one: each would see and cancel what the others started.
+            // All callers without a token have one identity: each would see and cancel the jobs of the others.
             return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
         }
         let pack = self.0.find(&call).await?;
@@ -317,10 +330,10 @@ impl Engine {
         self.0.jobs.submit(call, pack.manifest.version, Arc::clone(&self.0) as _).await
     }
 
-    /// Returns a job of `owner`; without one (operators only), one of anybody.
+    /// Returns a job of `owner`; without an owner (operators only), of any caller.
     ///
     /// # Errors
-    /// `not_found` if there is none, or it belongs to another caller; `overloaded` if the database is not available.
+    /// `not_found` if it does not exist, or belongs to another caller; `overloaded` if the database is not available.
     pub async fn job(&self, owner: Option<&Identity>, id: &JobId) -> Result<Job> {
         self.0.jobs.job(owner, id).await
     }
@@ -336,14 +349,15 @@ impl Engine {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
-    /// its result is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job does not exist, or
+    /// if its result is not kept, with the reason.
     pub async fn job_outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         self.0.jobs.outcome(owner, id).await
     }
 
-    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it
-    /// is.
+    /// Cancels a job, waits a moment for its end, and returns its state then.
+    ///
+    /// A job that has already ended does not change.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -351,7 +365,7 @@ impl Engine {
         self.0.jobs.cancel(owner, id).await
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -361,8 +375,9 @@ impl Engine {
 
     /// Follows a job: its state now, then every change; the stream ends after the last one.
     ///
-    /// With `after`, the number of an event, it continues after that event. Of a job of this process every report
-    /// comes, unless the reader is hundreds behind; of another process what is in the database, about twice a second.
+    /// With `after`, the number of an event, it continues after that event. For a job of this process, every report
+    /// comes, unless the reader is hundreds behind. For a job of another process, the stream shows the row in the
+    /// database, about twice a second.
     ///
     /// # Errors
     /// As [`Engine::job`].
@@ -375,8 +390,9 @@ impl Engine {
         self.0.jobs.follow(owner, id, after).await
     }
 
-    /// Starts no more jobs: those that wait fail, to be submitted again later; those that run go on until
-    /// [`Engine::shutdown`].
+    /// Starts no more jobs.
+    ///
+    /// Waiting jobs fail, to be submitted again later; running jobs continue until [`Engine::shutdown`].
     pub async fn drain_jobs(&self) {
         self.0.jobs.drain().await;
     }
@@ -386,16 +402,17 @@ impl Engine {
         self.0.jobs.ended().await;
     }
 
-    /// Waits for a pack that is, or needs, a tool of an MCP server that was not asked yet. The server's `start_timeout`
-    /// bounds it.
+    /// Waits for a pack that is, or needs, a tool of an MCP server that was not queried yet.
+    ///
+    /// The server's `start_timeout` limits the wait.
     ///
     /// # Errors
-    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] says so.
+    /// Why the server does not answer. An unknown pack is no error here: [`Engine::pack`] reports it.
     pub async fn await_pack(&self, pack: &str) -> Result<()> {
         self.0.await_pack(pack).await
     }
 
-    /// As [`Engine::await_pack`], for the name by which an MCP client calls the tool, and for at most 10 s.
+    /// As [`Engine::await_pack`], by the name of the tool for MCP clients; at most 10 s.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
@@ -403,18 +420,21 @@ impl Engine {
         self.0.await_tool(tool).await
     }
 
-    /// Asks all MCP servers for their tools and waits at most `limit` for the answers. [`Engine::refused`] and
-    /// [`Engine::mcp_servers`] list the servers that do not answer.
+    /// Lists the tools of all MCP servers, and waits at most `limit` for the answers.
+    ///
+    /// [`Engine::refused`] and [`Engine::mcp_servers`] list the servers that do not answer.
     pub async fn import_all(&self, limit: Duration) {
         self.0.import_all(limit).await;
     }
 
-    /// As [`Engine::import_all`], but only servers whose tools are not remembered, and those that a manifest waits for.
+    /// As [`Engine::import_all`], but only for servers that must be queried.
+    ///
+    /// These are the servers whose tools are not stored, and those that a manifest waits for.
     pub async fn import_unknown(&self, limit: Duration) {
         self.0.import_unknown(limit).await;
     }
 
-    /// As [`Engine::import_all`], but only servers that a manifest waits for.
+    /// As [`Engine::import_all`], but only for servers that a manifest waits for.
     pub async fn import_awaited(&self, limit: Duration) {
         self.0.import_awaited(limit).await;
     }
@@ -425,15 +445,19 @@ impl Engine {
         !self.0.registry.snapshot().pending.is_empty()
     }
 
-    /// Asks all MCP servers for their tools in the background, until they answer. Packs appear as they do.
+    /// Lists the tools of all MCP servers in the background, until they answer.
+    ///
+    /// Packs appear with each answer.
     pub fn import_in_background(&self) {
         if let Some(servers) = &self.0.servers {
             servers.ask_in_background();
         }
     }
 
-    /// Waits for the first answers after [`Engine::import_in_background`]: at most `start_timeout` and 10 s for each
-    /// server, and not for servers whose tools are remembered. Returns whether the tools of all servers are known.
+    /// Waits for the first answers after [`Engine::import_in_background`].
+    ///
+    /// It waits at most `start_timeout` and 10 s for each server, and not for servers whose tools are stored. Returns
+    /// whether the tools of all servers are known.
     pub async fn packs_settled(&self) -> bool {
         match &self.0.servers {
             Some(servers) => {

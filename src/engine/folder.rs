@@ -1,5 +1,6 @@
-//! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest; changes are picked up without a
-//! restart.
+//! The operator's packs folder: every `*.toml` in it, at any depth, is a manifest.
+//!
+//! Changes are picked up without a restart.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,15 +26,17 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// One manifest of the folder.
 pub(crate) struct Read {
-    /// Its file, as in messages.
+    /// Its file, as shown in messages.
     pub(crate) file: String,
-    /// The name that it gives its pack, as far as that can be seen in a file that is refused.
+    /// Name of its pack, also of a refused file if the name can be read there.
     pub(crate) name: Option<String>,
     /// The manifest, with its folder.
     pub(crate) manifest: Result<(Manifest, PathBuf), ManifestError>,
 }
 
-/// Reads every manifest of a folder, in the order of their paths. A folder that is not there is empty.
+/// Reads every manifest of a folder, in the order of their paths.
+///
+/// A folder that does not exist has none.
 pub(crate) fn read(folder: &Path) -> Vec<Read> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files);
@@ -58,7 +61,7 @@ fn name_in(text: &str) -> Option<String> {
     helmdeck_core::PackName::new(name).ok().map(|name| name.to_string())
 }
 
-/// Reads one manifest; the path that comes with it is its folder.
+/// Reads one manifest; the returned path is its folder.
 ///
 /// # Errors
 /// Why it was refused, with file and line.
@@ -84,8 +87,9 @@ pub(crate) fn read_one(file: &Path) -> Result<(Manifest, PathBuf), ManifestError
     Ok((manifest, folder))
 }
 
-/// Returns the line, counted from 1, of a manifest that contains a token of a well-known form. Comments count, because
-/// readers of the file see them.
+/// Returns the line of a manifest that contains a token of a well-known form, counted from 1.
+///
+/// Comments count too, because readers of the file see them.
 fn token_line(text: &str) -> Option<usize> {
     text.lines().position(|line| leaks::has_leak(line.as_bytes())).map(|index| index + 1)
 }
@@ -115,11 +119,12 @@ fn bounded(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{name} cannot be read: {error}"))
 }
 
-/// Watches a folder: `changed` is called after every change, once things have settled. Ends when the returned guard is
-/// dropped.
+/// Watches a folder: calls `changed` after every change, once changes have settled.
+///
+/// Ends when the returned guard is dropped.
 ///
 /// # Errors
-/// If the system cannot watch the folder, for example because it is not there.
+/// If the system cannot watch the folder, for example because it does not exist.
 pub(crate) fn watch(folder: &Path, changed: impl Fn() + Send + Sync + 'static) -> notify::Result<Watch> {
     let (sender, mut receiver) = mpsc::channel::<()>(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -144,7 +149,9 @@ pub(crate) struct Watch {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Watches a folder that may come, go and be replaced: `changed` is called after every change of it or in it.
+/// Watches a folder that may be created, removed and replaced.
+///
+/// Calls `changed` after every change of it or in it.
 pub(crate) fn follow(folder: PathBuf, changed: impl Fn() + Send + Sync + 'static) -> Follow {
     let changed = Arc::new(changed);
     let mut following = Following { folder, changed, seen: None, watch: None, warned: false };
@@ -163,7 +170,7 @@ pub(crate) fn follow(folder: PathBuf, changed: impl Fn() + Send + Sync + 'static
 struct Following<F> {
     folder: PathBuf,
     changed: Arc<F>,
-    /// Device and inode of the folder when it was looked at last.
+    /// Device and inode of the folder at the last check.
     seen: Option<(u64, u64)>,
     watch: Option<Watch>,
     warned: bool,
@@ -195,7 +202,7 @@ impl<F: Fn() + Send + Sync + 'static> Following<F> {
     }
 }
 
-/// Keeps [`follow`] going.
+/// Guard of [`follow`], which ends when it is dropped.
 pub(crate) struct Follow {
     task: tokio::task::JoinHandle<()>,
 }

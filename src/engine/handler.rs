@@ -1,7 +1,7 @@
-//! The innermost service: runs a handler once, under its deadline, with panics turned into `handler_failed`.
+//! Innermost service: runs a handler once, under its deadline.
 //!
-//! What leaves the handler is cleaned of the secrets that it was given, here and nowhere else, so that nothing further
-//! out (checks, cache, log, reply) ever sees one.
+//! A panic becomes `handler_failed`. The handler's output is redacted here, of the secrets that the handler was given.
+//! So no outer layer (checks, cache, log, reply) ever sees one.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -33,7 +33,7 @@ pub(crate) struct Runner {
     pub(crate) memory: Result<Arc<dyn Views>, NoMemory>,
 }
 
-/// Runs the handler of one pack.
+/// Service that runs the handler of one pack.
 #[derive(Clone)]
 pub(crate) struct HandlerService(pub(crate) Arc<Runner>);
 
@@ -97,7 +97,7 @@ async fn run(runner: Arc<Runner>, call: Call) -> Result<Outcome> {
     let result = match ended {
         None => Err(Error::new(Code::Cancelled, "the call was cancelled")),
         Some(Err(_)) => Err(timed_out(manifest)),
-        // The panic's text may hold anything, a secret too: it goes nowhere.
+        // The panic's text may contain a secret, so it is not shown or logged.
         Some(Ok(Err(_panic))) => {
             Err(Error::new(Code::HandlerFailed, format!("the handler of pack \"{}\" panicked", manifest.name)))
         }
@@ -147,7 +147,7 @@ fn clean(output: Json, revealed: &[helmdeck_core::Secret], manifest: &Manifest) 
     match redact::bytes(output.bytes(), revealed) {
         std::borrow::Cow::Borrowed(_) => Ok((output, false, false)),
         std::borrow::Cow::Owned(bytes) => {
-            // A secret outside a text (a number, say) cannot be taken out without breaking the document.
+            // A secret outside a string, such as a number, cannot be redacted without breaking the document.
             let output = Json::parse(bytes).map_err(|_| {
                 Error::new(Code::InvalidOutput, format!("the output of pack \"{}\" holds a secret", manifest.name))
             })?;
@@ -170,7 +170,7 @@ fn remark(reply: Reply, had_secret: bool, not_modified: bool, revealed: &[helmde
     }
 }
 
-/// The other packs, and the grants that they used for their answers.
+/// Handle on other packs, and the grants that they used for their answers.
 struct Noting {
     packs: Arc<dyn Packs>,
     used: Mutex<Vec<UsedGrant>>,

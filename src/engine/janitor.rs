@@ -1,6 +1,6 @@
-//! The sweeps of a server: of the store and of the files that packs wrote. It shows its work in the metrics.
+//! Sweeps of a server: of the store and of the artifacts. They report to the metrics.
 //!
-//! The store is measured once per run, never when somebody reads the metrics.
+//! The store is measured once per run, not at each read of the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Shown {
         self.last_run.set(clock.now().micros() as f64 / 1e6);
     }
 
-    /// Measures the store. If that fails, the last numbers stay.
+    /// Measures the store. If that fails, the metrics keep the last numbers.
     async fn look(&self, store: &dyn Store) {
         if let Ok(namespaces) = store.namespaces().await {
             let mut kinds: BTreeMap<Kind, (u64, u64)> = Kind::ALL.map(|kind| (kind, (0, 0))).into();
@@ -114,10 +114,10 @@ fn signed(number: u64) -> i64 {
 
 /// A part that the janitor sweeps.
 trait Sweep: Send + Sync {
-    /// Whether a sweep that has begun is waited for at the end. Otherwise it may be dropped in the middle.
+    /// Whether the shutdown waits for a sweep that has begun. Otherwise it may be dropped halfway.
     const FINISHES: bool;
 
-    /// Sweeps once, and returns how long to wait before the next time.
+    /// Sweeps once, and returns how long to wait before the next sweep.
     fn sweep(&self) -> impl Future<Output = Duration> + Send;
 }
 
@@ -150,7 +150,7 @@ struct Files {
 }
 
 impl Sweep for Files {
-    /// The next sweep goes on where this one stopped.
+    /// The next sweep continues where this one stopped.
     const FINISHES: bool = false;
 
     async fn sweep(&self) -> Duration {

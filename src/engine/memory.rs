@@ -14,7 +14,7 @@ use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
 use crate::views::{Defaults, EngineViews};
 
-/// Handle on the memory of an engine: all that exists with gate 1 open.
+/// Handle on the memory of an engine. It exists only with gate 1 open.
 #[derive(Clone)]
 pub struct MemoryControl {
     pub(crate) hub: Arc<Hub>,
@@ -40,8 +40,10 @@ impl MemoryControl {
         &self.store
     }
 
-    /// Drops cached answers. When it returns, nothing purged is served by this process any more; other processes on the
-    /// same store follow within 250 ms of the rows' going, or as soon as the store tells them.
+    /// Drops cached answers. When it returns, this process serves no purged answer any more.
+    ///
+    /// Other processes on the same store follow within 250 ms after the rows are deleted, or as soon as the store
+    /// notifies them.
     pub async fn purge(&self, selector: Selector) -> Purged {
         self.hub.purge(selector).await
     }
@@ -56,7 +58,7 @@ impl MemoryControl {
         Ok(memory.facts())
     }
 
-    /// Returns a caller's habits by the audit, its latest calls included.
+    /// Returns a caller's habits from the audit, including its latest calls.
     ///
     /// # Errors
     /// `overloaded` if the store is not available.
@@ -64,8 +66,9 @@ impl MemoryControl {
         self.views.defaults(caller).await
     }
 
-    /// Adds a callback for callers whose conversations were forgotten. It runs before the deletion returns, must drop
-    /// cached conversations of that caller, and must not block.
+    /// Adds a callback for callers whose conversations were forgotten.
+    ///
+    /// It runs before the deletion returns, must drop cached conversations of that caller, and must not block.
     pub fn on_forgotten_conversations(&self, holder: impl Fn(&Identity) + Send + Sync + 'static) {
         self.views.holders.add(holder);
     }
@@ -75,8 +78,9 @@ impl MemoryControl {
         self.hub.queue.flush().await;
     }
 
-    /// Waits until the renewals that stale answers began (`stale_while_revalidate`) have ended: for a process that is
-    /// about to end. Each is bounded by the timeout of its pack.
+    /// Waits until the refreshes of stale answers (`stale_while_revalidate`) have ended.
+    ///
+    /// Call it in a process that is about to end. Each refresh is bounded by the timeout of its pack.
     pub async fn finish_renewals(&self) {
         self.hub.flights.renewed().await;
     }
@@ -88,8 +92,9 @@ impl MemoryControl {
     }
 }
 
-/// Explains what the cache knows of a call of `pack`, without running anything. `has_memory` says whether gate 1 is
-/// open.
+/// Explains what the cache knows of a call of `pack`, without running anything.
+///
+/// `has_memory` says whether gate 1 is open.
 ///
 /// # Errors
 /// As the call itself up to its credentials; `conflict` if the pack is not cached, with the gate that is shut.

@@ -1,5 +1,7 @@
-//! Counters and histograms, for Prometheus. One set per engine, nothing global; handles are looked up once per pack, so
-//! that a call only adds to numbers.
+//! Counters and histograms, for Prometheus.
+//!
+//! There is one set per engine, and no global one. Handles are looked up once per pack, so that a call only adds to
+//! numbers.
 
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;

@@ -1,7 +1,7 @@
 //! The pipeline: one expression, a line a layer, outermost first, each with the reason for its place.
 //!
-//! Whether the cache is part of it is decided here, once, when a pack is registered: with a gate shut the layer is not
-//! there, so a shut gate costs nothing and can change nothing.
+//! Whether the cache is part of it is decided here, once, when a pack is registered. With a gate shut the layer does
+//! not exist, so a shut gate costs nothing and can change nothing.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use crate::layers::validate_output::ValidateOutputLayer;
 /// A pack, ready to be called. Built once, boxed once.
 pub(crate) type PackService = BoxCloneSyncService<Call, Outcome, Error>;
 
-/// What the two gates let in.
+/// State of the two gates.
 pub(crate) enum Gates {
     /// One of them is shut.
     Shut,
     /// Both are open: answers are cached.
     Cached(Arc<PackCache>),
-    /// The store is there, and the pack says what its writes outdate.
+    /// The store exists, and the manifest says what the pack's writes invalidate.
     Invalidating(Arc<Hub>),
 }
 
-/// What a pack's pipeline is made of.
+/// Layers of a pack's pipeline.
 pub(crate) struct Parts {
     pub(crate) observe: ObserveLayer,
     pub(crate) validate_input: ValidateInputLayer,
@@ -77,7 +77,7 @@ pub(crate) fn build(parts: Parts, gates: Gates) -> PackService {
     }
 }
 
-/// The inner part, the same for all: it runs only when the handler is really wanted.
+/// The inner part, the same for all packs. It runs only when the handler must run.
 fn run(
     session: Option<SessionLayer>,
     artifacts: ArtifactsLayer,

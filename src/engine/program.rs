@@ -1,9 +1,9 @@
-//! The files behind a pack of kind `command`, and whether they are still those that an answer was made by.
+//! The files behind a pack of kind `command`, and whether they have changed since an answer.
 //!
-//! What counts: the program, every argument that is a file of the manifest's folder (a script), and, beside each of
-//! these that has an extension, the files with the same extension in its folder (and, within the manifest's folder, two
-//! folders further down): what a script imports. At most 256 files. Whatever else a program reads is not seen; raise
-//! `epoch` when that changes.
+//! These files count: the program, and every argument that is a file of the manifest's folder (a script). For each of
+//! these that has an extension, the files with the same extension in its folder count too, because a script imports
+//! them; within the manifest's folder, two folders further down as well. At most 256 files count. Changes of other
+//! files that a program reads are not seen; raise `epoch` when they change.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -20,7 +20,9 @@ const MAX_FILES: usize = 256;
 const MAX_NAMES: usize = 2048;
 /// Limit of nesting of imports below a script's folder.
 const MAX_DEPTH: usize = 2;
-/// A file that changed this short a time ago may change again without another time of change: its bytes are compared.
+/// How long after a change a file's times are not trusted: its bytes are compared.
+///
+/// The file may change again without another time of change.
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// The files behind a pack.

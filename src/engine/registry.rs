@@ -1,4 +1,4 @@
-//! The registry: which packs there are, in which versions; and the list of manifests that were refused.
+//! The registry: the packs with their versions, and the list of refused manifests.
 //!
 //! A reader takes a snapshot and never waits for a reload; a bad manifest never takes the others down.
 
@@ -19,7 +19,7 @@ use crate::layers::validate_input::ValidateInputLayer;
 use crate::pipeline::PackService;
 use helmdeck_mcp_client::Listing;
 
-/// Where a pack comes from.
+/// Source of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -163,14 +163,14 @@ pub struct PackInfo {
     pub name: PackName,
     /// This version.
     pub version: Version,
-    /// Every version there is, ascending; the last is served as `latest`.
+    /// All versions, ascending; the last is served as `latest`.
     pub versions: Vec<Version>,
     /// A short name for people, if its author gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does.
+    /// Description of the pack.
     pub description: String,
-    /// Whether it changes nothing anywhere.
+    /// Whether it never changes anything.
     pub read_only: bool,
     /// Whether a call may delete or overwrite something.
     pub destructive: bool,
@@ -191,7 +191,7 @@ pub struct PackInfo {
     /// Cache settings of its manifest; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheSummary>,
-    /// Whether both gates are open, so that it is really cached.
+    /// Whether both gates are open, so that its answers are cached.
     pub cached: bool,
     /// The tags that a call of it purges, as templates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -211,7 +211,7 @@ pub struct PackInfo {
     /// Why that file is refused now; the last good version is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outdated: Option<String>,
-    /// Inputs to try it with.
+    /// Example inputs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
 }
@@ -221,11 +221,11 @@ pub struct PackInfo {
 pub struct CacheSummary {
     /// How long an answer is fresh, in seconds.
     pub ttl_s: f64,
-    /// Who shares an entry.
+    /// Which callers share an entry.
     pub scope: Scope,
-    /// Whether the handler can confirm an old answer.
+    /// Whether the handler can revalidate an old answer.
     pub revalidate: bool,
-    /// How long past its freshness an answer may be served while it is renewed, in seconds.
+    /// How long past its freshness an answer may be served while it is revalidated, in seconds.
     pub stale_while_revalidate_s: f64,
     /// How long past its freshness an answer may be served when the handler fails, in seconds.
     pub stale_if_error_s: f64,

@@ -21,14 +21,17 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Counts a start that failed, and returns how long to wait: 1 s, 2 s, 4 s, ... 60 s, each give or take a quarter.
+    /// Counts a failed start, and returns how long to wait.
+    ///
+    /// The times are 1 s, 2 s, 4 s, ... 60 s, each plus or minus a quarter.
     pub(crate) fn start_failed(&mut self) -> Duration {
         self.in_a_row = self.in_a_row.saturating_add(1);
         jittered(wait(self.in_a_row), JITTER)
     }
 
-    /// Counts the unexpected end of a connection, and returns how long to wait. The first one permits a new start at
-    /// once; repeated ones wait like failed starts.
+    /// Counts the unexpected end of a connection, and returns how long to wait.
+    ///
+    /// The first one permits a new start at once; repeated ones wait like failed starts.
     pub(crate) fn ended(&mut self, lived: Duration) -> Duration {
         if lived >= GOOD {
             self.in_a_row = 0;

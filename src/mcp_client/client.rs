@@ -1,4 +1,4 @@
-//! The client side of a connection: accepts progress and list changes, and offers the server nothing.
+//! Client side of a connection: accepts progress and list changes, and offers no capability.
 
 #![expect(deprecated, reason = "roots are on their way out of the protocol; servers ask for them all the same")]
 
@@ -46,13 +46,13 @@ impl Drop for Listening {
     }
 }
 
-/// The client side of a connection. Sampling, elicitation and roots are not offered, and refused.
+/// Client side of a connection. Sampling, elicitation and roots are not offered, and refused.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) listeners: Listeners,
     /// Notified when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
-    /// Secrets that the server was given; removed from all that it sends.
+    /// Secrets that the server was given; redacted from all that it sends.
     secrets: Arc<[Secret]>,
 }
 
@@ -62,8 +62,9 @@ impl Client {
     }
 }
 
-/// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`]: half of a secret would not be
-/// found.
+/// Returns a message of a server, first redacted, then cut to [`MAX_MESSAGE_BYTES`].
+///
+/// Redaction comes first because it would not find half of a secret.
 pub(crate) fn redacted(text: &str, secrets: &[Secret]) -> String {
     let mut clean = helmdeck_redact::text(text, secrets).into_owned();
     clean.truncate(clean.floor_char_boundary(MAX_MESSAGE_BYTES));

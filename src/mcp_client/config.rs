@@ -26,8 +26,9 @@ pub struct McpServer {
     pub idle_timeout: Duration,
     /// Which tools are imported, by their own names.
     pub tools: Vec<Glob>,
-    /// Whether to trust the server when it marks a tool as read-only. What a server says about itself is untrusted
-    /// (MCP 2025-11-25, "Tool Annotations"), so the default is no.
+    /// Whether to trust the server when it marks a tool as read-only. The default is no.
+    ///
+    /// Annotations of a server are untrusted (MCP 2025-11-25, "Tool Annotations").
     pub read_only_trust: bool,
     /// Size limit of an answer, in bytes.
     pub max_output_bytes: u64,
@@ -36,9 +37,11 @@ pub struct McpServer {
 /// Transport of an MCP server.
 #[derive(Debug, Clone)]
 pub enum McpReach {
-    /// A program that speaks over its stdin and stdout.
+    /// A program with MCP over its stdin and stdout.
     Command {
-        /// The program and its arguments. A program without a `/` is looked up in the search path of `[commands]`.
+        /// The program and its arguments.
+        ///
+        /// A program without a `/` is looked up in the search path of `[commands]`.
         argv: Vec<String>,
         /// Its working folder; that of this process if absent.
         cwd: Option<PathBuf>,
@@ -54,11 +57,13 @@ pub enum McpReach {
     },
 }
 
-/// A text that can contain secrets: `{credential:NAME}` stands for a credential, `{env:NAME}` for a variable of the
-/// environment; `credential:NAME` and `env:NAME` alone mean the same.
+/// Text that can contain secrets.
+///
+/// `{credential:NAME}` is replaced by a credential, `{env:NAME}` by an environment variable. A whole text of
+/// `credential:NAME` or `env:NAME` means the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpValue {
-    /// The text as it was written.
+    /// The text as written in the settings.
     source: String,
     pieces: Vec<Piece>,
 }
@@ -85,11 +90,11 @@ impl PartialEq for Piece {
 impl Eq for Piece {}
 
 impl McpValue {
-    /// Reads a value; `variable` looks up a variable of the environment.
+    /// Parses a value; `variable` looks up an environment variable.
     ///
     /// # Errors
-    /// A message that says what is wrong and never repeats the value: an unclosed or unknown `{...}`, a variable of
-    /// helmdeck itself, or a text that looks like a token (those belong into a variable or the vault).
+    /// Why it is invalid, never with the value: an unclosed or unknown `{...}`, a variable of helmdeck itself, or a
+    /// text that looks like a token (put it into a variable or the vault).
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut pieces = Vec::new();
         if text.starts_with("env:") || text.starts_with("credential:") {
@@ -116,13 +121,13 @@ impl McpValue {
         Ok(Self { source: text.to_owned(), pieces })
     }
 
-    /// Returns the text as it was written: names, never the secrets behind them.
+    /// Returns the text as written in the settings: names, never the secrets behind them.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Returns whether it names a variable or a credential.
+    /// Returns whether the text names a variable or a credential.
     #[must_use]
     pub fn is_reference(&self) -> bool {
         self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
@@ -135,7 +140,7 @@ impl McpValue {
         })
     }
 
-    /// Returns the text with everything filled in, and the secrets that it holds.
+    /// Returns the text with all values filled in, and the secrets that it contains.
     ///
     /// # Errors
     /// `credential_invalid` for an unset variable or a missing credential; `forbidden` for one that is not
@@ -190,8 +195,9 @@ fn reference(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Pi
 }
 
 impl McpServer {
-    /// Makes a server with the defaults of everything else: 60 s for a call and for starting, 10 minutes idle, all
-    /// tools, no trust, 4 MiB.
+    /// Returns the settings of a server, with defaults for the rest.
+    ///
+    /// The defaults: 60 s for a call and for starting, 10 minutes idle, all tools, no trust, 4 MiB.
     #[must_use]
     pub fn new(name: impl Into<String>, reach: McpReach) -> Self {
         Self {
@@ -230,8 +236,9 @@ impl McpServer {
         names
     }
 
-    /// Returns the digest of the server's identity: program or address, and what it is given. It includes the names of
-    /// variables and credentials, not their values.
+    /// Returns the digest of the server's identity: program or address, and its inputs.
+    ///
+    /// It includes the names of variables and credentials, not their values.
     pub(crate) fn digest(&self) -> Vec<u8> {
         let mut hash = Sha256::new();
         let mut add = |part: &str| {

@@ -33,8 +33,9 @@ use super::sieve::Sieve;
 use super::web::Web;
 use helmdeck_process::Group;
 
-/// Ratio of the longest message to the largest answer: JSON escapes text, and the same data comes as structured content
-/// and as text.
+/// Ratio of the longest message to the largest answer.
+///
+/// JSON escapes text, and the same data comes as structured content and as text.
 const MESSAGE_FACTOR: u64 = 4;
 const MIN_MESSAGE_BYTES: u64 = 1 << 20;
 /// How long stderr is read after the end of a program that did not start.
@@ -55,12 +56,12 @@ pub(crate) struct Ended {
     pub(crate) why: String,
 }
 
-/// A connection that calls go through. Shared by all callers.
+/// Connection to a server, shared by all callers.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) client: Client,
     pub(crate) since: Instant,
-    /// Secrets it was opened with; removed from all that comes back.
+    /// Secrets that the connection was opened with; redacted from all that comes back.
     pub(crate) secrets: Vec<Secret>,
     pub(crate) grants: Vec<Grant>,
     /// Retires the connection: no new calls, then a clean end.
@@ -123,8 +124,9 @@ pub(crate) struct Opened {
     pub(crate) too_long: Arc<OnceLock<usize>>,
 }
 
-/// Opens a connection with the handshake of 2025-11-25 and before. If the server refuses it, uses 2026-07-28, which has
-/// none.
+/// Opens a connection with the handshake of 2025-11-25 and before.
+///
+/// If the server refuses it, the connection uses 2026-07-28, which has none.
 ///
 /// # Errors
 /// `handler_failed`, with the last line of stderr as the cause; `forbidden` if the host may not be reached.
@@ -147,7 +149,7 @@ pub(crate) async fn open(
 
 struct Refusal {
     error: Error,
-    /// The server answers, but refuses this handshake.
+    /// Whether the server answers, but refuses this handshake.
     by_server: bool,
 }
 
@@ -184,7 +186,7 @@ async fn attempt(
                     } else {
                         process::kill(group).await
                     };
-                    // Its last line is the most useful one, and may still be in the pipe.
+                    // The last line of stderr is useful for the error, and may still be in the pipe.
                     let _ = tokio::time::timeout(LAST_WORDS, logging).await;
                     let last = last.lock().clone();
                     return Err(Refusal {
@@ -312,8 +314,9 @@ impl Connection {
         self.peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize())
     }
 
-    /// Subscribes to changes of the list of tools (MCP 2026-07-28, `subscriptions/listen`) and notifies of each. Ends
-    /// with the subscription.
+    /// Subscribes to changes of the list of tools, and notifies of each.
+    ///
+    /// Ends with the subscription (MCP 2026-07-28, `subscriptions/listen`).
     pub(crate) async fn listen(&self) -> Result<(), ServiceError> {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let mut subscription = self.peer.listen(filter).await?;

@@ -12,8 +12,9 @@ use super::connection::{Connection, Ended};
 use super::process::how;
 use super::sieve::{NOT_READABLE, WHY};
 
-/// Text that rmcp writes before the first part of a body. It is dropped with all that follows, because a cut body can
-/// contain half a secret, which redaction would not find.
+/// Text that rmcp writes before the first part of a body.
+///
+/// It is dropped with all that follows, because a cut body can contain half a secret, which redaction would not find.
 const BEFORE_A_CUT_BODY: &str = "could not parse JSON response as ServerJsonRpcMessage";
 
 type Cause = dyn std::error::Error + 'static;
@@ -61,7 +62,7 @@ fn of_transport(name: &str, error: &Cause) -> Option<Error> {
     Some(Error::new(code, format!("the MCP server \"{name}\" {what}")))
 }
 
-/// Makes the error of a connection that failed to open. Removes `secrets` from the server's text.
+/// Returns the error of a connection that failed to open. Redacts `secrets` in the server's text.
 pub(crate) fn not_started(
     name: &str,
     error: &ClientInitializeError,
@@ -88,7 +89,7 @@ pub(crate) fn not_started(
     helmdeck_redact::error(typed.with_source(cause), secrets)
 }
 
-/// Makes the error of a failed request. Removes the connection's secrets from the server's text.
+/// Returns the error of a failed request. Redacts the connection's secrets in the server's text.
 pub(crate) async fn of_request(name: &str, doing: &str, error: ServiceError, connection: &Connection) -> Error {
     helmdeck_redact::error(typed(name, doing, error, connection).await, &connection.secrets)
 }
@@ -114,7 +115,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
         },
         ServiceError::TransportSend(error) => {
             let typed = of_transport(name, &error);
-            // A server that lost the session, or is gone, gets a new handshake by the next call.
+            // If the server lost the session or has ended, the next call makes a new handshake.
             if typed.as_ref().is_none_or(|typed| typed.code() == Code::HandlerFailed) {
                 connection.retire.cancel();
             }

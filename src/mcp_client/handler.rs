@@ -116,8 +116,10 @@ impl McpHandler {
         }
     }
 
-    /// Makes the output of a result: the structured content if it is an object, else `{"content": [...]}`, with
-    /// structured content of another type beside it.
+    /// Returns the output of a result.
+    ///
+    /// It is the structured content if that is an object, else `{"content": [...]}`, with structured content of another
+    /// type beside it.
     fn output(&self, result: &CallToolResult, secrets: &[Secret]) -> Result<Vec<u8>> {
         if result.is_error == Some(true) {
             let text: Vec<&str> =

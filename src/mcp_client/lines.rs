@@ -13,7 +13,9 @@ use super::sieve::Sieve;
 
 /// Limit of a logged line of stderr, in bytes. Longer lines are cut.
 const MAX_STDERR_LINE: usize = 2 << 10;
-/// How much of a line is searched for secrets; more than is logged, because half a secret would not be found.
+/// How much of a line is searched for secrets, in bytes.
+///
+/// It is more than is logged, because half a secret would not be found.
 const MAX_STDERR_READ: u64 = 16 << 10;
 /// Limit of logged lines per [`STDERR_WINDOW`]. The others are counted.
 const MAX_STDERR_LINES: u32 = 100;
@@ -23,7 +25,9 @@ const STDERR_WINDOW: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 8 << 10;
 
 pin_project_lite::pin_project! {
-    /// Reads a stream of lines, each checked by [`Sieve`], and ends it at a line that is longer than the limit.
+    /// Reader of a stream of lines, each checked by [`Sieve`].
+    ///
+    /// It ends the stream at a line that is longer than the limit.
     pub(crate) struct BoundedLines<R> {
         #[pin]
         inner: R,
@@ -86,7 +90,9 @@ impl<R: AsyncRead> AsyncRead for BoundedLines<R> {
     }
 }
 
-/// Logs what a server writes to stderr, line by line, redacted, until it ends. Keeps the last line in `last`.
+/// Logs the stderr of a server, line by line and redacted, until it ends.
+///
+/// It keeps the last line in `last`.
 pub(crate) async fn log_stderr(
     stderr: impl AsyncRead + Unpin,
     server: &str,

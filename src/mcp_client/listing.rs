@@ -1,5 +1,6 @@
-//! Makes manifests of the tools that a server lists. The input is untrusted: it is bounded, compiled, and refused tool
-//! by tool.
+//! Converts the tools that a server lists to manifests.
+//!
+//! The input is untrusted: it is bounded and compiled, and tools are refused one by one.
 
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl Tool {
         })
     }
 
-    /// Returns the digest of what this tool's answers depend on: the server and the description.
+    /// Returns the digest of all that this tool's answers depend on: the server and the description.
     pub(crate) fn digest(&self, server: &McpServer, listing: &Listing) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(server.digest());
@@ -149,8 +150,9 @@ pub(crate) fn place(server: &str) -> String {
 /// The manifest of a tool and the digest of its contract, or why it is refused.
 type Made = Result<(Manifest, Vec<u8>), ManifestError>;
 
-/// Makes a pack of every imported tool: its manifest and the digest of its contract, or why it is refused. Each comes
-/// with the name of its pack, if known.
+/// Returns the pack of every imported tool, with the name of the pack, if known.
+///
+/// A pack is the manifest and the digest of its contract, or the reason why the tool is refused.
 pub(crate) fn import(server: &McpServer, listing: &Listing) -> Vec<(Option<String>, Made)> {
     let refuse = |message: String| ManifestError { file: place(&server.name), line: None, message };
     let mut packs: Vec<_> = listing

@@ -8,11 +8,12 @@ use helmdeck_core::{Code, Error, Result};
 use helmdeck_process::{Group, Pipes, Signal};
 use tokio::process::Command;
 
-/// How long a program may take to end by itself after its stdin was closed, and again after SIGTERM (MCP 2025-11-25,
-/// "Lifecycle: Shutdown").
+/// How long a program may take to end after its stdin was closed, and again after SIGTERM.
+///
+/// See MCP 2025-11-25, "Lifecycle: Shutdown".
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a program may run on after the end of its output.
+/// How long a program may run after the end of its output.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A program with its arguments and environment.
@@ -20,7 +21,7 @@ const LAST_MOMENT: Duration = Duration::from_secs(1);
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
     pub(crate) cwd: Option<PathBuf>,
-    /// The search path, for the program and for what it starts.
+    /// Search path of the program and of the programs that it starts.
     pub(crate) path: String,
     pub(crate) env: Vec<(String, String)>,
 }
@@ -53,7 +54,9 @@ impl Program {
     }
 }
 
-/// Finds a program. With `own` the search path comes from the server's `env`, whose values are not shown.
+/// Finds a program.
+///
+/// With `own`, the search path comes from the server's `env`, whose values are not shown.
 fn find(name: &str, path: &str, cwd: Option<&Path>, own: bool) -> Result<PathBuf> {
     let missing = |message: String| Error::new(Code::HandlerFailed, message);
     if name.contains('/') {

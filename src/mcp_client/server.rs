@@ -1,5 +1,6 @@
-//! One supervised server: started on demand, with one connection for all callers, backoff after failures, and a stop
-//! when idle.
+//! One supervised MCP server.
+//!
+//! It is started on demand and stopped when idle, has one connection for all callers, and backs off after failures.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ use super::process::{self, Program, how};
 use super::remembered::Remembered;
 
 type Starting = Shared<Pin<Box<dyn Future<Output = Result<Arc<Connection>>> + Send>>>;
-/// Callback for a changed list of tools. Its future completes when the registry has followed.
+/// Callback for a changed list of tools. Its future completes when the registry is up to date.
 pub type Changed = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Dependencies that all servers of an engine share.
@@ -140,7 +141,7 @@ impl Server {
 
     /// Waits until its tools are known, or it has failed.
     pub async fn settled(&self) {
-        // The sender lives as long as `self`.
+        // `self` owns the sender, so it is not closed.
         let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
     }
 
@@ -151,7 +152,7 @@ impl Server {
         Some(listed.digest(&self.config, &listing))
     }
 
-    /// Returns its state in one word, and why it is not up.
+    /// Returns its state in one word, and the reason if it is not up.
     pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
         match &*lock(&self.state) {
             State::Up(connection) if connection.is_open() => ("up", None),
@@ -169,8 +170,9 @@ impl Server {
         }
     }
 
-    /// Returns the connection. Opens it if there is none: once for all waiting callers, and to the end even if they
-    /// leave.
+    /// Returns the connection, and opens it if there is none.
+    ///
+    /// It is opened once for all waiting callers, and the opening completes even if they leave.
     ///
     /// # Errors
     /// Why it cannot be started; during backoff, the last error with the time to retry.
@@ -207,7 +209,7 @@ impl Server {
         let Some(this) = self.this.upgrade() else {
             return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();
         };
-        // A task of its own, because the first caller may leave.
+        // A separate task, because the first caller may leave.
         let task = self.around.tasks.spawn(async move {
             let limit = this.config.start_timeout;
             let stop = this.around.stop.clone();
@@ -308,7 +310,7 @@ impl Server {
                     "an MCP server is up"
                 );
                 self.metrics.up.set(1);
-                // Callers that wait for the connection find the new registry.
+                // Callers that wait for the connection use the new registry.
                 self.learn(listing).await;
                 *lock(&self.state) = State::Up(Arc::clone(&connection));
                 self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
@@ -331,7 +333,7 @@ impl Server {
         }
     }
 
-    /// Stores a new list, and waits until the registry has followed.
+    /// Stores a new list, and waits until the registry is up to date.
     async fn learn(&self, listing: Listing) {
         let listing = {
             let mut known = lock(&self.listing);
@@ -344,7 +346,7 @@ impl Server {
             if let Some(this) = self.this.upgrade()
                 && let Some(remembered) = self.around.remembered.clone()
             {
-                // Only the end of the engine waits for it.
+                // Only the shutdown of the engine waits for it.
                 self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
             }
             self.tell().await;
@@ -352,7 +354,7 @@ impl Server {
         let confirmed = self.known() == Known::Remembered;
         self.learnt(Known::Listed);
         if confirmed {
-            // A manifest that did not fit the stored list waited for this answer. Now it is refused, or fits.
+            // A manifest that did not match the stored list waited for this answer. Now it is refused, or matches.
             self.tell().await;
         }
     }
@@ -407,8 +409,9 @@ impl Server {
         self.down(&connection, Some(ended));
     }
 
-    /// Returns when the connection must end: idle, retired, or the engine stops. Until then it follows changes of the
-    /// tools.
+    /// Returns when the connection must end: idle, retired, or the engine stops.
+    ///
+    /// Until then it follows changes of the tools.
     async fn attend(&self, connection: &Arc<Connection>) {
         let news = async {
             if connection.must_subscribe()

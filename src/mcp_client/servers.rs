@@ -29,11 +29,11 @@ pub struct McpStatus {
     pub kind: &'static str,
     /// `up`, `down` (not needed, so far), `starting` or `failed`.
     pub state: &'static str,
-    /// Name and version that it gives itself; empty if it never answered.
+    /// Name and version that it reports; empty if it never answered.
     pub server: String,
-    /// The protocol revision that it speaks; empty if it never answered.
+    /// Its protocol revision; empty if it never answered.
     pub protocol: String,
-    /// How many tools it lists, `None` if it never answered.
+    /// Number of listed tools; `None` if it never answered.
     pub listed: Option<usize>,
     /// Whether this is the stored list of an earlier start: the server has not answered in this process.
     pub remembered: bool,
@@ -47,15 +47,15 @@ pub struct McpStatus {
 /// An imported tool: manifest, handler, and digest of its contract.
 pub type Imported = (Manifest, Arc<dyn Handler>, Vec<u8>);
 
-/// Result of fitting a manifest to the tool that it names.
+/// Result of the match of a manifest with the tool that it names.
 pub enum Fitted {
     /// The manifest with what it inherits, the handler, and the digest of the tool.
     Ready(Box<Manifest>, Arc<dyn Handler>, Vec<u8>),
-    /// The server was not queried yet, or its stored list does not fit.
+    /// The server was not queried yet, or its stored list does not match.
     Pending(PackName),
     /// The server does not answer. A call queries it again.
     Failed(PackName, ManifestError),
-    /// The manifest does not fit the tool.
+    /// The manifest does not match the tool.
     Refused(ManifestError),
 }
 
@@ -79,7 +79,7 @@ impl Fitted {
 pub struct Servers {
     servers: BTreeMap<String, Arc<Server>>,
     around: Surroundings,
-    /// When all were queried in the background.
+    /// Time at which all were queried in the background.
     asked: OnceLock<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// Makes the servers. Starts none.
+    /// Creates the servers, and starts none.
     #[must_use]
     pub fn new(configs: Vec<McpServer>, around: Surroundings, metrics: &McpMetrics) -> Self {
         let servers = configs.into_iter().map(|config| {
@@ -116,7 +116,7 @@ impl Servers {
         self.all().for_each(|server| server.on_change(Arc::clone(changed)));
     }
 
-    /// Fits a manifest that names a tool to what the server lists.
+    /// Matches a manifest that names a tool with the server's list of tools.
     pub fn fit(&self, manifest: Manifest, server: &str, tool: &str) -> Fitted {
         let refuse =
             |message: String| Fitted::Refused(ManifestError { file: manifest.file.clone(), line: None, message });
@@ -132,7 +132,7 @@ impl Servers {
                 _ => Fitted::Pending(manifest.name),
             };
         };
-        // What does not fit an old list may fit what the server lists today.
+        // A manifest that does not match an old list may match the current one.
         let (old, name) = (found.known() < Known::Listed, manifest.name.clone());
         let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
             if old {
@@ -155,8 +155,10 @@ impl Servers {
         Arc::new(McpHandler { server: Arc::clone(server), tool: tool.to_owned(), digest: digest.to_owned() })
     }
 
-    /// Returns all imported tools with handler and digest, or why they are refused. Servers that were not queried yet
-    /// have none; a failed one is refused as a whole. Each comes with the name of its pack, if known.
+    /// Returns all imported tools, each with the name of its pack, if known.
+    ///
+    /// A tool comes with its handler and digest, or with the reason why it is refused. Servers that were not queried
+    /// yet have none; a failed one is refused as a whole.
     pub fn import(&self) -> Vec<(Option<String>, Result<Imported, ManifestError>)> {
         let mut packs = Vec::new();
         for server in self.all() {
@@ -185,7 +187,7 @@ impl Servers {
         packs
     }
 
-    /// Returns what each server has listed, by its name.
+    /// Returns the list of tools of each server, by the server's name.
     pub fn listings(&self) -> impl Iterator<Item = (String, Arc<Listing>)> {
         self.all().filter_map(|server| Some((server.name().to_owned(), server.listing()?)))
     }
@@ -240,8 +242,9 @@ impl Servers {
         }
     }
 
-    /// Waits until each server's tools are known or it has failed: for its `start_timeout`, at most [`FIRST_ANSWER`],
-    /// from the start of the background queries.
+    /// Waits until each server's tools are known or it has failed.
+    ///
+    /// It waits for a server's `start_timeout`, at most [`FIRST_ANSWER`], from the start of the background queries.
     pub async fn settled(&self) {
         let Some(asked) = self.asked.get().copied() else { return };
         let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {

@@ -1,7 +1,7 @@
-//! Filter for messages that JSON parsers read differently: deeper than 128 levels, or with a duplicate key.
+//! Filter for messages that JSON parsers read differently.
 //!
-//! rmcp drops a message that it cannot parse, and its caller waits until the timeout. So such an answer becomes an
-//! error of the same request here, and is logged.
+//! These are messages deeper than 128 levels, or with a duplicate key. rmcp drops a message that it cannot parse, and
+//! its caller waits until the timeout. So such an answer is replaced by an error of the same request, and is logged.
 
 use helmdeck_core::json;
 use serde::Deserialize;
@@ -41,8 +41,10 @@ impl Sieve {
         }
     }
 
-    /// Returns the replacement of a bad message, with its line feed; empty if no request waits for it. `None` if it is
-    /// good, or not JSON: rmcp skips that.
+    /// Returns the replacement of a bad message, with its line feed.
+    ///
+    /// It is empty if no request waits for the message. Returns `None` if the message is good, or not JSON: rmcp skips
+    /// that.
     pub(crate) fn instead_of(&self, message: &[u8]) -> Option<String> {
         let error = json::check_strict(message).err()?;
         serde_json::from_slice::<&RawValue>(message).ok()?;

@@ -1,7 +1,8 @@
-//! The HTTP client of a server over streamable HTTP: messages in its event streams go through the [`Sieve`].
+//! HTTP client of a server over streamable HTTP.
 //!
-//! An answer that comes as one JSON document is not checked here. The library reports an unreadable one
-//! at once, and takes the last value of a duplicate key, so everybody further on sees one value.
+//! Messages in its event streams go through the [`Sieve`]. An answer that comes as one JSON document is not checked
+//! here. The library reports an unreadable one at once, and takes the last value of a duplicate key, so all later code
+//! sees one value.
 
 use std::collections::HashMap;
 use std::sync::Arc;

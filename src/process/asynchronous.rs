@@ -1,4 +1,4 @@
-//! The tokio front.
+//! Asynchronous interface, on tokio.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Finished};
 use crate::group::GroupId;
 use crate::reaper::Reaped;
 
-/// A running program and everything it started. Dropping it kills them all.
+/// Process group of a running program. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Group {
     child: Child,
@@ -73,14 +73,14 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
-    /// Waits until the leader ends, and kills what it left in the group. Dropping the future changes nothing.
+    /// Waits until the leader ends, then kills the rest of its group. Cancel safe.
     ///
     /// # Errors
     /// If the system has lost the leader.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         if let Some(id) = self.id.take() {
-            // Only now: its number may soon belong to another process.
+            // Its id may soon belong to another process, so no signal may be sent after this.
             id.kill();
             self.reaped = None;
         }
@@ -94,7 +94,9 @@ impl Drop for Group {
     }
 }
 
-/// Runs a program to its end, and reads its output to the end. Dropping the future kills the whole process group.
+/// Runs a program until it ends, and reads all its output.
+///
+/// Dropping the future kills the whole process group.
 ///
 /// # Errors
 /// [`Failure`]; never `TimedOut`: put a `timeout` around it.
@@ -114,7 +116,9 @@ pub async fn run(
     Ok(Finished { status, stdout, stderr })
 }
 
-/// Writes the input of a program, in parts, and closes the pipe. A program does not have to read its input.
+/// Writes the input of a program, in parts, and closes the pipe.
+///
+/// A program does not have to read its input.
 pub async fn feed(mut stdin: ChildStdin, input: &[&[u8]]) {
     for part in input {
         if stdin.write_all(part).await.is_err() {
@@ -136,13 +140,13 @@ async fn read(mut pipe: impl AsyncRead + Unpin, capture: Capture) -> Result<Capt
     }
 }
 
-/// A program to start, and where to send it.
+/// A program to start, and the receiver of the result.
 type Order = (Command, oneshot::Sender<io::Result<(Group, Pipes)>>);
 
-/// Starts programs from one thread that lives as long as this value.
+/// Starts programs from one thread that runs as long as this value exists.
 ///
-/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not
-/// with the process. Threads of a runtime may end while the program is needed.
+/// A program with a parent-death signal (`PR_SET_PDEATHSIG`) dies with the thread that started it, not with the
+/// process. Threads of a runtime may end while the program is needed.
 #[derive(Debug, Clone)]
 pub struct Spawner(std::sync::mpsc::Sender<Order>);
 

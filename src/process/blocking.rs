@@ -1,4 +1,6 @@
-//! The blocking front. It polls the pipes and the program from the calling thread, so a run needs no thread of its own.
+//! Blocking interface. It polls the pipes and the program from the calling thread.
+//!
+//! So a run needs no extra thread.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,20 +17,21 @@ use crate::capture::{Buffer, Capture};
 use crate::failure::{Failure, Finished};
 use crate::group::{GroupId, Running};
 
-/// After the program has ended, its pipes count as read when nothing comes for so long: a process that
-/// it left may hold them open.
+/// Time without output after which the pipes of an ended program count as read.
+///
+/// A process that the program left may hold them open.
 const GRACE: Duration = Duration::from_millis(500);
-/// The longest time to read on after the program has ended.
+/// Time limit for reads after the program has ended.
 const MAX_LINGER: Duration = Duration::from_secs(30);
-/// How often the end of a program is checked where the system has no pidfd.
+/// Interval of checks for the end of a program, where the system has no pidfd.
 const CHECK: Duration = Duration::from_millis(10);
 
-/// How far signals reach.
+/// Scope of signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A new process group, with everything in it.
+    /// All processes of a new process group.
     Group,
-    /// The program alone, in the process group of this process: at a terminal it can read what is typed.
+    /// Only the program, in the process group of this process: it can read the input of a terminal.
     Program,
 }
 
@@ -68,7 +71,9 @@ impl Child {
         }
     }
 
-    /// Waits at most so long for the end of the program. It can still be signalled with its group until it is reaped.
+    /// Waits at most this long for the program to end, and returns whether it has ended.
+    ///
+    /// It can still be signalled with its group until it is reaped.
     ///
     /// # Errors
     /// Those of the system.
@@ -120,45 +125,45 @@ impl Drop for Child {
 pub struct Options<'a> {
     /// The input; `/dev/null` if it is empty.
     pub stdin: &'a [u8],
-    /// Where the output goes.
+    /// Destination of the output.
     pub output: Output,
-    /// The time after which the group is killed.
+    /// Timeout, after which the group is killed.
     pub timeout: Duration,
-    /// Whether what the program left in its group is killed when it has ended.
+    /// Whether to kill the rest of the program's group when the program has ended.
     pub kill_leftovers: bool,
     /// Where the group is registered while it runs.
     pub running: Option<&'a Running>,
-    /// The longest time between two calls of `each`.
+    /// Longest interval between two calls of `each`.
     pub tick: Duration,
 }
 
-/// Where the output of a program goes.
+/// Destination of a program's output.
 #[derive(Debug)]
 pub enum Output {
     /// Both outputs are captured.
     Separate {
-        /// What is kept of standard output.
+        /// How much of standard output is kept.
         stdout: Capture,
-        /// What is kept of standard error.
+        /// How much of standard error is kept.
         stderr: Capture,
     },
     /// Both outputs are captured as one, in the order of writing. It is returned as standard output.
     Merged(Capture),
-    /// Standard output goes into a file, however much it is.
+    /// Standard output goes to a file, without a limit.
     File {
         /// The file.
         stdout: File,
-        /// What is kept of standard error.
+        /// How much of standard error is kept.
         stderr: Capture,
     },
 }
 
-/// Runs a program to its end as the leader of a new process group, and reads what it prints.
+/// Runs a program until it ends, as the leader of a new process group, and reads its output.
 ///
 /// `each` is called meanwhile, at least once every `tick`.
 ///
 /// # Errors
-/// [`Failure`]. The group is then dead.
+/// [`Failure`]. The group has then been killed.
 pub fn run(command: &mut Command, options: Options<'_>, each: &mut dyn FnMut()) -> Result<Finished, Failure> {
     let Options { stdin, output, timeout, kill_leftovers, running, tick } = options;
     command.stdin(if stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
@@ -210,8 +215,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits until the program has ended and its output is read. Returns false if it was killed because
-    /// it ran out of time.
+    /// Waits until the program has ended and its output is read.
+    ///
+    /// Returns false if it was killed at its timeout.
     fn watch(&mut self, timeout: Duration, tick: Duration, each: &mut dyn FnMut()) -> Result<bool, Failure> {
         let began = Instant::now();
         let complete = self.readers.iter().any(|reader| reader.kept.capture().complete);
@@ -247,7 +253,7 @@ impl Run<'_> {
                 if let Some(since) = ended
                     && self.readers.iter().any(|reader| reader.pipe.is_some())
                 {
-                    // A process that left the group writes on and on. Where all is wanted, half of it is worth nothing.
+                    // A process that left the group keeps writing. A part of a complete capture is useless.
                     match complete {
                         true if began.elapsed() >= timeout => return Ok(false),
                         false if since.elapsed() >= MAX_LINGER => break,
@@ -259,7 +265,7 @@ impl Run<'_> {
         Ok(killed.is_none())
     }
 
-    /// Waits until something can be done, and does it. Returns whether anything was read.
+    /// Waits until a pipe is ready, and reads or writes it. Returns whether anything was read.
     fn step(&mut self, wait: Duration, ended: bool) -> Result<bool, Failure> {
         let mut fds = Vec::with_capacity(4);
         fds.extend(self.input.as_ref().map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
@@ -269,7 +275,7 @@ impl Run<'_> {
         fds.extend(pidfd.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         let wait = if ended || pidfd.is_some() { wait } else { wait.min(CHECK) };
         wait_for(&mut fds, wait).map_err(Failure::Lost)?;
-        // The pipes do not block: what is not ready does nothing.
+        // The pipes do not block: one that is not ready has no effect.
         if self.input.as_mut().is_some_and(Writer::is_done) {
             self.input = None;
         }
@@ -281,7 +287,7 @@ impl Run<'_> {
     }
 }
 
-/// Waits until a descriptor is ready, at most so long.
+/// Waits until a descriptor is ready, at most this long.
 fn wait_for(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     let time = Timespec::try_from(time).ok();
     match poll(fds, time.as_ref()) {
@@ -302,7 +308,7 @@ impl<'a> Writer<'a> {
         Ok(Self { pipe, rest })
     }
 
-    /// Writes what fits. Says whether nothing is left to do.
+    /// Writes as much as the pipe takes. Returns whether nothing is left to write.
     fn is_done(&mut self) -> bool {
         match self.pipe.write(self.rest) {
             Ok(count) => self.rest = &self.rest[count..],
@@ -328,7 +334,7 @@ impl Reader {
         Ok(Self { pipe: pipe.map(File::from), kept: capture.unwrap_or(Capture::head(0)).start() })
     }
 
-    /// Reads what is there. Returns whether that was anything.
+    /// Reads the available output. Returns whether there was any.
     fn step(&mut self) -> Result<bool, Failure> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut chunk = [0; 64 << 10];

@@ -1,11 +1,11 @@
-//! Bounded capture of what a program prints.
+//! Bounded capture of a program's output.
 
 /// Which part of an output is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capture {
     head: usize,
     tail: usize,
-    /// Whether it is a failure if that is not all of the output.
+    /// Whether an output that does not fit is a failure.
     pub(crate) complete: bool,
 }
 

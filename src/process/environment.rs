@@ -1,4 +1,4 @@
-//! The environment of a program, and where programs are found.
+//! Environment of a program, and the search path of programs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

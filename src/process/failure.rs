@@ -9,7 +9,7 @@ use crate::capture::Captured;
 /// A program that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The exit status of the program itself, not of what it started.
+    /// Exit status of the program itself, not of the programs that it started.
     pub status: ExitStatus,
     /// The captured standard output.
     pub stdout: Captured,
@@ -26,7 +26,7 @@ pub enum Failure {
     Lost(io::Error),
     /// The program printed more than this many bytes.
     TooLarge(usize),
-    /// The program did not end in time. It printed this up to then, on standard output and on standard error.
+    /// The program did not end in time. The fields are its stdout and stderr up to then.
     TimedOut(Captured, Captured),
 }
 

@@ -1,4 +1,4 @@
-//! Process groups: their ids, and the groups that run right now.
+//! Process groups: their ids, and the running groups.
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 pub struct GroupId(Pid);
 
 impl GroupId {
-    /// Makes the id of the group that a process leads.
+    /// Returns the id of the group that a process leads.
     #[must_use]
     pub fn of_leader(id: u32) -> Option<Self> {
         i32::try_from(id).ok().and_then(Pid::from_raw).map(Self)
@@ -38,9 +38,9 @@ impl GroupId {
     }
 }
 
-/// The process groups that run right now.
+/// The running process groups.
 ///
-/// A process that is asked to stop kills them with it: they do not get the signals of its terminal.
+/// A process that must stop kills them too, because they do not get the signals of its terminal.
 #[derive(Debug, Default)]
 pub struct Running(Mutex<Groups>);
 
@@ -58,13 +58,13 @@ impl Running {
         groups.all.iter().for_each(|group| group.kill());
     }
 
-    /// Says whether [`Running::stop`] was called.
+    /// Returns whether [`Running::stop`] was called.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.lock().stopped
     }
 
-    /// Says whether no group is running.
+    /// Returns whether no group is running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.lock().all.is_empty()

@@ -1,8 +1,8 @@
 //! Kills the running process groups when this process is killed.
 //!
-//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more
-//! process, the reaper, and tells it through a pipe which groups run. The pipe closes with the process,
-//! however that ends, and the reaper kills what is left.
+//! A process that gets `SIGKILL` cannot clean up. So before its first program it starts one more process, the reaper,
+//! and reports the running groups to it through a pipe. The pipe closes when the process ends, for whatever reason, and
+//! the reaper kills the groups that still run.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -15,20 +15,20 @@ use parking_lot::Mutex;
 
 use crate::group::GroupId;
 
-/// The argument of a program that makes it a reaper.
+/// Argument that makes a program the reaper.
 pub const REAPER: &str = "__reaper";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Switches the reaper on, for all groups of the asynchronous front.
+/// Enables the reaper, for all groups of the asynchronous interface.
 ///
 /// The program must call [`reap`] if its first argument is [`REAPER`]. It is started with the first group.
 pub fn reap_when_killed(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
 
-/// Reads which groups run until standard input closes, and kills those that still do.
+/// Reads the running groups from standard input until it closes, and kills those that still run.
 pub fn reap() {
     for group in left(io::stdin().lock()) {
         group.kill();
@@ -53,7 +53,7 @@ fn left(lines: impl BufRead) -> Vec<GroupId> {
 pub(crate) struct Reaped(GroupId);
 
 impl Reaped {
-    /// Tells the reaper of a group, if it is switched on.
+    /// Reports a group to the reaper, if it is enabled.
     pub(crate) fn new(group: GroupId) -> Option<Self> {
         let program = PROGRAM.get()?;
         tell(program, '+', group);
@@ -80,7 +80,9 @@ fn tell(program: &Path, sign: char, group: GroupId) {
     }
 }
 
-/// Its own process group, so that what kills this one does not kill it; no environment, because that may hold keys.
+/// Starts the reaper in its own process group and without an environment.
+///
+/// A kill of this process's group does not reach it. The environment may hold keys.
 fn start(program: &Path) -> io::Result<Option<ChildStdin>> {
     let mut command = Command::new(program);
     command.arg(REAPER).env_clear().current_dir("/").process_group(0);

@@ -1,7 +1,7 @@
-//! Takes secrets out of bytes that flow by, also where a secret stands across two pieces.
+//! Redacts secrets from a stream of bytes, also where a secret spans two pieces.
 //!
-//! So much is held back as the longest secret takes in its longest usual spelling; the rest is cut where no secret
-//! stands.
+//! The end of the bytes is held back, up to the length of the longest secret in its longest usual spelling. The rest is
+//! cut at a position that is not within a secret.
 
 use std::sync::Arc;
 
@@ -12,16 +12,20 @@ use helmdeck_core::{Code, Error, Result};
 
 use super::forms::{Needle, needles};
 
-/// How many bytes a spelling takes for one of the secret's: `\\\\u0022` is JSON inside of JSON, and one more level
-/// fits.
+/// Longest spelling of one byte of a secret, in bytes.
+///
+/// `\\\\u0022` is JSON inside of JSON, and one more level fits.
 const SPELLING: usize = 16;
-/// How much may pile up where secrets stand so close that nothing can be cut. No file of any use looks like that.
+/// Limit of bytes held back where secrets are so close together that no cut is possible.
+///
+/// No useful file looks like that.
 const MAX_HELD: usize = 1 << 20;
-/// Pieces are put together up to this size before they are looked through, since what is held back is looked through
-/// again.
+/// Pieces are joined up to this size before they are searched.
+///
+/// A larger size saves work, since held back bytes are searched again.
 const WORTH: usize = 64 << 10;
 
-/// Returns the bytes without the secrets that were handed out before each piece.
+/// Redacts the secrets of a stream that were revealed before each piece.
 pub fn stream(source: ByteStream, secrets: Arc<dyn CallSecrets>) -> ByteStream {
     let flow = Flow { secrets, known: 0, needles: Vec::new(), hold: 0, pending: BytesMut::new() };
     Box::pin(stream::try_unfold(Some((source, flow)), async |state| {
@@ -42,7 +46,7 @@ pub fn stream(source: ByteStream, secrets: Arc<dyn CallSecrets>) -> ByteStream {
 
 struct Flow {
     secrets: Arc<dyn CallSecrets>,
-    /// How many secrets the needles are of.
+    /// Number of secrets that the needles cover.
     known: usize,
     needles: Vec<Needle>,
     hold: usize,
@@ -92,7 +96,7 @@ impl Flow {
         }
     }
 
-    /// Returns where to cut: before what is held back, and in no secret.
+    /// Returns where to cut: before the bytes that are held back, and not within a secret.
     fn cut(&self) -> usize {
         let mut cut = self.pending.len() - self.hold;
         loop {
@@ -104,7 +108,9 @@ impl Flow {
         }
     }
 
-    /// Returns the cut, or the start of what stands across it. That begins and ends within `hold` of it.
+    /// Returns the cut, or the start of a secret that spans it.
+    ///
+    /// Such a secret begins and ends within `hold` of the cut.
     fn before_secrets(&self, mut cut: usize) -> usize {
         let from = cut.saturating_sub(self.hold);
         let window = &self.pending[from..self.pending.len().min(cut + self.hold)];

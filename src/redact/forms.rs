@@ -1,28 +1,28 @@
 //! The forms in which a secret may be written, and how they are found.
 //!
-//! A part of a secret (a key, a password, a passphrase, a line of a private key) is looked for as it is; as JSON or a
-//! URL writes it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the base64 of
-//! something longer (`user:password` of HTTP Basic).
+//! A part of a secret is a key, a password, a passphrase or a line of a private key. It is searched for unescaped; as
+//! JSON or a URL writes it, in any spelling of the two; in hex; and in base64 at any offset, so also inside of the
+//! base64 of something longer (`user:password` of HTTP Basic).
 
 use helmdeck_core::Secret;
 use memchr::{memchr_iter, memmem};
 
-/// Shorter parts are left alone: taking out every `a` would destroy more than it protects.
+/// Minimum length of a redacted part: redacting every `a` would destroy more than it protects.
 const MIN_BYTES: usize = 6;
 
-/// What is looked for.
+/// One form of a secret to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Needle {
     bytes: Vec<u8>,
-    /// How many characters of base64 before it are partly the secret's.
+    /// Number of base64 digits before it that are determined partly by the secret.
     before: usize,
-    /// And how many after it.
+    /// Number of such digits after it.
     after: usize,
-    /// No way of writing text changes it.
+    /// Whether no escaping changes it.
     plain: bool,
 }
 
-/// Returns everything to be looked for, the longest first, so that no form is cut by a shorter one.
+/// Returns all forms to search for, the longest first, so that no form is cut by a shorter one.
 pub(super) fn needles(secrets: &[Secret]) -> Vec<Needle> {
     let mut needles = Vec::new();
     for secret in secrets {
@@ -35,7 +35,7 @@ pub(super) fn needles(secrets: &[Secret]) -> Vec<Needle> {
     needles
 }
 
-/// The secret, without white space around it, and its lines, but not what frames a private key.
+/// Returns the secret, also trimmed, and its lines, except the frame lines of a private key.
 fn parts(secret: &Secret) -> impl Iterator<Item = &str> {
     let text = secret.expose();
     let lines = if text.contains('\n') { text.lines() } else { "".lines() };
@@ -70,8 +70,10 @@ fn add(needles: &mut Vec<Needle>, part: &[u8]) {
     }
 }
 
-/// Returns the base64 digits (RFC 4648) that a part alone decides when it stands `offset` bytes after a multiple of
-/// three, and how many digits on each side it decides together with its neighbours.
+/// Returns the base64 digits (RFC 4648) that `part` alone determines.
+///
+/// `offset` is its distance from a multiple of three bytes. Also returns how many digits on each side it determines
+/// together with its neighbours.
 fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (start, end) = (offset * 8, (offset + part.len()) * 8);
@@ -84,12 +86,12 @@ fn base64_core(part: &[u8], offset: usize) -> (Vec<u8>, usize, usize) {
 }
 
 impl Needle {
-    /// Returns how long it is where it is written as it is, with what of it stands beside.
+    /// Returns its length where it is not escaped, with the shared digits on both sides.
     pub(super) fn len(&self) -> usize {
         self.before + self.bytes.len() + self.after
     }
 
-    /// Returns where it stands at or after `from`, with what of it stands beside.
+    /// Returns its first position at or after `from`, with the shared digits on both sides.
     pub(super) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let rest = bytes.get(from..)?;
         let found = if self.plain || memchr::memchr3(b'%', b'\\', b'+', rest).is_none() {
@@ -109,12 +111,12 @@ impl Needle {
         Some((start, end))
     }
 
-    /// Finds it in any spelling of JSON and URLs.
+    /// Finds the needle in any spelling of JSON and URLs.
     fn find_written(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let first = *self.bytes.first()?;
         let literal = memchr_iter(first, &bytes[from..]).map(|at| from + at);
         let escaped = memchr::memchr3_iter(b'%', b'\\', b'+', &bytes[from..]).map(|at| from + at);
-        // The first of either kind wins, so both are tried only as far as the other got.
+        // The first match of either kind wins, so each kind is tried only up to the match of the other.
         let mut best: Option<(usize, usize)> = None;
         for candidates in [&mut literal.into_iter() as &mut dyn Iterator<Item = usize>, &mut escaped.into_iter()] {
             for at in candidates {
@@ -140,7 +142,7 @@ impl Needle {
             let wanted = &self.bytes[done..];
             let Some(first) = wanted.first() else { return Some(at) };
             steps = steps.checked_sub(1)?;
-            // The last one pushed is tried first: as it is.
+            // The last one pushed is tried first: the unescaped byte.
             if let Some((text, length, next)) = read_escape(bytes, at)
                 && wanted.starts_with(&text[..length])
             {
@@ -148,7 +150,7 @@ impl Needle {
             }
             let raw = bytes.get(at);
             if *first == b'\\' {
-                // JSON writes two for one, and JSON inside of JSON four.
+                // JSON writes two backslashes for one, and JSON inside of JSON four.
                 let run = bytes.get(at..).map_or(0, slashes);
                 open.extend([4, 2].into_iter().filter(|count| *count <= run).map(|count| (at + count, done + 1)));
             }
@@ -160,8 +162,10 @@ impl Needle {
     }
 }
 
-/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`; JSON inside of JSON has more backslashes). Returns the
-/// UTF-8 that it stands for, the length of that, and where it ends. A backslash itself is not read here.
+/// Reads an escape of a URL (`%2F`) or of JSON (`\n`, `\u00f6`).
+///
+/// JSON inside of JSON has more backslashes. Returns the UTF-8 of the character, its length, and where the escape ends.
+/// An escaped backslash is not read here.
 fn read_escape(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     let one = |byte: u8, next: usize| Some(([byte, 0, 0, 0], 1, next));
     match bytes.get(at)? {
@@ -182,7 +186,7 @@ fn read_escape(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     }
 }
 
-/// Reads what follows `\u`: four hex digits, or a surrogate pair.
+/// Reads the code after `\u`: four hex digits, or a surrogate pair.
 fn unicode(bytes: &[u8], at: usize) -> Option<([u8; 4], usize, usize)> {
     let high = hex(bytes.get(at..at + 4)?)?;
     let (code, next) = match high {

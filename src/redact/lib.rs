@@ -13,10 +13,10 @@ use helmdeck_core::{Error, Secret};
 pub use flow::stream;
 use forms::Needle;
 
-/// What stands in a secret's place.
+/// Placeholder for a secret.
 const MARK: &[u8] = b"[secret]";
 
-/// Returns the bytes without the secrets; `Cow::Borrowed` if none was found.
+/// Redacts secrets in bytes; `Cow::Borrowed` if none was found.
 pub fn bytes<'a>(bytes: &'a [u8], secrets: &[Secret]) -> Cow<'a, [u8]> {
     if secrets.is_empty() {
         return Cow::Borrowed(bytes);
@@ -34,7 +34,7 @@ fn without<'a>(bytes: &'a [u8], needles: &[Needle]) -> Cow<'a, [u8]> {
     clean
 }
 
-/// Returns the text without the secrets.
+/// Redacts secrets in a text.
 pub fn text<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     match bytes(text.as_bytes(), secrets) {
         Cow::Borrowed(_) => Cow::Borrowed(text),
@@ -42,7 +42,7 @@ pub fn text<'a>(text: &'a str, secrets: &[Secret]) -> Cow<'a, str> {
     }
 }
 
-/// Returns the error without the secrets: message, violations and cause.
+/// Redacts secrets in an error: in message, violations and cause.
 pub fn error(error: Error, secrets: &[Secret]) -> Error {
     if secrets.is_empty() {
         return error;
@@ -115,7 +115,7 @@ mod tests {
         assert!(matches!(bytes(b"nothing here", &secrets), Cow::Borrowed(_)));
     }
 
-    /// Cleans a text of one secret, and shows that nothing of it is left in any form.
+    /// Redacts one secret in a text, and asserts that no form of it is left.
     fn cleaned(body: &str, secret: &str) -> String {
         let clean = text(body, &[Secret::new(secret.to_owned())]).into_owned();
         assert!(!clean.contains(secret), "{clean}");

@@ -1,4 +1,6 @@
-//! Text of a server or a program, quoted in an error: bounded, without secrets, on one line, and marked as theirs.
+//! Quotes text of a server or a program in an error.
+//!
+//! The quotation is bounded, redacted, on one line, and marked as theirs.
 
 use helmdeck_core::text::{collapse_whitespace, one_line};
 use helmdeck_core::{Secret, leaks};
@@ -13,14 +15,14 @@ const WITH_CREDENTIAL: &str = "(not repeated: it looks as if it held a credentia
 pub enum Part {
     /// The beginning, as of an HTTP body.
     Head,
-    /// The end, as of what a program wrote before it failed.
+    /// The end, as of the output of a program before it failed.
     Tail,
 }
 
 /// Returns the text in quotes, to be put after "it says"; `None` if nothing is left of it.
 ///
-/// `secrets` are those that the call was given; they are removed before the text is cut, so that no half of one stays.
-/// A text that holds something else that looks like a credential is not repeated at all.
+/// `secrets` are those that the call was given; they are redacted before the text is cut, so that no half of one stays.
+/// A text that contains anything else that looks like a credential is not quoted.
 pub fn foreign(text: &[u8], secrets: &[Secret], part: Part) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let text = crate::text(&text, secrets);
@@ -69,7 +71,7 @@ mod tests {
         assert!(head.starts_with("\"first") && head.ends_with("é...\"") && head.len() <= MAX_BYTES + 5, "{head}");
         let tail = quoted(&long, Part::Tail).unwrap();
         assert!(tail.starts_with("\"...é") && tail.ends_with("last\"") && tail.len() <= MAX_BYTES + 5, "{tail}");
-        // A secret across the cut goes before the cut is made.
+        // A secret across the cut is redacted before the cut.
         let across = format!("{}hunter2 hunter2", "x".repeat(MAX_BYTES - 5));
         assert!(!quoted(&across, Part::Head).unwrap().contains("hunter"));
     }

@@ -1,6 +1,7 @@
-//! System calls that commands cannot make (seccomp, `seccomp(2)`): memory that is attributed to no process, ways out of
-//! the namespaces, parts of the kernel that no build or test needs, and socket families that a network namespace does
-//! not contain.
+//! System calls that commands cannot make (seccomp, `seccomp(2)`).
+//!
+//! These are memory that is attributed to no process, ways out of the namespaces, parts of the kernel that no build or
+//! test needs, and socket families that a network namespace does not contain.
 //!
 //! They fail with `EPERM`, as in a container of Docker. A program for another architecture, such as a 32-bit one, is
 //! killed by its first call.
@@ -35,12 +36,16 @@ const REFUSED: &[i64] = &[
     // Memory that no limit counts (`memfd_secret(2)`).
     libc::SYS_memfd_secret,
 ];
-/// Socket families that a command may open. They belong to the network namespace of the sandbox, which has no way out.
-/// Others, such as `AF_VSOCK` (`vsock(7)`), leave it.
+/// Socket families that a command may open.
+///
+/// They belong to the network namespace of the sandbox, which has no way out. Others, such as `AF_VSOCK` (`vsock(7)`),
+/// leave it.
 const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Calls that open sockets; their first argument is the family.
 const OPENS_SOCKET: &[i64] = &[libc::SYS_socket, libc::SYS_socketpair];
-/// Marks calls of the x32 ABI, which have the same architecture number as x86-64 (`seccomp(2)`, Caveats).
+/// Bit that marks calls of the x32 ABI.
+///
+/// They have the same architecture number as x86-64 (`seccomp(2)`, Caveats).
 const X32: i64 = 0x4000_0000;
 
 /// Refuses the calls for this process and all that it executes or starts.

@@ -1,5 +1,6 @@
-//! A running command of a session: its start, its input and output, its limits, and the kill of everything that it
-//! started.
+//! A running command of a session: its start, its input and output, and its limits.
+//!
+//! A kill ends everything that the command started.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,13 +25,13 @@ use super::sandbox::Line;
 use super::stage::STARTED;
 use super::{disk, processes};
 
-/// How often the memory of a command is checked.
+/// Interval of checks of a command's memory.
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
-/// How many checks of the memory there are per check of the folder.
+/// Number of memory checks per check of the folder.
 const DISK_LOOK: u32 = 5;
-/// How many checks in a row may fail.
+/// Limit of consecutive failed checks.
 const MAX_UNSEEN: u32 = 5;
-/// How often the processes of a command are listed while it is being killed.
+/// Interval at which the processes of a command are listed while it is being killed.
 const KILL_LOOK: Duration = Duration::from_millis(10);
 /// How long the sandbox may take to end after everything in it was killed. Then it is killed itself.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -46,12 +47,14 @@ pub(super) struct Allowed {
     pub(super) folder: PathBuf,
     /// The folder that commands can only read. It counts towards `disk`.
     pub(super) supplies: PathBuf,
-    /// The user who gets files in it that belong to root.
+    /// User that becomes the owner of root's files in the session's folder.
     pub(super) owner: Option<u32>,
     pub(super) timeout: Duration,
 }
 
-/// A started command. When it is dropped while it runs, a task kills it and holds `turn` until that is done.
+/// A started command.
+///
+/// If it is dropped while it runs, a task kills it and holds `turn` until that is done.
 struct Running<T: Send + 'static> {
     group: Option<Group>,
     turn: Option<T>,
@@ -73,7 +76,9 @@ impl<T: Send + 'static> Drop for Running<T> {
     }
 }
 
-/// Runs a command to its end. `turn` is held until all its processes are gone, even if the future is dropped.
+/// Runs a command until it ends.
+///
+/// `turn` is held until all its processes are gone, even if the future is dropped.
 ///
 /// # Errors
 /// `session_unavailable` if it could not be started, or `stop` was called; `invalid_input` if it is too long for the
@@ -150,7 +155,7 @@ pub(super) async fn run<T: Send + 'static>(
     }
 }
 
-/// Notes that the command has ended, and reads the rest of its output.
+/// Records the end of the command, and reads the rest of its output.
 async fn break_with<T: Send + 'static, R>(
     running: &mut Running<T>,
     pipes: &mut std::pin::Pin<&mut impl Future<Output = R>>,
@@ -162,7 +167,7 @@ async fn break_with<T: Send + 'static, R>(
     }
 }
 
-/// Makes the result, and says whether the command itself was ever started.
+/// Returns the result, and whether the command itself was ever started.
 fn executed(out: &Output, err: &Output, ended: Ended, started: Instant) -> (Executed, bool) {
     let mut stderr = err.take();
     let reached = stderr.head.first() == Some(&STARTED);
@@ -220,7 +225,7 @@ async fn watch(root: Pid, allowed: Allowed, started: Instant) -> Ended {
                 Ok(Some(ended)) => return ended,
                 Ok(None) if look % DISK_LOOK == 0 => unseen = 0,
                 Ok(None) => {}
-                // The machine may be short of something for a moment. A folder that stays unreadable counts as full.
+                // The machine may lack a resource for a moment. A folder that stays unreadable counts as full.
                 Err(_) if unseen < MAX_UNSEEN => unseen += 1,
                 Err(error) => {
                     tracing::warn!(%error, "the folder of a session cannot be looked at");
@@ -251,7 +256,9 @@ async fn look_at(root: Pid, allowed: &Allowed, disk: bool) -> io::Result<Option<
     .await
 }
 
-/// Checks before the start whether the folders are full. Files that helmdeck put there become the command's own.
+/// Checks before the start whether the folders are full.
+///
+/// Files that helmdeck put there become the command's own.
 async fn look_at_disk(allowed: &Allowed) -> Result<Option<Ended>> {
     let allowed = allowed.clone();
     let used = looking(move |stop| Ok(on_disk(&allowed, allowed.owner, stop)? > allowed.disk)).await;
@@ -271,7 +278,7 @@ fn on_disk(allowed: &Allowed, owner: Option<u32>, stop: &AtomicBool) -> io::Resu
     Ok(folder.saturating_add(disk::usage(&allowed.supplies, left, None, stop)?))
 }
 
-/// Measures something on a blocking thread, which is told to stop when the future is dropped.
+/// Measures something on a blocking thread, which stops when the future is dropped.
 async fn looking<T: Send + 'static>(look: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let stop = Arc::new(AtomicBool::new(false));
     let _waiting = Waiting(Arc::clone(&stop));

@@ -14,7 +14,9 @@ pub struct SessionConfig {
     /// Memory limit of all processes of one command, unless its pack sets another. Default 2 GiB.
     #[serde(with = "size")]
     pub memory: u64,
-    /// Address space limit of one process (`RLIMIT_AS`). Programs reserve far more than they use. Default 64 GiB.
+    /// Address space limit of one process (`RLIMIT_AS`). Default 64 GiB.
+    ///
+    /// Programs reserve far more than they use.
     #[serde(with = "size")]
     pub address_space: u64,
     /// Limit of processes and threads of one command. Default 256.
@@ -24,21 +26,22 @@ pub struct SessionConfig {
     /// Size limit of a session's folder. Default 4 GiB.
     #[serde(with = "size")]
     pub disk: u64,
-    /// The size of a command's `/tmp`, which is memory and ends with it. Default 256 MiB.
+    /// Size of a command's `/tmp`, which is in memory and removed with the command. Default 256 MiB.
     #[serde(with = "size")]
     pub tmp: u64,
     /// Limit of sessions per caller. Default 8.
     pub max_per_caller: usize,
     /// Limit of all sessions. Default 64.
     pub max_total: usize,
-    /// The user id that commands run as when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
+    /// User id of commands when helmdeck itself runs as root; never 0. Default 65534 (`nobody`).
     pub user: u32,
-    /// Files and folders of this machine, besides `/usr`, that commands may read, under the same path; none that holds
-    /// helmdeck's data folder or lies in it. Default none.
+    /// Host files and folders, besides `/usr`, that commands may read. Default none.
+    ///
+    /// They have the same path in the sandbox. None may hold helmdeck's data folder or lie in it.
     pub read_only_paths: Vec<PathBuf>,
-    /// Folders that commands look for programs in before the usual ones. Default none.
+    /// Search path of programs before the usual folders. Default none.
     pub path: Vec<PathBuf>,
-    /// Whether commands may run without a sandbox where none can be made. Default false.
+    /// Whether commands may run unsandboxed where no sandbox works. Default false.
     pub allow_unsandboxed: bool,
 }
 
@@ -62,7 +65,7 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// Checks what the types do not express.
+    /// Checks rules that the types do not express.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -93,7 +96,9 @@ impl SessionConfig {
         Ok(())
     }
 
-    /// Checks that no path that commands can read contains helmdeck's data, or lies in it. Links are followed.
+    /// Checks that no path that commands can read contains helmdeck's data, or lies in it.
+    ///
+    /// Links are followed.
     ///
     /// # Errors
     /// A message that names the setting, or the folder.
@@ -151,7 +156,7 @@ mod tests {
         for path in ["state", "state/data", "state/data/packs", "link", "link/data", "link/data/sessions/x", ""] {
             assert!(refused(path, data()).is_some_and(|message| message.contains("read_only_paths")), "{path}");
         }
-        // Made later, below what is shown.
+        // Created later, below a readable path.
         assert!(refused("link/tools", at("state/tools/new/data")).is_some());
         for path in ["state/tools", "link/tools", "state/data2", "elsewhere"] {
             assert_eq!(refused(path, data()), None, "{path}");

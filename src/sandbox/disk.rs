@@ -1,5 +1,6 @@
-//! Size and removal of a session's folder. Its content was made by untrusted programs: links are never followed, and
-//! any depth and any name is expected.
+//! Size and removal of a session's folder.
+//!
+//! Its content was made by untrusted programs: links are never followed, and any depth and any name is expected.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -21,10 +22,14 @@ const MAX_DEPTH: usize = 256;
 /// Overhead of a file or folder: name, inode, and memory for its removal.
 const PER_ENTRY: u64 = 4096;
 
-/// Limit of files and folders, so that checks and removal stay fast. More count as exceeding the disk limit.
+/// Limit of files and folders, so that checks and removal stay fast.
+///
+/// More count as exceeding the disk limit.
 const MAX_ENTRIES: u64 = 1 << 20;
 
-/// Attempts to make a folder readable that its owner closes again. After that it counts as exceeding the disk limit.
+/// Limit of attempts to make a folder readable that its owner closes again.
+///
+/// After that it counts as exceeding the disk limit.
 const MAX_OPENINGS: u32 = 8;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -34,7 +39,9 @@ fn open(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Res
     openat(parent, name, OPEN, Mode::empty())
 }
 
-/// A folder that is being measured. A closed one is opened for that time, because its content counts too.
+/// A folder that is being measured.
+///
+/// A closed folder is opened for that time, because its content counts too.
 struct Looked {
     dir: Dir,
     /// Its original mode, if it had to be opened.
@@ -44,7 +51,7 @@ struct Looked {
 impl Drop for Looked {
     fn drop(&mut self) {
         let (Some(mode), Ok(fd)) = (self.shut, self.dir.fd()) else { return };
-        // Unless its owner changed it in the meantime.
+        // Restore the mode, unless its owner changed it in the meantime.
         if fstat(fd).is_ok_and(|about| Mode::from_raw_mode(about.st_mode & 0o7777) == mode | Mode::RWXU) {
             let _ = fchmod(fd, mode);
         }
@@ -97,8 +104,10 @@ fn absent(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| kinds.contains(&number))
 }
 
-/// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set. With `owner`, files that
-/// root made there are given to that user, so that commands can change them, except files with further hard links.
+/// Returns the size of a folder in bytes on disk. Stops beyond `limit`, or when `stop` is set.
+///
+/// With `owner`, files that root made there are given to that user, so that commands can change them, except files with
+/// further hard links.
 ///
 /// # Errors
 /// Those of the system; `Interrupted` if stopped. Files that disappear are skipped; closed folders are opened for the
@@ -128,7 +137,7 @@ pub(crate) fn usage(folder: &Path, limit: u64, owner: Option<u32>, stop: &Atomic
         let about = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(about) => about,
             Err(Errno::NOENT) => continue,
-            // Its owner closes it during the check.
+            // Its owner makes it unreadable during the check.
             Err(Errno::ACCESS) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
@@ -193,7 +202,7 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// Rounds to empty a folder, because another process that removes it too can move entries up into it.
+/// Limit of rounds to empty a folder: another process that removes it too can move entries into it.
 const ROUNDS: usize = 1000;
 
 /// A folder that is being removed. Deep entries are moved up, so that at most two folders are open.
@@ -224,7 +233,7 @@ impl Flat {
             self.move_up(folder.as_fd(), inner)
         })? {}
         match unlinkat(&self.root, name, AtFlags::REMOVEDIR) {
-            // Another process that removes it too moved an entry into it. The next round finds it.
+            // Another process that removes the folder moved an entry into it. The next round finds it.
             Err(Errno::NOTEMPTY) => Ok(()),
             other => Ok(gone(other)?),
         }
@@ -242,7 +251,9 @@ impl Flat {
     }
 }
 
-/// Opens a folder and makes it writable, whatever its mode is; `None` if another process has removed it.
+/// Opens a folder and makes it writable, whatever its mode is.
+///
+/// Returns `None` if another process has removed it.
 fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let opened = named(parent, name).and_then(|(itself, _)| {
         itself.set_mode(Mode::RWXU)?;
@@ -255,8 +266,9 @@ fn open_for_removal(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Ow
     }
 }
 
-/// Visits each entry of a folder while it is read, so that memory does not grow with the folder. Returns whether there
-/// was one.
+/// Visits each entry of a folder, and returns whether there was one.
+///
+/// The folder is read in steps, so that memory does not grow with it.
 fn each(folder: BorrowedFd<'_>, mut with: impl FnMut(&CStr, bool) -> io::Result<()>) -> io::Result<bool> {
     let mut any = false;
     let mut dir = match Dir::read_from(folder) {
@@ -312,7 +324,7 @@ mod tests {
         std::os::unix::fs::symlink(&kept, folder.join("link")).unwrap();
         fs::create_dir(folder.join(".moved-1")).unwrap();
         fs::write(folder.join(".moved-1/x"), "a name that the removal would use").unwrap();
-        // Deeper than a path can be long, and than there are file descriptors.
+        // Deeper than the longest path, and than the number of file descriptors.
         let mut at = open(CWD, &folder).unwrap();
         for _ in 0..3000 {
             rustix::fs::mkdirat(&at, "deep", Mode::from_raw_mode(0o700)).unwrap();
@@ -400,7 +412,7 @@ mod tests {
         let modes = [("unlisted", 0o300), ("unsearched", 0o600), ("shut", 0o000), ("", 0o000)];
         let nobody = 65_534;
         let look = || {
-            // Nothing is shut to root. The user is that of this thread only.
+            // Root can read everything. The user is that of this thread only.
             if rustix::process::geteuid().is_root() {
                 let (user, group) = (rustix::thread::Uid::from_raw(nobody), rustix::thread::Gid::from_raw(nobody));
                 rustix::thread::set_thread_res_gid(group, group, group).unwrap();

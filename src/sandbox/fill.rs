@@ -8,7 +8,9 @@ use super::disk;
 use super::place::Folder;
 use super::sandbox::{Folders, OWN_ETC};
 
-/// Makes the folders of a session. `user` is the user id of commands, if it differs from that of this process.
+/// Creates the folders of a session.
+///
+/// `user` is the user id of commands, if it differs from that of this process.
 pub(super) fn fill(session: &Folder, user: Option<u32>) -> io::Result<()> {
     let Folders { folder, supplies, etc } = Folders::of(session.path());
     DirBuilder::new().mode(0o700).create(&folder)?;

@@ -26,7 +26,7 @@ use super::{check, fill, probe};
 
 /// Interval of checks for sessions that expired or were ended by another process.
 const WATCH: Duration = Duration::from_secs(1);
-/// Number of such checks per sweep for sessions of dead processes.
+/// Number of such checks per sweep for sessions of ended processes.
 const SWEEP: u32 = 60;
 /// Time limit for the end of a session that another process holds.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ impl Live {
 
 /// The sessions of this machine.
 pub(crate) struct LocalRuntime {
-    /// Itself, for tasks that must not keep it.
+    /// Weak reference to itself, for tasks that must not keep it alive.
     this: Weak<Self>,
     parts: Parts,
     place: SessionFolder,
@@ -258,7 +258,7 @@ impl SessionRuntime for LocalRuntime {
         self.live().insert(record.id.clone(), Arc::clone(&live));
         self.parts.metrics.made();
         if self.closed.is_cancelled() {
-            // Made while the others were being ended.
+            // Made while the other sessions were being ended.
             self.terminate(&record.id, Reason::Shutdown).await?;
             return Err(Self::ended());
         }
@@ -324,7 +324,7 @@ impl SessionRuntime for LocalRuntime {
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool> {
         let gone = || Error::new(Code::Internal, "the sessions are gone");
         let (this, id) = (self.this.upgrade().ok_or_else(gone)?, id.to_owned());
-        // A task of its own, so that it completes even if the caller stops waiting.
+        // A separate task, so that it completes even if the caller stops waiting.
         let end = self.tasks.spawn(async move { this.end(&id, why).await });
         end.await.map_err(lost)?
     }
@@ -378,7 +378,7 @@ impl SessionRuntime for LocalRuntime {
         for live in all {
             let record = live.record();
             if self.parts.outlive && record.preserved && live.is_ours() {
-                // It stays, without a command: the next process finds its lock free, and that it has not expired.
+                // It stays, without a command. The next process finds its lock free, and sees that it has not expired.
                 live.stop.cancel();
                 let _turn = live.turn.lock().await;
                 self.live().remove(&record.id);
@@ -473,7 +473,7 @@ mod tests {
         };
         let mut used =
             Used { runtime: Arc::clone(&runtime) as Arc<dyn SessionRuntime>, found, ends: true, kept: false };
-        // Something is still being killed in it.
+        // A command in it is still being killed.
         let turn = live.turn.lock().await;
         tokio::select! {
             biased;

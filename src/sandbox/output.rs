@@ -62,7 +62,7 @@ impl Output {
         }
     }
 
-    /// Takes what was captured so far.
+    /// Takes the output captured so far.
     pub(super) fn take(&self) -> Captured {
         self.0.lock().take()
     }

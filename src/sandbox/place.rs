@@ -1,10 +1,11 @@
-//! Sessions on the disk: `<data>/sessions/<id>/` with `folder/`, `supplies/`, `etc/`, the session's record
-//! (`session.json`), and `running`.
+//! Sessions on the disk, in `<data>/sessions/<id>/`.
 //!
-//! Several processes share one data folder. The process that made a session holds a lock on its folder while it lives.
-//! A free lock means that this process has ended; its session is then kept only if it was preserved. A process that
-//! runs a command in a session holds a shared lock on `running`, and nothing is removed before these locks are free.
-//! Records are changed or removed only under the lock of all sessions, so that a removed one does not come back.
+//! A session has `folder/`, `supplies/`, `etc/`, its record (`session.json`), and `running`.
+//!
+//! Several processes share one data folder. The process that made a session holds a lock on its folder until it ends. A
+//! free lock means that this process has ended; its session is then kept only if it was preserved. A process that runs
+//! a command in a session holds a shared lock on `running`, and nothing is removed before these locks are free. Records
+//! are changed or removed only under the lock of all sessions, so that a removed one does not come back.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -37,7 +38,7 @@ pub(crate) struct Record {
     pub(crate) id: String,
     pub(crate) tenant: String,
     pub(crate) user: String,
-    /// The pack that asked for it.
+    /// The pack that requested the session.
     pub(crate) pack: String,
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub(crate) created_at: Timestamp,
@@ -75,7 +76,7 @@ impl Folder {
         std::fs::rename(new, self.record_path())
     }
 
-    /// Reads the record; `None` if the session has ended, or never was.
+    /// Reads the record; `None` if the session has ended, or never existed.
     ///
     /// # Errors
     /// Those of the system: the state of the session is unknown then. `InvalidData` for a malformed record.
@@ -94,8 +95,9 @@ impl Folder {
         }
     }
 
-    /// Takes the lock if no process holds it. The folder itself is locked, so no lock file is made in a folder that is
-    /// being removed.
+    /// Takes the lock if no process holds it.
+    ///
+    /// The folder itself is locked, so no lock file is made in a folder that is being removed.
     ///
     /// # Errors
     /// Those of the system; `NotFound` if the folder does not exist.
@@ -158,7 +160,9 @@ impl SessionFolder {
         fits.then(|| Folder(self.0.join(id)))
     }
 
-    /// Locks out all other processes that make or sweep sessions. Held only for short work.
+    /// Takes the lock of all sessions, for processes that make or sweep them.
+    ///
+    /// Hold it only for short work.
     fn hold(&self) -> io::Result<File> {
         make_folder(&self.0)?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK))?;
@@ -227,8 +231,9 @@ impl SessionFolder {
         Ok(Some(record))
     }
 
-    /// Removes sessions of ended processes that were not preserved, or have expired with no command running. Returns
-    /// how many.
+    /// Removes sessions of ended processes, and returns how many.
+    ///
+    /// It removes those that were not preserved, or have expired with no command running.
     pub(crate) fn sweep(&self, now: Timestamp) -> io::Result<usize> {
         if !self.0.is_dir() {
             return Ok(0);
@@ -239,7 +244,7 @@ impl SessionFolder {
             let Ok(Some(_lock)) = folder.try_lock() else { continue };
             match folder.read() {
                 Ok(Some(record)) if record.preserved && record.expires_at > now => continue,
-                // A malformed record is of no use. Any other error says nothing about the session.
+                // A malformed record cannot be used. Any other error says nothing about the session.
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => continue,
                 _ => {}
             }
@@ -262,8 +267,9 @@ impl SessionFolder {
         }
     }
 
-    /// Removes a session whose lock this process holds, once no command runs in it. Commands of other processes end
-    /// within a second. After `limit`, the rest is left for a sweep.
+    /// Removes a session whose lock this process holds, once no command runs in it.
+    ///
+    /// Commands of other processes end within a second. After `limit`, the rest is left for a sweep.
     pub(crate) fn remove(&self, folder: &Folder, lock: File, limit: Duration) -> io::Result<()> {
         let start = Instant::now();
         let aside = {
@@ -298,8 +304,10 @@ impl SessionFolder {
         first
     }
 
-    /// Ends a session that another process may hold. Removes the record, which that process notices within a second,
-    /// and waits for at most `limit`. The rest is left for a sweep. Returns whether the session existed.
+    /// Ends a session that another process may hold. Returns whether the session existed.
+    ///
+    /// It removes the record, which that process notices within a second, and waits for at most `limit`. The rest is
+    /// left for a sweep.
     pub(crate) fn end(&self, folder: &Folder, limit: Duration) -> io::Result<bool> {
         let start = Instant::now();
         let removed = {
@@ -336,7 +344,7 @@ mod tests {
         Timestamp(1_000_000_000_000_000)
     }
 
-    /// Makes a session that is preserved for a day, as a process that still lives.
+    /// Makes a session that is preserved for a day, as a process that is still running.
     fn made(place: &SessionFolder) -> (Folder, File) {
         let make = |id| Record {
             id,
@@ -407,7 +415,7 @@ mod tests {
         let later = now().saturating_add(2 * DAY);
         let extend = |record: &mut Record| record.expires_at = later;
         assert_eq!(place.change(&folder, extend).unwrap().unwrap().expires_at, later);
-        // The process that made it lives, and has not noticed yet.
+        // The process that made it still runs, and has not noticed yet.
         assert!(place.end(&folder, Duration::ZERO).unwrap());
         assert!(place.change(&folder, extend).unwrap().is_none() && !folder.record_path().exists());
         assert!(!place.end(&folder, Duration::ZERO).unwrap());

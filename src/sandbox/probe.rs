@@ -1,4 +1,4 @@
-//! Finds out whether commands can be kept in here, by running one.
+//! Checks whether commands can be sandboxed on this machine, by running one.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::command::{self, Allowed};
 use super::config::SessionConfig;
 use super::sandbox::{Bwrap, Folders, Sandbox};
 
-/// How long a command that does nothing may take on a busy machine.
+/// Timeout of a command that does nothing, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const MISSING: &str = "sessions need bubblewrap, which is not installed here: install the package `bubblewrap`, \
@@ -35,7 +35,7 @@ const UNREADABLE: &str = "commands run as another user, who cannot run the helmd
 
 /// Returns whether a user can read and execute a file, as far as its mode says.
 fn can_run(program: &Path, user: u32) -> bool {
-    // What cannot be read here is left to the attempt.
+    // If this cannot be read, the attempt decides.
     let Ok(meta) = std::fs::metadata(program) else { return true };
     let shift = if meta.uid() == user {
         6
@@ -91,7 +91,7 @@ pub(super) async fn probe(
     Ok(bare)
 }
 
-/// Runs a command that does nothing, over folders that are there anyway.
+/// Runs a command that does nothing, over folders that exist anyway.
 async fn attempt(spawner: &Spawner, sandbox: &Sandbox, config: &SessionConfig, tasks: &TaskTracker) -> Result<()> {
     // Folders that every machine has, so that none is made. Missing files of `/etc` are left out.
     let folders = Folders { folder: "/usr/bin".into(), supplies: "/usr/bin".into(), etc: "/nonexistent".into() };

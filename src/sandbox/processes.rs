@@ -1,4 +1,4 @@
-//! Descendants of a process, their memory, and how to kill one, by `/proc` (`proc(5)`).
+//! Descendants of a process: lists them, measures their memory, and kills one (`/proc`, `proc(5)`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// Memory of all descendants of a process, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of their own: anonymous, shared, and unnamed files in memory.
+    /// Memory of the processes: anonymous, shared, and unnamed files in memory.
     pub(crate) memory: u64,
     /// Unnamed (deleted) files on the device of the session's folder.
     pub(crate) nameless: u64,
@@ -21,8 +21,9 @@ fn all() -> Vec<(i32, i32)> {
     ids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
 
-/// Returns the parent of a process. The name in `/proc/<pid>/stat` can contain any character, so parsing starts after
-/// its end.
+/// Returns the parent of a process.
+///
+/// The name in `/proc/<pid>/stat` can contain any character, so parsing starts after its end.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
@@ -81,12 +82,16 @@ fn add_up(root: Pid, device: u64, memory: impl Fn(i32) -> u64) -> Usage {
     usage
 }
 
-/// Returns the memory of one process that is not backed by files. Memory shared with other processes counts in full.
+/// Returns the memory of one process that is not backed by files, in bytes.
+///
+/// Memory shared with other processes counts in full.
 fn memory(pid: i32) -> u64 {
     sum(pid, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0)
 }
 
-/// The same, with only its share of memory shared with other processes. In full if the kernel does not tell.
+/// Returns the same memory, with only its share of what other processes use too.
+///
+/// Shared memory counts in full if the kernel does not report the share.
 fn share(pid: i32) -> u64 {
     sum(pid, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]).unwrap_or_else(|| memory(pid))
 }
@@ -102,7 +107,7 @@ fn sum(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
     Some(numbers?.iter().sum::<u64>().saturating_mul(1024))
 }
 
-/// Kills a child of `parent`, and never another process that has got its id.
+/// Kills a child of a process, and never another process that now has its id.
 pub(crate) fn kill_child(pid: Pid, of: Pid) {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if parent(pid.as_raw_nonzero().get()) == Some(of.as_raw_nonzero().get()) {

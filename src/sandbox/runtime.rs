@@ -1,4 +1,4 @@
-//! The trait of a session runtime. There is one: [`super::local`], this machine.
+//! Trait of a session runtime. The only implementation is [`super::local`], for this machine.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(crate) struct DetectedRuntime {
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The call that made it is over.
+    /// The call that made it has ended.
     CallOver,
     /// Its owner or an operator ended it.
     Asked,
@@ -57,7 +57,7 @@ impl Reason {
     }
 }
 
-/// Runs sessions. Access is checked above it, in [`crate::Sessions`].
+/// Runtime of sessions. [`crate::Sessions`] checks the access.
 #[async_trait]
 pub(crate) trait SessionRuntime: Send + Sync {
     /// Makes a session.
@@ -67,7 +67,7 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// beyond all.
     async fn create(&self, wish: Wish) -> Result<DetectedRuntime>;
 
-    /// Returns a session; `None` if it has ended or never was.
+    /// Returns a session; `None` if it has ended or never existed.
     async fn get(&self, id: &str) -> Result<Option<DetectedRuntime>>;
 
     /// Runs a command in a session, after earlier commands of this process.
@@ -88,7 +88,7 @@ pub(crate) trait SessionRuntime: Send + Sync {
     /// `internal` if something of it cannot be removed.
     async fn terminate(&self, id: &str, why: Reason) -> Result<bool>;
 
-    /// Ends a session in a task of its own, which [`SessionRuntime::close`] waits for.
+    /// Ends a session in a background task, which [`SessionRuntime::close`] waits for.
     fn terminate_later(&self, id: &str, why: Reason);
 
     /// Returns all sessions, in the order in which they were made.

@@ -1,6 +1,7 @@
-//! The sandbox that commands of a session run in, by bubblewrap: its own user, process, network, IPC, host name and
-//! cgroup namespaces, no capability, and a file system with the session's folders, `/usr`, and the few files of `/etc`
-//! that programs need.
+//! The sandbox that commands of a session run in, by bubblewrap.
+//!
+//! It has separate user, process, network, IPC, host name and cgroup namespaces, no capability, and a file system with
+//! the session's folders, `/usr`, and the few files of `/etc` that programs need.
 //!
 //! When helmdeck runs as root there are two nested sandboxes. The outer one only mounts the session's folders where
 //! another user can reach them. Then root is given up, and that user makes the real sandbox. So no process of a session
@@ -22,7 +23,7 @@ pub(crate) const FOLDER: &str = "/workspace";
 pub(crate) const SUPPLIES: &str = "/supplies";
 /// Path of the helmdeck program inside.
 const PROGRAM: &str = "/run/helmdeck";
-/// Paths where bubblewrap is searched.
+/// Search paths of bubblewrap.
 const PLACES: &[&str] = &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
 /// User and group id inside.
 const INSIDE_USER: &str = "1000";
@@ -99,7 +100,9 @@ pub(crate) struct Bwrap {
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) argv: Vec<OsString>,
-    /// The command's environment, sent on stdin before its input. The programs around the command have no environment.
+    /// The command's environment, sent on stdin before its input.
+    ///
+    /// The programs around the command have no environment.
     pub(crate) before: Vec<u8>,
 }
 
@@ -116,8 +119,9 @@ impl Bwrap {
 /// Builder of a command line.
 struct Words(Vec<OsString>);
 
-/// Returns the parent folders of `paths`, outermost first. Folders that bubblewrap makes by itself are closed to other
-/// users.
+/// Returns the parent folders of `paths`, outermost first.
+///
+/// Folders that bubblewrap makes by itself are closed to other users.
 fn parents<'a>(paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
     let all = paths.flat_map(|path| path.ancestors().skip(1));
     all.filter(|folder| folder.parent().is_some() && !folder.starts_with("/usr")).collect()
@@ -179,7 +183,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes the complete command line. `cwd` is below the session's folder, without `..`.
+    /// Builds the complete command line. `cwd` is below the session's folder, without `..`.
     pub(crate) fn line(&self, folders: &Folders, config: &SessionConfig, memory: u64, command: &Exec) -> Line {
         let mut words = Words(vec![self.program.clone().into()]);
         words.add([STAGE, "supervise", &std::process::id().to_string()]);
@@ -244,7 +248,9 @@ impl Sandbox {
     }
 }
 
-/// Returns the options of the outer sandbox, which only makes the session's folders reachable for another user.
+/// Returns the options of the outer sandbox.
+///
+/// It only makes the session's folders reachable for another user.
 fn outer(folders: &Folders, program: &Path, config: &SessionConfig) -> Words {
     let mut words = Words(Vec::new());
     // A process without capabilities cannot kill one of another user when it dies; the end of a PID namespace can.

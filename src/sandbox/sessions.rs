@@ -1,4 +1,6 @@
-//! Sessions: private folders and the commands that run in them. [`Sessions`] decides who may use which.
+//! Sessions: private folders and the commands that run in them.
+//!
+//! [`Sessions`] checks which caller may use which session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use crate::metrics::SessionMetrics;
 use crate::place::Record;
 use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 
-/// Location of sessions, and what they are made with.
+/// Location of sessions, and the program that runs their commands.
 #[derive(Debug, Clone)]
 pub struct SessionPlace {
     /// Parent of all session folders. The first session makes it (0700).
@@ -37,7 +39,7 @@ pub struct SessionInfo {
     pub tenant: String,
     /// The user of its owner.
     pub user: String,
-    /// The pack that asked for it.
+    /// The pack that requested the session.
     pub pack: String,
     /// When it was made.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
@@ -70,7 +72,7 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Makes a manager of sessions on this machine. Touches nothing before the first session.
+    /// Creates a manager of sessions on this machine. Touches nothing before the first session.
     pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
         let SessionPlace { folder, program, outlive } = place;
         let metrics = SessionMetrics::register(registry);
@@ -108,7 +110,7 @@ impl Sessions {
         Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
     }
 
-    /// Returns the sessions of a caller, oldest first; without one, those of everybody.
+    /// Returns the sessions of a caller, oldest first; without a caller, those of all callers.
     pub async fn list(&self, identity: Option<&Identity>) -> Result<Vec<SessionInfo>> {
         let mut records = self.runtime.list().await?;
         records.retain(|record| identity.is_none_or(|identity| owns(identity, record)));
@@ -130,7 +132,7 @@ impl Sessions {
         }
     }
 
-    /// Removes sessions that have ended, and those of processes that are gone.
+    /// Removes sessions that have ended, and those of ended processes.
     pub async fn sweep(&self) {
         self.runtime.sweep().await;
     }
@@ -153,7 +155,7 @@ fn owns(identity: &Identity, record: &Record) -> bool {
     !identity.is_anonymous() && identity.tenant() == record.tenant && identity.user() == record.user
 }
 
-/// A session that a call uses. If the call made it, it ends when this is dropped.
+/// Guard of a session that a call uses. If the call made it, it ends when this is dropped.
 pub struct Used {
     pub(crate) runtime: Arc<dyn SessionRuntime>,
     pub(crate) found: DetectedRuntime,
@@ -170,7 +172,7 @@ impl std::fmt::Debug for Used {
 }
 
 impl Used {
-    /// Returns what a handler gets.
+    /// Returns the handle on the session for a handler.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Session> {
         Arc::new(Handle { runtime: Arc::clone(&self.runtime), found: self.found.clone() })
@@ -188,7 +190,7 @@ impl Used {
         self.kept
     }
 
-    /// Lets the session outlive the call, until then at least.
+    /// Lets the session outlive the call, at least until this time.
     ///
     /// # Errors
     /// `internal` if its record cannot be written.

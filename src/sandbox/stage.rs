@@ -1,5 +1,6 @@
-//! Stages between helmdeck and a command of a session. Each is this program, executed again, because a process can set
-//! limits and its user only for itself.
+//! Stages between helmdeck and a command of a session.
+//!
+//! Each stage is this program, executed again, because a process can set limits and its user only for itself.
 //!
 //! - `supervise <parent> <hidden> -- program...`: starts a program, waits for it and for everything that it left
 //!   behind, which it kills. It dies with helmdeck, and the sandbox dies with it.
@@ -44,9 +45,9 @@ const MISSING: u8 = 127;
 /// End of a stage that returned: exit status, and text for stderr.
 pub type StageEnd = (u8, Option<String>);
 
-/// Runs a stage with the arguments after [`STAGE`]. Returns only if it waited for the program, or failed.
+/// Runs a stage with the arguments after [`STAGE`].
 ///
-/// Must be called by the only thread of the process.
+/// Returns only if it waited for the program, or failed. Must be called by the only thread of the process.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let Some(end) = arguments.iter().position(|argument| argument == "--") else {
@@ -73,8 +74,10 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> StageEnd {
     }
 }
 
-/// Makes the program of a stage. Its first `hidden` arguments go into a file in memory, which it inherits: keep the
-/// file open until the program has started. Bubblewrap closes it before it starts the command.
+/// Returns the program of a stage, ready to start.
+///
+/// Its first `hidden` arguments go into a file in memory, which it inherits: keep the file open until the program has
+/// started. Bubblewrap closes it before it starts the command.
 fn program(command: &[OsString], hidden: usize) -> Result<(Command, Option<File>), String> {
     let (name, arguments) = command.split_first().ok_or("no program is named")?;
     let mut program = Command::new(name);
@@ -191,7 +194,7 @@ fn limits(numbers: [&str; 4], merge: bool, folder: &str, mut program: Command) -
     if let Err(error) = std::io::stderr().write_all(&[STARTED]) {
         return failed(&format!("stderr is closed: {error}"));
     }
-    // It comes in answer to that byte, so the command never starts if helmdeck was killed in the meantime.
+    // helmdeck sends it after that byte, so the command never starts if helmdeck was killed in the meantime.
     match variables::read() {
         Ok(variables) => program.env_clear().envs(variables),
         Err(error) => return failed(&format!("the environment did not come: {error}")),

@@ -1,5 +1,6 @@
-//! Hand-over of a command's environment at the start of stdin, before its input. So it affects only the command, and no
-//! list of processes shows it. It is sent only when the sandbox is ready.
+//! Sends a command's environment on stdin, before the command's input.
+//!
+//! So it affects only the command, and no list of processes shows it. It is sent only when the sandbox is ready.
 //!
 //! Format: length in bytes (four bytes, little endian), then `name=value` with a zero byte after each.
 
@@ -17,7 +18,7 @@ pub(super) fn written(variables: &[(String, String)]) -> Vec<u8> {
     [&length.to_le_bytes()[..], &text].concat()
 }
 
-/// Reads the environment from stdin, and not a byte more.
+/// Reads the environment from stdin, and no byte after it.
 ///
 /// # Errors
 /// Those of the system, or if it is incomplete.

@@ -1,5 +1,6 @@
-//! A cached answer, in memory and as it is sealed: freshness, validator and references in a small head, then the
-//! output.
+//! Cached answer, in memory and sealed: a small head with its metadata, then the output.
+//!
+//! The head holds freshness, validator and references.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,8 +25,9 @@ const ARTIFACT_BYTES: usize = 512;
 /// Approximate size of the head of a stored row.
 const HEAD_BYTES: usize = 224;
 
-/// Returns how many bytes a shared allocation of `bytes` takes: two counters, and the allocator's own header and
-/// rounding.
+/// Returns the memory that a shared allocation of `bytes` takes.
+///
+/// It includes two counters, and the allocator's own header and rounding.
 pub(crate) const fn block(bytes: usize) -> usize {
     (bytes + 16 + 8).next_multiple_of(16)
 }
@@ -40,7 +42,7 @@ pub(crate) struct Location {
     pub(crate) tags: Arc<[String]>,
 }
 
-/// An answer that may be served again.
+/// A cached answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) location: Arc<Location>,
@@ -50,15 +52,15 @@ pub(crate) struct Answer {
     pub(crate) made_at: Timestamp,
     pub(crate) fresh_until: Timestamp,
     pub(crate) hard_until: Timestamp,
-    /// It has to be confirmed before each use.
+    /// The handler must confirm it before each use.
     pub(crate) confirm_always: bool,
     /// Duration of the handler: the time that a hit saves.
     pub(crate) cost: Duration,
-    /// Upstream requests that it took.
+    /// Number of its upstream requests.
     pub(crate) upstream_calls: u32,
     /// The credentials of the packs that its handler called.
     pub(crate) used: Vec<UsedGrant>,
-    /// Not stored, purged, replaced or evicted: it goes only to waiters that have it already.
+    /// Invalidated: not stored, purged, replaced or evicted. It goes only to waiters that have it already.
     invalid: AtomicBool,
 }
 
@@ -80,7 +82,9 @@ struct Head {
     used: Vec<UsedGrant>,
 }
 
-/// Adds the tags of credentials to a location, so that a purge of the answers made with one covers this answer.
+/// Adds the tags of credentials to a location.
+///
+/// So a purge of the answers made with one of them covers this answer.
 fn marked(location: Arc<Location>, used: &[UsedGrant]) -> Arc<Location> {
     let tags = used.iter().map(|one| credential_tag(&one.grant.name)).filter(|tag| !location.tags.contains(tag));
     let tags: BTreeSet<String> = tags.collect();
@@ -123,7 +127,9 @@ impl Answer {
         }
     }
 
-    /// Returns the same answer, confirmed: new times, a new validator if there is one, and what was used to confirm it.
+    /// Returns the same answer, revalidated.
+    ///
+    /// It has new times, a new validator if there is one, and the grants that were used to confirm it.
     pub(crate) fn renewed(&self, validator: Option<Arc<str>>, times: Times, confirmed_with: &[UsedGrant]) -> Self {
         let mut used = self.used.clone();
         used.extend(confirmed_with.iter().filter(|one| !self.used.contains(one)).cloned());
@@ -161,8 +167,8 @@ impl Answer {
         let name = |one: &UsedGrant| block(one.pack.as_str().len()) + block(one.grant.name.len());
         let used: usize = self.used.iter().map(|one| size_of::<UsedGrant>() + name(one)).sum();
         let validator = self.validator.as_ref().map_or(0, |validator| block(validator.len()));
-        // The output's bytes have a counter of their own once they are shared, and those from the store their head
-        // before them.
+        // Once the output's bytes are shared, they have their own counter. Bytes from the store have their head before
+        // them.
         let output = block(self.output.bytes().len()) + block(HEAD_BYTES);
         let own = block(size_of::<Self>()) + block(size_of::<Location>()) + block(size_of::<Key>());
         (own + names + tags + artifacts + used + validator + output + SLOT_BYTES) as u64
@@ -191,7 +197,9 @@ impl Answer {
         bytes.freeze()
     }
 
-    /// Decodes the bytes of [`Answer::encode`]. `None` (a miss) if they are of another format or contract, or damaged.
+    /// Decodes the bytes of [`Answer::encode`].
+    ///
+    /// Returns `None` (a miss) if they are of another format or contract, or damaged.
     pub(crate) fn decode(location: Arc<Location>, contract: &str, bytes: &Bytes) -> Option<Self> {
         let (&format, rest) = bytes.split_first()?;
         let length = u32::from_be_bytes(rest.get(..4)?.try_into().ok()?) as usize;
@@ -221,7 +229,7 @@ impl Answer {
         })
     }
 
-    /// Makes an outcome of the answer.
+    /// Returns the outcome of the answer.
     pub(crate) fn outcome(&self, status: CacheStatus, now: Timestamp) -> Outcome {
         Outcome {
             pack: self.location.pack.clone(),

@@ -1,15 +1,17 @@
-//! The breaker: leaves a failing store alone for a while, then lets one operation probe it.
+//! Circuit breaker: skips a failing store for a while, then lets one operation probe it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Closed while the store works; open after repeated failures; then one probe at a time decides.
+/// Circuit breaker: closed while the store works, open after repeated failures.
+///
+/// While it is open, one probe at a time decides.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     threshold: u32,
     open_for: Duration,
     failures: AtomicU32,
-    /// Monotonic microseconds until which the store is left alone; 0 = closed.
+    /// Monotonic time in microseconds until which the store is skipped; 0 = closed.
     open_until: AtomicU64,
 }
 
@@ -33,13 +35,13 @@ impl Breaker {
                 .is_ok()
     }
 
-    /// Notes a success; returns whether this closed the breaker.
+    /// Records a success; returns whether this closed the breaker.
     pub(crate) fn succeeded(&self) -> bool {
         self.failures.store(0, Ordering::Release);
         self.open_until.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Notes a failure; returns whether this opened the breaker.
+    /// Records a failure; returns whether this opened the breaker.
     pub(crate) fn failed(&self, now: Duration) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::AcqRel).saturating_add(1);
         if failures < self.threshold {

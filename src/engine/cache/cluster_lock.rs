@@ -1,6 +1,7 @@
-//! Singleflight across processes, for packs that ask for it: the process that runs holds a lock in the shared store.
+//! Singleflight across processes, for packs that enable it.
 //!
-//! If the lock fails, the handler runs anyway: that costs one run too many, never the call.
+//! The process that runs the handler holds a lock in the shared store. If the lock fails, the handler runs anyway: that
+//! costs one run too many, never the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::key::{Key, hex};
 
 /// Extra time for which a lock is held after the handler's timeout: the answer has to reach the store.
 const SLACK: Duration = Duration::from_secs(10);
-/// Taking a lock is a write: its budget is this many times that of a read.
+/// Budget of taking a lock, as a multiple of that of a read. Taking a lock is a write.
 const READS: u32 = 10;
 /// The first and the longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
@@ -35,12 +36,12 @@ pub(crate) enum Attempt {
     Acquired(Lock),
     /// Another process holds the lock. An answer may have arrived.
     Held,
-    /// The time to wait is over, or the lock failed: run without it.
+    /// The wait timed out, or the lock failed: run without it.
     GaveUp,
 }
 
 impl LockWaiter {
-    /// Starts to wait for a key, for no longer than its handler may run.
+    /// Starts to wait for a key, at most as long as its handler may run.
     pub(crate) fn join(hub: &Arc<Hub>, key: &Key, timeout: Duration) -> Self {
         Self {
             hub: Arc::clone(hub),
@@ -73,7 +74,7 @@ impl LockWaiter {
         }
     }
 
-    /// Counts how the wait ended, if there was one.
+    /// Counts the outcome of the wait, if there was one.
     pub(crate) fn leave(self, outcome: &'static str) {
         if self.waited {
             self.hub.metrics.cluster_wait(outcome);

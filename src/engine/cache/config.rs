@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// Size of the hot tier in memory: answers, their keys, and a tenth for aliases. Default 64 MiB; 0 turns the tier
-    /// off.
+    /// Memory limit of the hot tier: answers, their keys, and a tenth for aliases.
+    ///
+    /// Default 64 MiB; 0 turns the tier off.
     #[serde(with = "size")]
     pub hot_bytes: u64,
     /// Time budget of a read of the store; after it the handler runs. Default 50 ms.
@@ -31,11 +32,14 @@ pub struct CacheConfig {
     /// How long the breaker stays open before one call probes the store. Default 5 s.
     #[serde(with = "text")]
     pub breaker_open_for: Duration,
-    /// How long a pack with `single_flight = "cluster"` waits for a run of another process before it runs too; never
-    /// longer than the pack's own timeout. Default 30 s.
+    /// How long a pack with `single_flight = "cluster"` waits for a run of another process.
+    ///
+    /// After that it runs too. Never longer than the pack's own timeout. Default 30 s.
     #[serde(with = "text")]
     pub cluster_wait: Duration,
-    /// Interval of polls for deletes by other processes, if the store sends no notifications. Default 100 ms.
+    /// Interval of polls for deletes by other processes. Default 100 ms.
+    ///
+    /// Used if the store sends no notifications.
     #[serde(with = "text")]
     pub watch_interval: Duration,
     /// Interval of writes of the counters to the system database. Default 5 s.

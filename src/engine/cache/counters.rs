@@ -1,5 +1,7 @@
-//! Clear counters: what the cache did and saved, per pack, kept in the system database so that `cache stats` and
-//! `cache savings` work without the memory key. Names and numbers only, never anything of a call.
+//! Plaintext counters per pack: what the cache did and saved.
+//!
+//! They are kept in the system database, so that `cache stats` and `cache savings` work without the memory key. They
+//! hold only names and numbers, never data of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ impl Counters {
         self.saved_upstream.fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
     }
 
-    /// Takes what was counted, as (name, count), zeros left out.
+    /// Takes the counts as (name, count), without zeros.
     fn take(&self) -> Vec<(&'static str, u64)> {
         let statuses = CacheStatus::ALL.iter().map(|status| (status.as_str(), &self.by_status[*status as usize]));
         let savings = [

@@ -1,4 +1,6 @@
-//! Explains the cache for a call: the parts of its key, whether there is an entry, and how the nearest entry differs.
+//! Explains the cache for a call.
+//!
+//! Shows the parts of its key, whether there is an entry, and how the nearest entry differs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

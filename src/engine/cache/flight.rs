@@ -26,9 +26,9 @@ use super::key::Key;
 /// Purpose of a flight. Callers share a flight only if it serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// Look into the store, else run the handler; with the caller's bounds on age.
+    /// Read the store, else run the handler; with the caller's limits on age.
     Answer { max_age: Option<Duration>, max_stale: Option<Duration> },
-    /// Run the handler whatever the store has.
+    /// Run the handler without reading the store.
     Refresh,
     /// Run the handler in the background, after a stale answer was served.
     Renew,
@@ -51,13 +51,13 @@ pub(crate) struct Completed {
 /// Source of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The store had it, fresh.
+    /// It was fresh in the store.
     Stored,
     /// The handler ran.
     Ran,
     /// The handler confirmed it.
     Confirmed,
-    /// It is past its freshness, and was allowed to be.
+    /// It is stale, and the caller or the manifest allows that.
     Stale,
 }
 
@@ -112,14 +112,15 @@ impl Flights {
         self.0.lock()
     }
 
-    /// Returns whether a caller of this key would join a flight.
+    /// Returns whether a flight of this key is in progress, so that a caller would join it.
     pub(crate) fn is_in_flight(&self, key: FlightKey) -> bool {
         in_flight(&self.map(), key).is_some()
     }
 
-    /// Joins the flight of this key, or starts it. `recheck` looks once more whether an answer completed in the
-    /// meantime: it is asked under the same lock under which flights complete, so between a miss and a start nothing
-    /// slips through.
+    /// Joins the flight of this key, or starts it.
+    ///
+    /// `recheck` checks again whether an answer completed in the meantime. It runs under the lock under which flights
+    /// complete, so no answer is missed between a miss and a start.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: FlightKey,
@@ -159,8 +160,10 @@ impl Flights {
         Join::Started(Waiter::new(self, flight))
     }
 
-    /// Ends a flight, then notifies its waiters. `keep` stores the answer and returns whether it did; it is not called
-    /// if the flight was invalidated. An answer that is not stored is invalid from here on.
+    /// Completes a flight, then notifies its waiters.
+    ///
+    /// `keep` stores the answer and returns whether it did; it is not called if the flight was invalidated. An answer
+    /// that is not stored is invalid from here on.
     pub(crate) fn complete(
         &self,
         flight: &Arc<Flight>,
@@ -204,7 +207,7 @@ impl Flights {
 
 fn in_flight(map: &HashMap<FlightKey, Arc<Flight>>, key: FlightKey) -> Option<&Arc<Flight>> {
     map.get(&key).or_else(|| match key.purpose {
-        // A revalidation in flight gives as fresh an answer as there can be.
+        // The answer of a revalidation in flight is as fresh as any.
         Purpose::Answer { .. } => map.get(&FlightKey { key: key.key, purpose: Purpose::Renew }),
         Purpose::Refresh | Purpose::Renew => None,
     })
@@ -223,7 +226,9 @@ impl Waiter {
         Self { flights: Arc::clone(flights), flight, result }
     }
 
-    /// Waits until the flight completes, within the caller's deadline and until the call is cancelled. Cancel safe.
+    /// Waits until the flight completes. Cancel safe.
+    ///
+    /// Ends at the caller's deadline, and when the call is cancelled.
     pub(crate) async fn wait_for(&mut self, call: &Call) -> Result<Completed> {
         let late = || {
             Error::new(Code::Timeout, format!("the caller's deadline passed before pack \"{}\" answered", call.pack))

@@ -17,9 +17,9 @@ pub(crate) enum Freshness {
     StaleAllowed,
     /// Stale; may be served while it is revalidated.
     StaleWhileRevalidate,
-    /// Not to be served; the handler may revalidate it or fall back on it.
+    /// Stale: not served. The handler may revalidate it, or it may be served after a failure.
     Stale,
-    /// Past its hard limit: not used at all.
+    /// Past its hard limit: never used.
     Expired,
 }
 
@@ -57,16 +57,18 @@ impl PackCache {
         }
     }
 
-    /// Returns until when an answer is fresh and until when it is of use, by the manifest of today: a shortened ttl
-    /// counts.
+    /// Returns until when an answer is fresh, and until when it can be served stale.
+    ///
+    /// Today's manifest decides: a shortened ttl counts for stored answers too.
     pub(crate) fn bounds(&self, answer: &Answer) -> (Timestamp, Timestamp) {
         let Some(spec) = self.manifest.cache() else { return (answer.fresh_until, answer.hard_until) };
         let fresh_until = answer.fresh_until.min(answer.made_at.saturating_add(spec.ttl));
         (fresh_until, answer.hard_until.min(answer.made_at.saturating_add(spec.hard_ttl())))
     }
 
-    /// Returns whether the packs that were called for an answer could use the same credentials for this caller today.
-    /// The pack's own are part of the key.
+    /// Returns whether the same credentials are still open to this caller.
+    ///
+    /// They are those of the packs that were called for the answer. The pack's own are part of the key.
     pub(crate) fn may_still_use(&self, answer: &Answer, call: &Call) -> bool {
         let granted = |one: &UsedGrant| self.secrets.grant(&one.grant.name, &call.identity, &one.pack);
         answer.used.iter().all(|one| granted(one).is_ok_and(|today| today.as_ref() == Some(&one.grant)))
@@ -77,7 +79,7 @@ impl PackCache {
         self.manifest.cache().is_some_and(|spec| !spec.stale_if_error.is_zero())
     }
 
-    /// Returns whether a failing handler may be covered up with this answer.
+    /// Returns whether this answer may be served when the handler fails.
     pub(crate) fn may_cover(&self, answer: &Answer, error: &Error, now: Timestamp) -> bool {
         let window = self.manifest.cache().map_or(Duration::ZERO, |spec| spec.stale_if_error);
         // RFC 5861 section 4 names 500, 502, 503 and 504: this machine or the one behind the pack. A used-up quota

@@ -11,10 +11,12 @@ use moka::sync::Cache;
 use super::answer::{Answer, Location, SLOT_BYTES, block};
 use super::key::Key;
 
-/// Limit of the length of an input that is remembered byte for byte.
+/// Length limit of an input that is stored as an alias, in bytes.
 const MAX_ALIAS_BYTES: usize = 16 << 10;
 
-/// The exact bytes of a call, as one registered pack sees them. Compared whole, so no two calls can be confused.
+/// Exact bytes of a call, as one registered pack sees them.
+///
+/// They are compared in full, so two calls can never be confused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Alias {
     /// Differs between registrations, so a replaced pack never answers with its predecessor's entries.
@@ -26,8 +28,10 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// Returns how many bytes of memory the alias takes: itself, its bytes, the caller (each call brings its own), and
-    /// the shell of an answer, which stays as long as anything points to it.
+    /// Returns the memory that the alias takes, in bytes.
+    ///
+    /// It counts the alias, its bytes, the caller (each call brings its own), and the shell of an answer, which stays
+    /// as long as anything points to it.
     fn weight(&self) -> usize {
         let session = self.identity.session().map_or(0, |session| block(session.len()));
         let names = block(self.identity.tenant().len()) + block(self.identity.user().len()) + session;
@@ -38,11 +42,11 @@ impl Alias {
 
 /// Answers in memory.
 pub(crate) struct HotTier {
-    /// Grows with every purge, before it searches the hot tier.
+    /// Number that grows with every purge, before the purge searches the hot tier.
     epoch: AtomicU64,
-    /// Every answer that may be served again. An answer that is evicted is invalidated.
+    /// The answers of the tier. An answer that is evicted is invalidated.
     pub(super) answers: Cache<Key, Arc<Answer>>,
-    /// Points into the hot tier without keeping anything alive.
+    /// Aliases: weak references to the answers of the tier.
     pub(super) aliases: Cache<Alias, Weak<Answer>>,
 }
 
@@ -61,12 +65,14 @@ impl HotTier {
         }
     }
 
-    /// Returns a live answer of the hot tier.
+    /// Returns a valid answer of the hot tier.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Answer>> {
         self.answers.get(key).filter(|answer| !answer.is_invalid())
     }
 
-    /// Puts a live answer into the hot tier, in place of its predecessor. Returns whether it is there now.
+    /// Puts a valid answer into the hot tier, and returns whether it is in the tier now.
+    ///
+    /// It replaces its predecessor.
     pub(crate) fn warm(&self, answer: &Arc<Answer>) -> bool {
         if answer.is_invalid() {
             return false;
@@ -78,14 +84,15 @@ impl HotTier {
         true
     }
 
-    /// Returns a number to compare with later: has anything been purged since?
+    /// Returns the current epoch. A later, different epoch means that something was purged.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Puts an answer that was read from the store into the hot tier, unless something was purged since `epoch`.
+    /// Puts an answer that was read from the store into the hot tier.
     ///
-    /// It goes in first and is checked then: a purge at the same moment either finds it there or is seen here.
+    /// It is removed again if anything was purged since `epoch`. It goes in first and is checked then: a purge at the
+    /// same moment either finds it in the tier or is seen by the check.
     pub(crate) fn warm_unless_purged(&self, answer: &Arc<Answer>, epoch: u64) {
         self.warm(answer);
         if self.epoch() != epoch {
@@ -94,12 +101,12 @@ impl HotTier {
         }
     }
 
-    /// Returns the answer that these very bytes got.
+    /// Returns the answer to a call of exactly these bytes.
     pub(crate) fn recall(&self, alias: &Alias) -> Option<Arc<Answer>> {
         self.aliases.get(alias)?.upgrade().filter(|answer| !answer.is_invalid())
     }
 
-    /// Remembers the bytes of a call.
+    /// Stores the bytes of a call as an alias of its answer.
     pub(crate) fn remember(&self, alias: Alias, answer: &Arc<Answer>) {
         if alias.input.len() <= MAX_ALIAS_BYTES && !answer.is_invalid() {
             // Copied, because the bytes are a slice of the connection's buffer, which would be kept alive with them.
@@ -123,7 +130,9 @@ impl HotTier {
         }
     }
 
-    /// Drops expired answers, so that plaintext does not outlive its entry. Returns how many bytes the tier takes now.
+    /// Drops expired answers, so that plaintext does not outlive its entry.
+    ///
+    /// Returns the bytes that the tier takes afterwards.
     pub(super) fn drop_expired(&self, now: Timestamp) -> u64 {
         for (key, answer) in &self.answers {
             if now >= answer.hard_until {

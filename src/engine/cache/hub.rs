@@ -1,4 +1,6 @@
-//! Shared state of all cached packs of an engine: hot tier, store behind a breaker, singleflight, purges, counters.
+//! State shared by all cached packs of an engine.
+//!
+//! It holds the hot tier, the store behind a breaker, singleflight, purges and counters.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use super::queue::{Inbox, Purge, Queue, Write};
 use super::tags::stored_tag;
 use crate::metrics::Metrics;
 
-/// The word for a store that did not answer within its budget, and what the log says of it.
+/// Word for a store that did not answer within its budget, and its text in the log.
 pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
@@ -46,7 +48,7 @@ pub(crate) struct Hub {
     /// Two breakers: a write that succeeds says nothing about reads, and the reverse.
     pub(crate) reading: Breaker,
     pub(crate) writing: Breaker,
-    /// Why the last read failed, and the last write; `None` = it did not.
+    /// Why the last read and the last write failed; `None` = it succeeded.
     troubles: Mutex<[Option<&'static str>; 2]>,
     events: Bus,
 }
@@ -60,14 +62,14 @@ pub(crate) struct Parts {
     pub(crate) config: CacheConfig,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Bus,
-    /// Notifications of what other processes delete. Default: those of the store, if it sends any.
+    /// Notifications of deletes by other processes. Default: those of the store, if it sends any.
     pub(crate) changes: Option<Changes>,
     /// Why nothing can be written at the start, if that is known.
     pub(crate) trouble: Option<&'static str>,
 }
 
 impl Hub {
-    /// Makes a hub, and the end of its queue that the writer reads. [`super::start`] starts its tasks.
+    /// Makes a hub, and the receiver of its queue for the writer. [`super::start`] starts its tasks.
     pub(super) fn new(parts: Parts) -> (Arc<Self>, Inbox) {
         let config = parts.config;
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
@@ -94,7 +96,9 @@ impl Hub {
         (Arc::new(hub), inbox)
     }
 
-    /// Returns what the store has, within the time budget. Any failure is a miss, and is counted.
+    /// Reads an answer from the store, within the time budget.
+    ///
+    /// Any failure is a miss, and is counted.
     pub(crate) async fn read(&self, location: &Arc<Location>, contract: &str) -> Option<Answer> {
         if !self.allows(&self.reading) {
             return None;
@@ -139,7 +143,7 @@ impl Hub {
         }
     }
 
-    /// Drops cached answers: here at once, in the store in order with the writes before it.
+    /// Drops cached answers: in this process at once, in the store in order with earlier writes.
     pub(crate) async fn purge(&self, selector: Selector) -> Purged {
         let selector = match selector {
             Selector::Tag(tag) => Selector::Tag(stored_tag(&tag)),
@@ -160,8 +164,10 @@ impl Hub {
         Purged { rows: rows.unwrap_or(0), pending: rows.is_none() }
     }
 
-    /// Drops answers from this process: those in flight are not stored, those in the hot tier are invalidated. `record`
-    /// gets the new epoch, once no covered call that began before this can complete in it.
+    /// Invalidates answers in this process.
+    ///
+    /// Answers in flight are not stored, those in the hot tier are dropped. `record` gets the new epoch, once no
+    /// covered call that began before this can complete in it.
     pub(crate) fn invalidate<T>(&self, covers: impl Fn(&Location) -> bool, record: impl FnOnce(u64) -> T) -> T {
         self.flights.invalidate(&covers);
         let recorded = record(self.hot.next_epoch());
@@ -169,8 +175,9 @@ impl Hub {
         recorded
     }
 
-    /// Drops deleted entries, and takes back rows that were written before the invalidation arrived. Rows written
-    /// before `since` were deleted.
+    /// Drops deleted entries, and takes back rows written before the invalidation arrived.
+    ///
+    /// Rows written before `since` were deleted.
     pub(super) async fn invalidate_deleted(&self, covers: Covers, since: Timestamp) {
         let (until, received) = (self.clock.now(), self.clock.monotonic());
         let noted = covers.clone();
@@ -179,12 +186,12 @@ impl Hub {
         self.queue.take_back(rows).await;
     }
 
-    /// Drops expired answers from the hot tier, and shows its size.
+    /// Drops expired answers from the hot tier, and updates the metric of its size.
     pub(crate) fn drop_expired(&self) {
         self.metrics.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
     }
 
-    /// Returns whether the store may be asked.
+    /// Returns whether the breaker allows an operation of the store.
     pub(crate) fn allows(&self, breaker: &Breaker) -> bool {
         breaker.allows(self.clock.monotonic())
     }
@@ -194,7 +201,7 @@ impl Hub {
         self.reading.is_open() || self.writing.is_open()
     }
 
-    /// Returns in one word why the store is not used at the moment; `None` if it is.
+    /// Returns in one word why the store is currently not used; `None` if it is used.
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
         let [read, write] = *self.troubles.lock();
         self.store.not_open().map(|error| error.trouble()).or(read).or(write)
@@ -213,7 +220,7 @@ impl Hub {
         }
     }
 
-    /// Notes that the store failed: `trouble` is the word for callers, `why` is for the log.
+    /// Records a failure of the store: `trouble` is the word for callers, `why` is for the log.
     pub(crate) fn store_fails(&self, breaker: &Breaker, operation: &'static str, trouble: &'static str, why: &str) {
         self.note_trouble(breaker, Some(trouble));
         self.metrics.store_error(operation);
@@ -226,7 +233,9 @@ impl Hub {
         }
     }
 
-    /// Writes what was counted since the last time to the system database. A failure costs counts, never a call.
+    /// Writes the counts since the last write to the system database.
+    ///
+    /// A failure costs counts, never a call.
     pub(crate) async fn write_counters(&self) {
         let Some(system) = &self.system else { return };
         let counted = self.counters.take();

@@ -1,7 +1,8 @@
-//! Store decorator that invalidates the cache: what a part of this process deletes is dropped from the cache too.
+//! Store decorator that invalidates the cache on deletes by other parts of this process.
 //!
-//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving what was
-//! deleted next to it, or mistake the delete of a note for the purge of another process and drop everything.
+//! A store notifies only other processes of a delete. Without this decorator the cache would go on serving an entry
+//! that another part of this process deleted. Or it would mistake the delete of a note for the purge of another
+//! process, and drop everything.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ async fn delete(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>> {
     let deletes = batch.iter().filter_map(|op| if let Op::Delete(delete) = op { Some(delete.clone()) } else { None });
     let covers: Vec<Covers> = deletes.filter_map(Covers::of).collect();
     let written = hub.own_deletes.run(hub.store.write(batch)).await;
-    // After a failure too: the delete may have happened before its answer was lost.
+    // After a failure too: the delete may have happened before its reply was lost.
     for covers in covers {
         hub.invalidate_deleted(covers, before(hub.clock.now(), LATE)).await;
     }

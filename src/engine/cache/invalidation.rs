@@ -1,6 +1,6 @@
-//! Cross-process invalidation: entries deleted by another process are dropped from this one, and do not come back.
+//! Cross-process invalidation: drops entries that another process deleted, for good.
 //!
-//! Three things could bring a deleted entry back, and each is stopped:
+//! Three things could bring a deleted entry back, and each is prevented:
 //!
 //! - An answer in flight is invalidated.
 //! - An answer that waits to be written carries the epoch in which it completed. It is dropped if an invalidation that
@@ -19,7 +19,9 @@ use helmdeck_memory::{Delete, Kind, Namespace};
 
 use super::answer::{Answer, Location};
 
-/// Limit of remembered invalidations. An answer that waits for longer than that many counts as outdated.
+/// Limit of remembered invalidations.
+///
+/// An answer that waits for longer than that many counts as outdated.
 const MAX_INVALIDATIONS: usize = 256;
 /// Limit of written rows that are remembered until it is certain that no delete came before them.
 const MAX_ROWS: usize = 1024;
@@ -42,7 +44,7 @@ pub(crate) enum Covers {
 }
 
 impl Covers {
-    /// Returns what a delete covers of the cache; `None` if nothing.
+    /// Returns the part of the cache that a delete covers; `None` if nothing.
     pub(crate) fn of(delete: Delete) -> Option<Self> {
         let cache = match &delete {
             Delete::Key { kind, .. } | Delete::Tagged { kind, .. } => *kind == Kind::Cache,
@@ -63,7 +65,7 @@ impl Covers {
                 whose.covers(&location.namespace) && location.tags.iter().any(|of| of == tag)
             }
             Self::Of(Delete::Prefix { namespace, prefix, .. }) => {
-                // Every key starts with its pack: most places are ruled out without writing their key down.
+                // Every key starts with its pack, so most locations are ruled out without formatting their key.
                 let pack = location.pack.as_str().bytes();
                 whose(namespace) && pack.zip(prefix.bytes()).all(|(a, b)| a == b) && key().starts_with(prefix.as_str())
             }
@@ -103,7 +105,7 @@ impl Invalidation {
     }
 }
 
-/// Log of invalidations, and of own writes that one of them may still outdate.
+/// Log of invalidations, and of this process's writes that one of them may still outdate.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
     /// The store sends notifications; otherwise its generation is polled.
@@ -136,12 +138,14 @@ impl Invalidations {
         self.log.lock()
     }
 
-    /// Returns whether other processes are notified of each delete, rather than only seeing that one happened.
+    /// Returns whether other processes are notified of each delete.
+    ///
+    /// If not, they only see that a delete happened.
     pub(crate) fn are_notified(&self) -> bool {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// Notes whether the store or a bus sends notifications.
+    /// Records whether the store or a bus sends notifications.
     pub(super) fn set_notified(&self, notified: bool) {
         self.notified.store(notified, Ordering::Release);
     }
@@ -156,14 +160,15 @@ impl Invalidations {
         outdated.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Records a purge that this process carried out: other processes may still write answers they began before it.
-    /// Own writes need no check, because they are made in order with the purge.
+    /// Records a purge by this process: other processes may still write older answers.
+    ///
+    /// Writes of this process need no check, because they are made in order with the purge.
     pub(crate) fn purged(&self, covers: Covers, at: Timestamp, received: Duration) {
         let until = Timestamp(at.micros().saturating_sub(1));
         self.log().push(Invalidation { epoch: 0, covers, since: Timestamp(i64::MIN), until, received });
     }
 
-    /// Returns whether an answer that completed in `epoch`, and is not written yet, has since been invalidated.
+    /// Returns whether an unwritten answer that completed in `epoch` has been invalidated since.
     pub(crate) fn outdated(&self, location: &Location, epoch: u64) -> bool {
         let log = self.log();
         epoch < log.forgotten
@@ -189,7 +194,7 @@ impl Invalidations {
         None
     }
 
-    /// Returns how many rows were written so far.
+    /// Returns the number of rows written so far.
     pub(super) fn written(&self) -> u64 {
         self.log().written
     }
@@ -218,7 +223,7 @@ impl Invalidations {
     }
 }
 
-/// Returns a time earlier by `by`.
+/// Returns the time that is earlier by `by`.
 pub(super) fn before(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.micros().saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
 }

@@ -1,4 +1,4 @@
-//! Makes an answer of what a handler returned, and keeps it if it may be stored.
+//! Turns a handler's outcome into an answer, and keeps it if it may be stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::queue::Write;
 use helmdeck_artifacts::earliest_end;
 
 impl PackCache {
-    /// Makes an answer of an outcome. Returns too whether it may be stored.
+    /// Returns the answer of an outcome, and whether it may be stored.
     pub(crate) async fn new_answer(
         &self,
         located: &Located,
@@ -28,7 +28,7 @@ impl PackCache {
         };
         match refusal {
             Some(reason) => self.hub.metrics.refused(reason),
-            // Copied, because a handler's buffer may be much larger than what it wrote, and the hot tier counts this.
+            // Copied, because a handler's buffer may be much larger than its output, which the hot tier counts.
             None => outcome.output = Json::from_trusted(Bytes::copy_from_slice(outcome.output.bytes())),
         }
         let times = self.times(now, &outcome.artifacts, outcome.remark.confirm_always)?;
@@ -37,14 +37,15 @@ impl PackCache {
         Ok((Arc::new(answer), refusal.is_none()))
     }
 
-    /// Makes an answer of one that the handler confirmed.
+    /// Returns the new answer of one that the handler confirmed.
     pub(crate) fn renewed_answer(&self, known: &Answer, remark: Remark, now: Timestamp) -> Result<Arc<Answer>> {
         let times = self.times(now, &known.artifacts, remark.confirm_always || known.confirm_always)?;
         Ok(Arc::new(known.renewed(remark.validator, times, &remark.used)))
     }
 
-    /// Keeps an answer: in the hot tier at once, in the store behind the response. The lock is free once it is there.
-    /// Returns whether it did.
+    /// Keeps an answer: in the hot tier at once, in the store after the response.
+    ///
+    /// The lock is released once the row is stored. Returns whether the answer was kept.
     pub(crate) fn keep(&self, located: &Located, answer: &Arc<Answer>, now: Timestamp, lock: Option<Lock>) -> bool {
         let (Ok(spec), Ok(digests)) = (self.spec(), self.digests(located)) else { return false };
         let location = &answer.location;
@@ -77,7 +78,7 @@ impl PackCache {
         true
     }
 
-    /// Returns the times of an answer made now. Its life never exceeds that of its artifacts.
+    /// Returns the times of an answer made now. It expires no later than its artifacts.
     fn times(&self, now: Timestamp, artifacts: &[ArtifactRef], confirm_always: bool) -> Result<Times> {
         let spec = self.spec()?;
         let end = earliest_end(artifacts).unwrap_or(Timestamp::MAX);
@@ -106,7 +107,9 @@ impl PackCache {
         }
     }
 
-    /// Returns whether the program is still the one that the contract was made of, byte for byte and untouched since.
+    /// Returns whether the program's files are still those of the contract.
+    ///
+    /// They are compared byte for byte, and must not have been changed since.
     async fn is_unchanged(&self, contract: &Contract) -> bool {
         match (&self.program, &contract.version) {
             (Some(program), Some(then)) => program.now().await.is_some_and(|now| now.is(then)),

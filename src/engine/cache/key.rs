@@ -1,8 +1,8 @@
-//! The cache key: HMAC-SHA-256, under a key derived for the namespace, over everything that an answer depends on.
+//! Cache key: an HMAC-SHA-256 over everything that an answer depends on.
 //!
-//! Key order, white space, `1` or `1.0` and an omitted default make no difference; a changed version, schema, handler,
-//! epoch, caller, credential or any value does. The key says nothing about the input to whoever does not hold the
-//! memory key.
+//! The HMAC key is derived for the namespace. Key order, white space, `1` or `1.0` and an omitted default make no
+//! difference; a changed version, schema, handler, epoch, caller, credential or any value does. Without the memory key,
+//! the cache key reveals nothing about the input.
 
 pub(crate) use helmdeck_core::hex;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use helmdeck_core::secrets::Grant;
 use helmdeck_core::{Call, Identity, PackName, Version};
 use helmdeck_memory::{KeyRing, Namespace};
 
-/// The key of one answer.
+/// Cache key of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) [u8; 32]);
 
@@ -44,7 +44,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Makes the key. Cost: one HMAC over the input.
+    /// Computes the key. Cost: one HMAC over the input.
     pub(crate) fn key(&self, keyring: &KeyRing, namespace: &Namespace) -> Key {
         let version = self.version.number().to_be_bytes();
         let credentials = credentials(self.grants);
@@ -62,9 +62,10 @@ impl Parts<'_> {
         ))
     }
 
-    /// Returns digests of the parts, stored in the clear beside an entry so that `cache explain` can tell which part
-    /// differs. Credentials and input are digested under the namespace's key, so that nobody can guess them from the
-    /// file.
+    /// Returns digests of the key's parts, for `cache explain`.
+    ///
+    /// They are stored unencrypted beside an entry, so that `cache explain` can say which part differs. Credentials and
+    /// input are digested under the namespace's key, so that they cannot be guessed from the file.
     pub(crate) fn digests(&self, keyring: &KeyRing, namespace: &Namespace) -> Digests {
         let keyed = |part: &[u8]| hex(&keyring.mac(namespace, "cache-part/v1", &[part])[..8]);
         Digests {

@@ -1,11 +1,13 @@
-//! Deletes by this process, told apart from those of other processes.
+//! Counts the deletes by this process, to tell them from those of other processes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use helmdeck_memory::Result;
 use tokio::sync::Semaphore;
 
-/// Deletes by this process. The generation of the store counts them too, and they are no remote invalidations.
+/// Counter of the deletes by this process.
+///
+/// The generation of the store counts them too, but they are not remote invalidations.
 pub(crate) struct OwnDeletes {
     count: AtomicI64,
     /// One permit: this process makes one delete at a time.
@@ -19,7 +21,7 @@ impl Default for OwnDeletes {
 }
 
 impl OwnDeletes {
-    /// Carries out a write that deletes, one at a time. The generation of the store grows by one for each.
+    /// Runs a write that deletes, one at a time. The generation of the store grows by one for each.
     pub(crate) async fn run<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
         let turn = self.turn.acquire().await;
         self.count.fetch_add(1, Ordering::AcqRel);
@@ -45,7 +47,9 @@ impl OwnDeletes {
     }
 }
 
-/// Counts a delete as this process's own, unless it failed or was cancelled: then it may be another process's.
+/// Counts a delete as this process's own, unless it failed or was cancelled.
+///
+/// In that case it may be another process's.
 struct Counted<'a> {
     own: &'a OwnDeletes,
     done: bool,

@@ -29,7 +29,7 @@ pub(crate) struct PackCache {
     contract: Arc<Contract>,
     /// The program behind the pack, whose digest is part of the contract; `None` if it is no file.
     pub(crate) program: Option<Arc<Program>>,
-    /// Tells this registration from every other.
+    /// Number that identifies this registration.
     stack: u64,
 }
 
@@ -77,21 +77,24 @@ impl PackCache {
         self.manifest.cache().ok_or_else(|| Error::new(Code::Internal, "a pack without a cache section is cached"))
     }
 
-    /// Returns whether an answer of one caller would become part of a shared answer: the calling pack is of scope
-    /// `shared`, and this one is not.
+    /// Returns whether a caller's private answer would become part of a shared one.
+    ///
+    /// That is so if the calling pack is of scope `shared`, and this one is not.
     pub(crate) fn would_leak(&self, call: &Call) -> bool {
         call.stage.called_by.as_ref().is_some_and(|calling| calling.shared)
             && self.manifest.cache().is_none_or(|spec| spec.scope != Scope::Shared)
     }
 
-    /// Returns whether an answer is useful only to one caller although the scope is shared: its artifacts belong to the
-    /// caller that ran the pack.
+    /// Returns whether an answer of a shared scope is still useful to one caller only.
+    ///
+    /// That is so if it has artifacts: they belong to the caller that ran the pack.
     pub(crate) fn is_of_one(&self, artifacts: &[ArtifactRef]) -> bool {
         !artifacts.is_empty() && self.manifest.cache().is_some_and(|spec| spec.scope == Scope::Shared)
     }
 
-    /// Returns the contract of a call that runs now. That of a program is read from its files, so this may take a read
-    /// of them off the runtime.
+    /// Returns the contract of a call that runs now.
+    ///
+    /// A program's contract is computed from its files. This may read them, on a blocking thread.
     pub(crate) async fn contract(&self) -> Arc<Contract> {
         let Some(program) = &self.program else { return Arc::clone(&self.contract) };
         let Some(now) = program.now().await else { return Arc::clone(&self.contract) };
@@ -101,12 +104,12 @@ impl PackCache {
         Arc::new(Contract::new(self.manifest.contract(&now.digest), Some(now)))
     }
 
-    /// Returns the contract if it cannot change while this registration lives.
+    /// Returns the contract if it cannot change during this registration.
     pub(crate) fn fixed_contract(&self) -> Option<Arc<Contract>> {
         self.program.is_none().then(|| Arc::clone(&self.contract))
     }
 
-    /// Returns the bytes of a call that comes in now.
+    /// Returns the bytes of a call as it arrives.
     pub(crate) fn raw(&self, call: &Call) -> Raw {
         Raw { input: call.input.clone(), secrets: self.secrets.generation() }
     }

@@ -11,22 +11,22 @@ use super::answer::Location;
 /// Which cached answers to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// All of them, of everybody.
+    /// All answers of all callers.
     All,
     /// Those of one pack.
     Pack(PackName),
-    /// Those with a tag (tags are compared in lower case), of everybody.
+    /// The answers of all callers with a tag. Tags are compared in lower case.
     Tag(String),
-    /// Those with a tag that a write invalidated, within reach of the writer.
+    /// The answers with a tag that a write invalidated, within reach of the caller that wrote.
     Outdated {
         /// The tag.
         tag: String,
         /// Whose.
         whose: Reach,
     },
-    /// Those of one namespace.
+    /// The answers of one namespace.
     Namespace(Namespace),
-    /// One: its namespace and its key as the store has it.
+    /// One answer: its namespace and its key in the store.
     Key {
         /// Whose it is.
         namespace: Namespace,
@@ -40,13 +40,14 @@ pub enum Selector {
 pub struct Purged {
     /// Number of deleted rows.
     pub rows: u64,
-    /// The store did not answer in time: this process serves nothing purged, and the rows are deleted as soon as the
-    /// store is back.
+    /// The store did not answer in time.
+    ///
+    /// This process serves no purged answer; the rows are deleted as soon as the store is back.
     pub pending: bool,
 }
 
 impl Selector {
-    /// Returns the purge in words, for people and events.
+    /// Returns a readable description of the purge, for people and events.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -103,8 +104,9 @@ impl Selector {
     }
 }
 
-/// Purges that this process has decided on and the store has not yet carried out. Until then, rows they cover are not
-/// served.
+/// Purges that this process has decided on and the store has not yet carried out.
+///
+/// Until then, the rows that they cover are not served.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPurges(Mutex<State>);
 

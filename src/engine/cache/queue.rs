@@ -11,17 +11,19 @@ use super::answer::Location;
 use super::invalidation::Row;
 use super::purge::Selector;
 
-/// An answer on its way to the store.
+/// Pending write of an answer to the store.
 pub(crate) struct Write {
     pub(crate) put: Put,
     pub(crate) location: Arc<Location>,
-    /// When it completed, counted in purges.
+    /// Epoch in which it completed.
     pub(crate) epoch: u64,
-    /// Lock that keeps other processes from running for the same key. They read the answer once it is released.
+    /// Lock that keeps other processes from running for the same key.
+    ///
+    /// They read the answer once it is released.
     pub(crate) lock: Option<Lock>,
 }
 
-/// A purge on its way to the store.
+/// Purge that the writer must carry out in the store.
 pub(crate) struct Purge {
     pub(crate) id: u64,
     /// When it was decided on.
@@ -40,12 +42,12 @@ pub(super) enum Message {
 /// Bounded queue of the writer.
 pub(crate) struct Queue {
     messages: mpsc::Sender<Message>,
-    /// Purges share the order of the puts but not their bound.
+    /// Purges are in order with the writes, but do not count towards their limit.
     waiting_bytes: AtomicU64,
     max_bytes: u64,
 }
 
-/// The writer's end of the queue.
+/// Receiver of the queue, for the writer.
 pub(crate) struct Inbox(pub(super) mpsc::Receiver<Message>);
 
 impl Queue {
@@ -71,13 +73,13 @@ impl Queue {
         self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Queues a purge, waiting for room if need be.
+    /// Queues a purge; waits for room if the queue is full.
     pub(crate) async fn purge(&self, purge: Purge) {
-        // The writer lives as long as the engine; without it nothing is served either.
+        // The writer task runs as long as the engine; without it nothing is served either.
         let _ = self.messages.send(Message::Purge(purge)).await;
     }
 
-    /// Queues rows to be taken back, waiting for room if need be.
+    /// Queues rows to be taken back; waits for room if the queue is full.
     pub(crate) async fn take_back(&self, rows: Vec<Row>) {
         if !rows.is_empty() {
             let _ = self.messages.send(Message::TakeBack(rows)).await;

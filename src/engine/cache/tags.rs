@@ -1,4 +1,4 @@
-//! Tags of cached answers: their longest form, and the families that a write falls back on.
+//! Tags of cached answers: their length limit, and the families that a write falls back on.
 
 use sha2::{Digest, Sha256};
 
@@ -12,18 +12,23 @@ const KEPT_BYTES: usize = 160;
 pub(crate) const ANY: &str = "*";
 /// Family of answers with too many tags for their own families.
 pub(crate) const WIDE: &str = "*:*";
-/// Limit of families of an answer: with its own tags, fewer than the store allows (`helmdeck_memory::Limits::tags`).
+/// Limit of families of an answer.
+///
+/// With its own tags, they are fewer than the store allows (`helmdeck_memory::Limits::tags`).
 const MAX_FAMILIES: usize = 8;
 
-/// Returns the tag of cached answers as a store has it: in lower case, and no longer than a store takes. Whoever
-/// deletes from the store without an engine needs it.
+/// Returns the tag of cached answers as a store has it.
+///
+/// It is in lower case, and no longer than a store takes. Use it to delete from the store without an engine.
 #[must_use]
 pub fn stored_tag(tag: &str) -> String {
     bounded(tag.to_lowercase())
 }
 
-/// Returns the form under which a tag is stored and purged: the tag, or, if it is longer than a store takes, its
-/// beginning and its SHA-256. So a purge by the full tag finds what was stored with it.
+/// Returns the form under which a tag is stored and purged.
+///
+/// It is the tag, or, if that is longer than a store takes, its beginning and its SHA-256. So a purge by the full tag
+/// finds the answers that were stored with it.
 pub(crate) fn bounded(tag: String) -> String {
     if tag.len() <= MAX_TAG_BYTES {
         return tag;
@@ -32,13 +37,16 @@ pub(crate) fn bounded(tag: String) -> String {
     format!("{}#sha256:{digest}", &tag[..tag.floor_char_boundary(KEPT_BYTES)])
 }
 
-/// Returns the family of a tag: what stands before its first `:`, and `:*`. `None` for a tag without a `:`.
+/// Returns the family of a tag: the text before its first `:`, then `:*`.
+///
+/// Returns `None` for a tag without a `:`.
 pub(crate) fn family(tag: &str) -> Option<String> {
     tag.split_once(':').map(|(name, _)| bounded(format!("{name}:*")))
 }
 
-/// Returns the families that an answer with these tags is stored with, so that a write whose own tag has no value can
-/// purge all that it may have outdated.
+/// Returns the families that an answer with these tags is stored with.
+///
+/// A write whose own tag has no value purges by family all that it may have outdated.
 pub(crate) fn families<'a>(tags: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut families = Vec::new();
     for tag in tags {

@@ -9,8 +9,9 @@ use tokio::sync::broadcast::error::RecvError;
 use super::hub::Hub;
 use super::invalidation::{Covers, LATE, LOST, before};
 
-/// Watches for deletes of other processes while the hub lives: subscribes to `changes` if there is such a source and
-/// while it lasts, else polls the generation of the store.
+/// Watches for deletes by other processes, until the hub is dropped.
+///
+/// Subscribes to `changes` if there is such a source, and while it lasts. Otherwise polls the generation of the store.
 pub(super) async fn watch(hub: Arc<Hub>, changes: Option<Changes>) {
     if let Some(changes) = changes {
         hub.invalidations.set_notified(true);
@@ -40,10 +41,12 @@ async fn listen(hub: &Hub, mut changes: Changes) {
     }
 }
 
-/// Polls the generation. It does not say what was deleted, so everything here may be outdated.
+/// Polls the generation of the store.
+///
+/// It does not say what was deleted, so every answer of this process may be outdated.
 async fn poll(hub: &Hub) {
     let mut seen = None;
-    // When it was last certain that no other process had deleted anything.
+    // Last time at which no other process had deleted anything for certain.
     let mut certain = hub.clock.now();
     loop {
         let (asked, written) = (hub.clock.now(), hub.invalidations.written());

@@ -1,4 +1,4 @@
-//! Writes answers to the store behind the response, and carries out purges in order with them.
+//! Writes answers to the store after the response, and carries out purges in order with them.
 //!
 //! One task and one bounded queue: what does not fit is dropped and counted. A purge is never dropped; if the store
 //! fails it is tried again until it is done, and until then the rows it covers are not served (`purge::PendingPurges`).
@@ -115,7 +115,7 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
                 locks.extend(write.lock);
             }
         }
-        // One row that the store will not take must not cost its neighbours.
+        // One row that the store refuses must not cost the other rows of the batch.
         Some(Err(Some(error))) if !error.is_temporary() && count > 1 => {
             for write in writes {
                 match attempt(hub, vec![Op::Put(write.put.clone())]).await.as_deref() {
@@ -132,13 +132,15 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
         }
     }
     if !locks.is_empty() {
-        // A lock that could not be freed costs waiting, never more.
+        // A lock that could not be released only makes waiters wait longer.
         let _ = tokio::time::timeout(RELEASE, join_all(locks.into_iter().map(Lock::release))).await;
     }
     hub.queue.left(bytes);
 }
 
-/// Records a written row, or takes it back if it was invalidated during the write. Returns it if that failed.
+/// Records a written row, or takes it back if it was invalidated during the write.
+///
+/// Returns the row if that failed.
 async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     let Written::Put(meta) = written else { return None };
     let row = Row {
@@ -151,8 +153,9 @@ async fn confirm(hub: &Hub, write: &Write, written: &Written) -> Option<Row> {
     take_back(hub, hub.invalidations.record_write(row)?).await
 }
 
-/// Makes a row unreadable if it is still the one that was written: a row made after the purge at the same version
-/// stays. Returns it if that failed.
+/// Makes a row unreadable if it is still the one that was written.
+///
+/// A row made after the purge at the same version stays. Returns the row if that failed.
 ///
 /// The row is replaced by an empty one rather than deleted, because a delete would make all other processes take back
 /// rows too. Processes that are notified of each delete, and not merely that one happened, are notified of this one.
@@ -196,7 +199,7 @@ async fn attempt(hub: &Hub, batch: Vec<Op>) -> Result<Vec<Written>, Option<Store
     }
 }
 
-/// Carries out a purge, or gives it back to be tried again.
+/// Carries out a purge, or returns it for a retry.
 async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
     let delete = purge.selector.delete();
     match tokio::time::timeout(hub.config.write_budget, hub.own_deletes.run(hub.store.delete(delete.clone()))).await {
@@ -209,7 +212,7 @@ async fn carry_out(hub: &Hub, mut purge: Purge) -> Option<Purge> {
             }
             None
         }
-        // A store that was closed on purpose has nothing left to serve.
+        // A store that was closed on purpose serves no answer.
         Ok(Err(StoreError::Closed)) => None,
         failed => {
             let (trouble, why) = match failed {

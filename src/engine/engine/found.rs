@@ -1,4 +1,6 @@
-//! A pack that was found, so that a transport that asks about it first does not look it up twice.
+//! A pack that was found, for transports that ask about it before the call.
+//!
+//! So it is not looked up twice.
 
 use std::sync::Arc;
 
@@ -9,7 +11,9 @@ use tower::ServiceExt;
 use super::inner::Inner;
 use crate::registry::Registered;
 
-/// One version of a pack. A call of it runs this version even if the packs were reloaded in the meantime.
+/// One version of a pack.
+///
+/// A call of it runs this version even if the packs were reloaded in the meantime.
 #[derive(Clone)]
 pub struct Found {
     inner: Arc<Inner>,
@@ -45,7 +49,7 @@ impl Found {
     /// # Errors
     /// Any [`Code`].
     pub async fn call(&self, call: Call) -> Result<Outcome> {
-        // The name in the call decides who may run a pack.
+        // The permission to run a pack is checked against the name in the call.
         if call.pack != self.registered.manifest.name {
             return Err(Error::new(Code::Internal, "a call reached another pack than it names"));
         }
@@ -61,8 +65,10 @@ pub(super) async fn run(inner: &Arc<Inner>, registered: Arc<Registered>, call: C
     Box::pin(run_tool(inner, registered, call)).await
 }
 
-/// Runs a tool of an MCP server. If the server has replaced the tool since the pack was made, the tool was not called,
-/// and the call goes once to the pack as it is now.
+/// Runs a tool of an MCP server.
+///
+/// If the server has replaced the tool since the pack was made, the tool was not called. The call then goes once to the
+/// current pack.
 async fn run_tool(inner: &Arc<Inner>, registered: Arc<Registered>, call: Call) -> Result<Outcome> {
     let again = call.clone();
     match registered.service.clone().oneshot(call).await {

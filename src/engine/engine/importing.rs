@@ -1,4 +1,6 @@
-//! Import of the tools of MCP servers into the registry. No call waits for a server that it does not need.
+//! Import of the tools of MCP servers into the registry.
+//!
+//! No call waits for a server that it does not need.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use super::inner::Inner;
 use helmdeck_mcp_client::{Changed, FIRST_ANSWER, Known, Server, Servers};
 
 impl Inner {
-    /// Makes the registry follow what servers list.
+    /// Updates the registry when the tools of a server change.
     pub(crate) fn follow_tools(self: &Arc<Self>) {
         let Some(servers) = &self.servers else { return };
         let inner = Arc::downgrade(self);
@@ -27,7 +29,7 @@ impl Inner {
         servers.on_change(&changed);
     }
 
-    /// Asks the server behind a pack for its tools, if it was not asked yet.
+    /// Lists the tools of the server behind a pack, if it was not queried yet.
     ///
     /// # Errors
     /// `unknown` if the pack has nothing to do with such a server; else why the server does not answer.
@@ -37,13 +39,13 @@ impl Inner {
         let named = || Some(pack.strip_prefix("mcp.")?.split('.').next()?.to_owned());
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
         let Some(server) = server else { return Err(unknown) };
-        // What is remembered of it may be too old to know the tool.
+        // The stored list may be too old to know the tool.
         if server.known() < Known::Listed {
             return Servers::ask(&server).await;
         }
         match server.listing() {
             Some(listing) if !self.registry.snapshot().follows(server.name(), &listing) => {
-                // It has just answered another call, and the registry is about to follow.
+                // It has just answered another call, and the registry is about to be updated.
                 let inner = Arc::clone(self);
                 let loaded = tokio::task::spawn_blocking(move || inner.reload()).await;
                 loaded.map_err(|error| Error::new(Code::Internal, "the packs could not be loaded").with_source(error))
@@ -52,11 +54,12 @@ impl Inner {
         }
     }
 
-    /// Waits until a pack is there, if it is a tool of an MCP server that was not asked for its tools yet, or a
-    /// manifest that names one. The server's `start_timeout` bounds it.
+    /// Waits for a pack that needs an MCP server whose tools are not known yet.
+    ///
+    /// It is a tool of that server, or a manifest that names one. The server's `start_timeout` limits the wait.
     ///
     /// # Errors
-    /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] says so.
+    /// Why the server does not answer. An unknown pack is no error here: [`crate::Engine::pack`] reports it.
     pub(crate) async fn await_pack(self: &Arc<Self>, pack: &str) -> Result<()> {
         if self.registry.find(pack, None).is_ok() {
             return Ok(());
@@ -67,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// As [`crate::Engine::await_pack`], for the name that an MCP client calls the tool by, and for 10 s at most.
+    /// As [`crate::Engine::await_pack`], by the name of the tool for MCP clients; at most 10 s.
     ///
     /// # Errors
     /// Why the server does not answer, also if it takes too long. An unknown tool is no error here.
@@ -77,7 +80,7 @@ impl Inner {
         }
         let snapshot = self.registry.snapshot();
         let pending = snapshot.pending.keys().find(|pack| pack.without_dots() == tool).map(ToString::to_string);
-        // The server's part of the name is all that counts here.
+        // Only the server's part of the name counts here.
         let pack = pending.unwrap_or_else(|| tool.replace("__", "."));
         drop(snapshot);
         match tokio::time::timeout(FIRST_ANSWER, self.await_pack(&pack)).await {
@@ -90,19 +93,21 @@ impl Inner {
         }
     }
 
-    /// Asks every MCP server for its tools, all at once, and waits for the answers at most this long. Servers that do
-    /// not answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
+    /// Lists the tools of all MCP servers at once, and waits at most this long for the answers.
+    ///
+    /// Servers that do not answer are listed by [`crate::Engine::refused`] and [`crate::Engine::mcp_servers`].
     pub(crate) async fn import_all(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, _| true).await;
     }
 
-    /// As [`crate::Engine::import_all`], but only servers of which nothing is remembered, and those that a manifest
-    /// waits for.
+    /// As [`crate::Engine::import_all`], but only for servers that must be queried.
+    ///
+    /// These are the servers of which nothing is stored, and those that a manifest waits for.
     pub(crate) async fn import_unknown(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
     }
 
-    /// As [`crate::Engine::import_all`], but only servers that a manifest waits for.
+    /// As [`crate::Engine::import_all`], but only for servers that a manifest waits for.
     pub(crate) async fn import_awaited(self: &Arc<Self>, limit: Duration) {
         self.import(limit, |_, awaited| awaited).await;
     }
@@ -116,8 +121,8 @@ impl Inner {
         if tokio::time::timeout(limit, asked).await.is_err() {
             tracing::warn!("not every MCP server has answered in time");
         }
-        // A server that failed has no list that could have changed, and one that lists what is remembered has not
-        // changed: the registry hears of both here, since a manifest may wait for the answer.
+        // A failed server has no list that could have changed, and a server that lists the stored tools has not
+        // changed. The registry is updated for both here, since a manifest may wait for the answer.
         let pending = &self.registry.snapshot().pending;
         if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
         {

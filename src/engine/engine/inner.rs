@@ -1,4 +1,4 @@
-//! State of the engine, and how it finds the pack of a call.
+//! State of the engine, and the lookup of a call's pack.
 
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) sessions: Option<Sessions>,
     pub(crate) egress: Egress,
     pub(crate) memory: Option<MemoryControl>,
-    /// Why there is no memory, if there is none.
+    /// Why the engine has no memory, if it has none.
     pub(crate) no_memory: NoMemory,
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
@@ -64,7 +64,9 @@ impl CallRunner for Inner {
 }
 
 impl Inner {
-    /// Finds the pack of a call: in the registry, else among the tools of an MCP server that was not asked yet.
+    /// Finds the pack of a call.
+    ///
+    /// Looks in the registry, then among the tools of an MCP server that was not queried yet.
     pub(crate) async fn find(self: &Arc<Self>, call: &Call) -> Result<Arc<Registered>> {
         match self.registry.find(call.pack.as_str(), call.version) {
             Ok(found) => Ok(found),
@@ -93,7 +95,7 @@ impl Inner {
         self.artifacts.as_ref().ok_or_else(none)
     }
 
-    /// Returns named checks of whether the engine can do its work.
+    /// Returns the readiness checks of the engine, by name.
     pub(crate) fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         let mut checks = vec![("packs", Ok(()))];
         if self.registry.snapshot().packs.is_empty() {
@@ -121,13 +123,13 @@ impl Inner {
             checks.push(("store", state));
         }
         if let Some(files) = &self.artifacts {
-            // As with the store: packs that write no files go on.
+            // As with the store: packs that write no files continue to run.
             checks.push(("artifacts", files.trouble().map_or(Ok(()), Err)));
         }
         checks
     }
 
-    /// Ends jobs and sessions, writes what is queued, gives back the store, stops every task.
+    /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
     pub(crate) async fn shutdown(&self) {
         self.jobs.shutdown().await;
         self.watch.lock().take();

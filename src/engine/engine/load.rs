@@ -15,7 +15,7 @@ use crate::program::Program;
 use crate::registry::{Registered, Snapshot, Source};
 use helmdeck_mcp_client::{Fitted, Servers};
 
-/// A pack that was read and not yet admitted.
+/// A pack that was read, and is not yet in the registry.
 struct Candidate {
     manifest: Manifest,
     handler: Arc<dyn Handler>,
@@ -34,7 +34,7 @@ impl Inner {
             let inner = Arc::downgrade(self);
             let following = folder::follow(folder, move || {
                 if let Some(inner) = inner.upgrade() {
-                    // Reading manifests blocks; the watch has a task of its own for it.
+                    // Reading manifests blocks, so it needs a blocking thread.
                     tokio::task::spawn_blocking(move || inner.reload());
                 }
             });
@@ -80,10 +80,12 @@ impl Inner {
         }
     }
 
-    /// Reads all manifests and builds their pipelines; a pack whose contract is as before keeps its pipeline.
+    /// Reads all manifests and builds their pipelines.
+    ///
+    /// A pack whose contract has not changed keeps its pipeline.
     fn load(self: &Arc<Self>, previous: &Snapshot) -> Snapshot {
-        // Before they are imported: a list that is newer than what stands here costs one more load, an older one a
-        // pack.
+        // Read the listings before the import. A list that changes after this costs one more load; read after the
+        // import, it could cost a pack.
         let listings = self.servers.iter().flat_map(Servers::listings).collect();
         let mut snapshot = Snapshot { listings, ..Snapshot::default() };
         for builtin in &self.builtins {
@@ -123,11 +125,11 @@ impl Inner {
                 }
             }
         }
-        // After all that is good, so that a pack which moved to another file is not in its own way.
+        // After all good manifests, so that a pack that moved to another file does not conflict with itself.
         for (file, error) in broken {
             snapshot.keep(previous, &file, &error);
         }
-        // Last, so that what the operator wrote wins over what a server calls its tools.
+        // Last, so that the operator's manifests win over the names of a server's tools.
         for (name, read) in self.servers.iter().flat_map(Servers::import) {
             let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
             let before = snapshot.refused.len();
@@ -142,7 +144,9 @@ impl Inner {
         snapshot
     }
 
-    /// Finds what a manifest of the packs folder runs; `None` if that is a tool of a server that was not asked yet.
+    /// Finds the handler of a manifest in the packs folder.
+    ///
+    /// Returns `None` if it is a tool of an MCP server that was not queried yet.
     fn candidate(
         &self,
         manifest: Manifest,
@@ -189,7 +193,7 @@ impl Inner {
                 Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
             }
             HandlerSpec::Builtin(name) => {
-                // A folder may put another contract (a cache, other defaults) in front of a built-in handler.
+                // A manifest of the folder may give a built-in handler another contract (a cache, other defaults).
                 let known = self.builtins.iter().find(|builtin| {
                     Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
                         .is_ok_and(|m| m.handler == manifest.handler)

@@ -14,7 +14,7 @@ use crate::layers::credentials::OuterSecrets;
 /// Limit of nested calls: packs that call packs.
 const MAX_DEPTH: u8 = 8;
 
-/// The other packs, for a handler.
+/// Handle by which a handler calls other packs.
 pub(super) struct OtherPacks {
     /// Weak, because the engine holds the handler.
     runner: Weak<dyn CallRunner>,

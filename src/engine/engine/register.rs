@@ -1,4 +1,4 @@
-//! The pipeline of one pack: this is where the two gates are.
+//! Builds the pipeline of one pack, and applies the two gates.
 
 use std::sync::Arc;
 
@@ -23,8 +23,9 @@ use crate::program::Program;
 use crate::registry::{Registered, Source};
 
 impl Inner {
-    /// Builds the pipeline of one pack. This is where the two gates are: the store is there or not, the manifest asks
-    /// or not.
+    /// Builds the pipeline of one pack, and applies the two gates.
+    ///
+    /// Gate 1: the store exists or not. Gate 2: the manifest asks for the cache or not.
     pub(super) fn register(
         self: &Arc<Self>,
         manifest: Manifest,
@@ -46,7 +47,7 @@ impl Inner {
             (None, Some(hub)) if invalidates => Gates::Invalidating(hub),
             _ => Gates::Shut,
         };
-        // A run whose answer callers share must not know anything of the one who happened to ask first.
+        // A run with a shared answer must not know anything about the caller that happened to be first.
         let memory = match &self.memory {
             None => Err(self.no_memory.clone()),
             Some(_) if manifest.cache().is_some_and(|cache| cache.scope == Scope::Shared) => Err(NoMemory::Shared),

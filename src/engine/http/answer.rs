@@ -1,4 +1,4 @@
-//! Interpretation of an answer: its body as JSON, its validator, and the errors of other statuses.
+//! Interpretation of an HTTP response: its body as JSON, its validator, and errors of other statuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use helmdeck_redact::quote::{self, Part};
 
 /// Limit of a retry time.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How much of the body of a refused request is read, in bytes: more than is quoted, so that no part of a secret is
-/// left at the cut.
+/// How much of the body of a refused request is read, in bytes.
+///
+/// It is more than is quoted, so that no part of a secret is left at the cut.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Limit of a validator, in bytes.
 const MAX_VALIDATOR_BYTES: usize = 1 << 10;
 
-/// What an answer can be confirmed with (RFC 9110 section 8.8).
+/// Validator of an answer, by which it can be revalidated (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Validator {
@@ -57,7 +58,7 @@ impl Validator {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Adds the question whether anything has changed.
+    /// Adds the headers of a conditional request.
     pub(super) fn ask(&self, headers: &mut HeaderMap) {
         let pairs = [(IF_NONE_MATCH, &self.etag), (IF_MODIFIED_SINCE, &self.last_modified)];
         for (name, value) in pairs {
@@ -108,7 +109,9 @@ async fn collect(mut response: Response, spec: &HttpSpec) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Returns JSON as it came, byte for byte, if the answer says that it is JSON; text as a JSON string; nothing as
+/// Returns the body of an answer as JSON.
+///
+/// JSON is returned byte for byte if the content type says that it is JSON; text becomes a JSON string, an empty body
 /// `null`.
 fn body(bytes: Bytes, headers: &HeaderMap, host: &str) -> Result<Json> {
     if bytes.trim_ascii().is_empty() {
@@ -144,8 +147,9 @@ struct Full<'a> {
     body: &'a RawValue,
 }
 
-/// Writes `{status, headers, body}`; a header that comes twice is one list (RFC 9110 section 5.3). Cookies are left
-/// out: they stand for a login.
+/// Writes `{status, headers, body}`.
+///
+/// A repeated header becomes one list (RFC 9110 section 5.3). Cookies are left out, because they represent a login.
 fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
     let wrong = |error| Error::new(Code::Internal, "the answer cannot be written").with_source(error);
     let mut texts: BTreeMap<&str, String> = BTreeMap::new();
@@ -163,8 +167,9 @@ fn full(status: StatusCode, headers: &HeaderMap, body: &Json) -> Result<Json> {
     Json::from_serialize(&Full { status: status.as_u16(), headers: texts, body }).map_err(wrong)
 }
 
-/// Returns the error that a status stands for, with what the server says about it: the beginning of its body if that is
-/// JSON or plain text, as a quotation.
+/// Returns the error for a status, with a quotation of the server's message.
+///
+/// The message is the beginning of the body, if that is JSON or plain text.
 pub(super) async fn refusal(response: Response, with_credential: bool, secrets: &[Secret]) -> Error {
     let error = classify(&response, with_credential);
     let readable = !is_redirect(response.status()) && is_readable(response.headers());
@@ -178,7 +183,7 @@ pub(super) async fn refusal(response: Response, with_credential: bool, secrets: 
     }
 }
 
-/// Reads the first [`MAX_ERROR_BYTES`] of a body; what breaks off is as good as its end.
+/// Reads the first [`MAX_ERROR_BYTES`] of a body; a connection that breaks counts as its end.
 async fn head(mut response: Response) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let (true, Ok(Some(chunk))) = (bytes.len() < MAX_ERROR_BYTES, response.chunk().await) {
@@ -188,13 +193,14 @@ async fn head(mut response: Response) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a body is text that a caller can do something with: JSON or plain text, not compressed. A page is
-/// for browsers.
+/// Returns whether a body is text that a caller can use: JSON or plain text, not compressed.
+///
+/// A page is for browsers.
 fn is_readable(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_json(headers) || media_type(headers) == "text/plain")
 }
 
-/// Returns the error that a status stands for.
+/// Returns the error code of a status.
 fn classify(response: &Response, with_credential: bool) -> Error {
     let (status, host) = (response.status(), response.url().host_str().unwrap_or("the host"));
     let wait = response

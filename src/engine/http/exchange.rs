@@ -15,14 +15,14 @@ use super::answer::Validator;
 
 /// Limit of redirects.
 const MAX_REDIRECTS: u32 = 5;
-/// Retries of a request that reached no server.
+/// Number of retries of a request that reached no server.
 const MAX_REPEATS: u32 = 2;
-/// The wait before the first repetition; it doubles.
+/// Wait before the first retry; it doubles.
 const REPEAT_WAIT: Duration = Duration::from_millis(100);
 /// Headers that are kept for another host: none that identifies the caller.
 const TO_ANYBODY: [reqwest::header::HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
 
-/// One call's talk with a host.
+/// The HTTP exchange of one call: its requests, redirects and retries.
 pub(super) struct Exchange<'a> {
     pub(super) spec: &'a HttpSpec,
     pub(super) egress: &'a Egress,
@@ -75,7 +75,7 @@ impl Exchange<'_> {
         Err(Error::new(Code::HandlerFailed, format!("{} redirects more than {MAX_REDIRECTS} times", host(&url))))
     }
 
-    /// Returns where an answer redirects to, if it is to be followed.
+    /// Returns the target of a redirect, if it must be followed.
     fn redirect(&self, url: &Url, response: &Response) -> Result<Option<Url>> {
         let status = response.status();
         let moves = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -93,13 +93,13 @@ impl Exchange<'_> {
             helmdeck_egress::Error::NotHttp => wrong(),
             refused => refused.into(),
         })?;
-        // A user name in a redirect would become a credential of our own.
+        // A user name in a redirect would be sent as a credential.
         let _ = next.set_username("");
         let _ = next.set_password(None);
         Ok(Some(next))
     }
 
-    /// Sends one request; again if the method allows it and nothing can have been sent.
+    /// Sends one request, and retries it if the method allows it and nothing can have been sent.
     async fn once(
         &mut self,
         client: &Client,
@@ -148,8 +148,9 @@ fn host(url: &Url) -> &str {
     url.host_str().unwrap_or("the host")
 }
 
-/// Returns what an error of the client means. Its own text holds the URL, which holds parts of the input: it is left
-/// out.
+/// Returns the error for an error of the HTTP client.
+///
+/// The client's own text is left out: it contains the URL, which contains parts of the input.
 pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> Error {
     if let Some(refused) = refusal(&error) {
         return refused.clone().into();
@@ -165,7 +166,7 @@ pub(super) fn trouble(error: reqwest::Error, host: &str, method: HttpMethod) -> 
     Error::new(code, message).with_source(error.without_url())
 }
 
-/// Returns whether a status is that of a redirect.
+/// Returns whether a status is a redirect.
 pub(super) fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }

@@ -1,6 +1,7 @@
-//! Handlers of kind `http`: the request of a manifest, filled from the input and sent through the egress guard.
+//! Handlers of kind `http`: send the request of a manifest through the egress guard.
 //!
-//! The manifest's hosts are the pack author's choice, not the operator's, so nothing here is exempt from the guard.
+//! The request is filled from the input. The manifest's hosts are the pack author's choice, not the operator's, so no
+//! request here is exempt from the guard.
 
 mod answer;
 mod exchange;
@@ -18,12 +19,12 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use answer::Validator;
 use exchange::Exchange;
 
-/// A request behind a pack.
+/// Handler that sends the request of a pack.
 #[derive(Debug)]
 pub(crate) struct HttpHandler {
     spec: HttpSpec,
     credentials: Vec<Template>,
-    /// Whether an old answer can be confirmed.
+    /// Whether an old answer can be revalidated.
     revalidate: bool,
     egress: Egress,
 }
@@ -33,8 +34,9 @@ impl HttpHandler {
         Self { spec, credentials, revalidate, egress }
     }
 
-    /// Returns the headers of the first request. One whose credential does not exist is left out: the request is
-    /// anonymous.
+    /// Returns the headers of the first request.
+    ///
+    /// A header whose credential does not exist is left out: the request is anonymous.
     fn headers(&self, request: &HttpRequest, context: &Context, input: &Json) -> Result<(HeaderMap, bool)> {
         let (mut headers, mut with_credential) = (HeaderMap::new(), false);
         for (name, pieces) in &request.headers {
@@ -81,7 +83,7 @@ impl HttpHandler {
 /// # Errors
 /// `forbidden` if it is not for this host; `credential_invalid` if no header can hold it.
 fn sendable<'a>(secret: &'a Secret, host: &str) -> Result<&'a str> {
-    // A file or a prompt leaves a line break behind.
+    // A file or a prompt leaves a line break at the end.
     let text = secret.expose_for(host.trim_matches(['[', ']']))?.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         let message = "the credential is empty or has characters that no header can hold";

@@ -51,8 +51,8 @@ impl Jobs {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
-    /// its result is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job does not exist, or
+    /// if its result is not kept, with the reason.
     pub(crate) async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         if let Some(live) = self.find(owner, id).await? {
             book::refusal(&live.job())?;
@@ -69,8 +69,9 @@ impl Jobs {
         }
     }
 
-    /// Cancels a job and waits a moment for its end. Returns the job as it is then: `cancelled`, or still on its way
-    /// there. A job that has ended stays as it is, so this can be repeated.
+    /// Cancels a job, waits a moment for its end, and returns its state then.
+    ///
+    /// The job is `cancelled`, or about to be. A job that has already ended does not change, so this can be repeated.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -87,7 +88,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`Jobs::job`].
@@ -151,8 +152,9 @@ impl Jobs {
         self.running.wait().await;
     }
 
-    /// Returns the jobs of this process that match a query, newest first; with `live` only those that may be newer than
-    /// their row.
+    /// Returns the jobs of this process that match a query, newest first.
+    ///
+    /// With `live`, it returns only those that may be newer than their row.
     fn those_here(&self, owner: Option<&Identity>, query: &JobQuery, live: bool) -> Vec<Job> {
         let table = self.table();
         let here = table.live.values().rev().filter(|it| !(live && it.is_settled())).map(|it| it.job()).filter(|job| {

@@ -1,4 +1,4 @@
-//! The jobs of all processes in the system database: read, followed and cancelled from anywhere.
+//! The jobs of all processes in the system database. Any process can read, follow and cancel them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a cancel waits for the end of the job.
 pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(3);
 
-/// The stored jobs. It needs no engine: a command line can read it next to a running server, or without one.
+/// The stored jobs. They can be read without an engine.
 ///
-/// `owner` is the caller whose jobs are visible; `None` = an operator, who sees all. Jobs of other callers are not
-/// found.
+/// A command line can read them next to a running server, or without one. `owner` is the caller whose jobs are visible;
+/// `None` = an operator, who sees all. Jobs of other callers are not found.
 #[derive(Clone)]
 pub struct JobBook {
     pub(super) system: System,
@@ -36,7 +36,9 @@ impl std::fmt::Debug for JobBook {
 }
 
 impl JobBook {
-    /// Opens the stored jobs; touches nothing. `keyring` opens results; `retention` is for jobs of lost processes.
+    /// Opens the stored jobs, without reading or writing anything yet.
+    ///
+    /// `keyring` opens results; `retention` is for jobs of lost processes.
     #[must_use]
     pub fn new(system: System, keyring: Option<Arc<KeyRing>>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
         Self { system, keyring, clock, retention }
@@ -76,8 +78,8 @@ impl JobBook {
     /// Returns the result of a job: the outcome of its call, or its error.
     ///
     /// # Errors
-    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if there is no such job, or if
-    /// its result is not kept, with the reason.
+    /// The call's own error; `cancelled`; `conflict` while it has not ended; `not_found` if the job does not exist, or
+    /// if its result is not kept, with the reason.
     pub async fn outcome(&self, owner: Option<&Identity>, id: &JobId) -> Result<Outcome> {
         let (job, kept) = self.find(owner, id).await?;
         refusal(&job)?;
@@ -101,8 +103,9 @@ impl JobBook {
         }
     }
 
-    /// Cancels a job and waits a moment for its end. Returns the job as it is then. A job that has ended stays as it
-    /// is.
+    /// Cancels a job, waits a moment for its end, and returns its state then.
+    ///
+    /// A job that has already ended does not change.
     ///
     /// # Errors
     /// As [`JobBook::job`].
@@ -115,7 +118,7 @@ impl JobBook {
         self.wait(owner, id, CANCEL_WAIT).await
     }
 
-    /// Waits until a job has ended, for at most `limit`, and returns it as it is then.
+    /// Waits until a job has ended, for at most `limit`, and returns its state then.
     ///
     /// # Errors
     /// As [`JobBook::job`].
@@ -134,7 +137,9 @@ impl JobBook {
         }
     }
 
-    /// Ends the jobs of lost processes and returns how many. If the database is not available, a later check does it.
+    /// Ends the jobs of lost processes, and returns how many.
+    ///
+    /// If the database is not available, a later check does it.
     pub(super) async fn end_lost(&self) -> u64 {
         let now = self.clock.now();
         let error = JobError::stopped().to_document();
@@ -188,7 +193,7 @@ pub(super) fn unknown(id: &JobId) -> Error {
     Error::new(Code::NotFound, format!("there is no job {id}"))
 }
 
-/// Error for a result that is gone.
+/// Returns the error for a result that is not kept.
 pub(super) fn gone(id: &JobId, why: &str) -> Error {
     Error::new(Code::NotFound, format!("the result of job {id} is not there: {why}"))
 }

@@ -15,8 +15,9 @@ pub struct JobConfig {
     pub per_caller: usize,
     /// Limit of waiting jobs of all callers. More are answered `overloaded`. Default 1000.
     pub queue: usize,
-    /// Limit of kept jobs per caller. The oldest ended job makes room; if none has ended, a new job is answered
-    /// `overloaded`. Default 200.
+    /// Limit of kept jobs per caller. Default 200.
+    ///
+    /// The oldest ended job is dropped to make room; if none has ended, a new job is answered `overloaded`.
     pub kept_per_caller: u64,
     /// How long a job and its result are kept after its end. Default 24 h.
     #[serde(with = "text")]
@@ -24,8 +25,9 @@ pub struct JobConfig {
     /// Size limit of a kept result. Of a larger one only the artifacts are kept. Default 4 MiB.
     #[serde(with = "size")]
     pub max_result_bytes: u64,
-    /// Size limit of all results kept in process memory, without a memory key. The oldest are dropped first. Default
-    /// 64 MiB.
+    /// Size limit of all results kept in process memory. Default 64 MiB.
+    ///
+    /// Results are kept there without a memory key. The oldest are dropped first.
     #[serde(with = "size")]
     pub memory_bytes: u64,
 }

@@ -24,7 +24,7 @@ pub(super) enum Kept {
     Sealed,
     /// In the memory of the process that ran it.
     Memory,
-    /// Nowhere: it was too large.
+    /// Not kept: it was too large.
     Large,
 }
 

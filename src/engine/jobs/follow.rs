@@ -15,7 +15,7 @@ use super::{Job, JobEvent, JobId};
 pub(super) enum Source {
     /// In this process.
     Live(Arc<Live>),
-    /// In the database, with the job as it was found.
+    /// In the database, with the job as it was read.
     Record(JobBook, Option<Box<Job>>),
 }
 

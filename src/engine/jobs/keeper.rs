@@ -1,4 +1,6 @@
-//! Writes changes of jobs to the database, at most a few times a second, and reads cancel requests of other processes.
+//! Background worker that writes changes of jobs to the database.
+//!
+//! It writes at most a few times a second, and reads the cancel requests of other processes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Interval of checks for results in memory that expired, or whose caller was forgotten.
 const CLEAR_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the database up to date with the jobs of this process while there are any.
+/// Keeps the database up to date with the jobs of this process, while it has any.
 pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
     loop {
         let next = match jobs.upgrade() {
@@ -30,7 +32,9 @@ pub(super) async fn run(jobs: Weak<Jobs>, wake: Arc<Notify>) {
 }
 
 impl Jobs {
-    /// Does what is due. Returns when to run again; `None` = at the next change.
+    /// Does the work that is due.
+    ///
+    /// Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
         self.save_all().await;
         if let (Some(book), Some(owner)) = (&self.book, self.known_owner())

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::document::{self, Kept};
 use super::{Job, JobEvent, JobId, JobProgress};
 
-/// Limit of events kept for late or slow readers. Each event contains the whole job, so a missed event is only a missed
-/// report.
+/// Limit of events kept for late or slow readers.
+///
+/// Each event contains the whole job, so a missed event is only a missed report.
 const EVENTS: usize = 256;
 /// Limit of a progress message, in bytes. Longer ones are cut.
 const MAX_MESSAGE_BYTES: usize = 500;
@@ -103,7 +104,7 @@ impl Live {
         }
     }
 
-    /// Asks the call to end. The first reason counts.
+    /// Requests the end of the call. The first reason counts.
     pub(super) fn stop(&self, why: Stop) {
         self.lock().stop.get_or_insert(why);
         self.cancel.cancel();
@@ -113,7 +114,7 @@ impl Live {
         self.lock().stop
     }
 
-    /// Sets the end of the job without notifying anybody; `false` if it was set before.
+    /// Sets the end of the job without a notification; `false` if it was set before.
     pub(super) fn end(&self, result: Result, change: impl FnOnce(&mut Job)) -> bool {
         let mut inner = self.lock();
         if inner.ending.is_some() || inner.job.state.is_final() {
@@ -147,7 +148,7 @@ impl Live {
         (job.revision > inner.saved).then(|| (document::to_row(job, owner, inner.kept), inner.sealed.clone()))
     }
 
-    /// Notes that this revision is stored.
+    /// Records that this revision is stored.
     pub(super) fn saved(&self, revision: u64) {
         let mut inner = self.lock();
         inner.saved = inner.saved.max(revision);
@@ -163,7 +164,7 @@ impl Live {
         self.is_settled() && self.lock().result.is_none()
     }
 
-    /// Returns whether it has ended and that is stored.
+    /// Returns whether the job has ended and its end is stored.
     pub(super) fn is_settled(&self) -> bool {
         let inner = self.lock();
         inner.job.state.is_final() && inner.job.revision <= inner.saved
@@ -197,8 +198,9 @@ impl Live {
         self.lock().kept
     }
 
-    /// Returns the events after this number (without a number, the newest one), whether they are the last, and a
-    /// receiver that is notified of more.
+    /// Returns the events after this number; without a number, the newest one.
+    ///
+    /// Also returns whether they are the last, and a receiver that is notified of more.
     pub(super) fn events(&self, after: Option<u64>) -> (Vec<JobEvent>, bool, watch::Receiver<u64>) {
         let inner = self.lock();
         let events = match after {

@@ -1,7 +1,9 @@
-//! Jobs: calls that continue without their caller. They wait in a bounded, fair queue, report progress, can be
-//! cancelled, and are never lost: jobs of a process that is gone have failed, and say so.
+//! Jobs: calls that continue without their caller.
 //!
-//! A job's call takes the same way as any other ([`Engine::call`](crate::Engine::call)): its pipeline, its limits, its
+//! They wait in a bounded, fair queue, report progress, can be cancelled, and are never lost: jobs of a process that
+//! has ended become failed, with that reason.
+//!
+//! A job's call runs like any other ([`Engine::call`](crate::Engine::call)): with its pipeline, its limits and its
 //! audit row.
 
 mod api;

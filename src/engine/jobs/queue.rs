@@ -1,4 +1,6 @@
-//! Bounded, fair queue. Callers take turns however many jobs they have waiting; jobs of one caller run in order.
+//! Bounded, fair queue.
+//!
+//! Callers take turns, however many jobs each has waiting. Jobs of one caller run in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -58,7 +60,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         self.taken = self.taken.saturating_sub(1);
     }
 
-    /// Puts an item at the end of its caller's line, into a place that was reserved.
+    /// Adds an item to its caller's queue, in a reserved place.
     pub(super) fn push(&mut self, caller: C, item: T) {
         let line = self.callers.entry(caller.clone()).or_default();
         if line.waiting.is_empty() {
@@ -113,7 +115,7 @@ impl<C: Clone + Eq + Hash, T> Queue<C, T> {
         Some(item)
     }
 
-    /// Takes everything that waits.
+    /// Takes all waiting items.
     pub(super) fn drain(&mut self) -> Vec<T> {
         self.turns.clear();
         let waiting: Vec<T> = self.callers.values_mut().flat_map(|line| line.waiting.drain(..)).collect();

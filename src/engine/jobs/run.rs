@@ -13,7 +13,7 @@ use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
 use crate::call_runner::CallRunner;
 
-/// When to come back with a job that found no place.
+/// Retry time for a caller whose job found no place.
 pub(super) const COME_BACK: Duration = Duration::from_secs(5);
 /// Time limit for a cancelled call to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ impl Jobs {
         call.version = Some(version);
         (call.deadline, call.cancel, call.progress) = (None, None, None);
         let jobs = Arc::clone(self);
-        // A task of its own: a caller that hangs up half way leaves a job, or none, never a row without one.
+        // A separate task: if the caller disconnects halfway, there is a job or none, never a row without a job.
         let task = tokio::spawn(async move { jobs.admit(call, version, runner).await });
         task.await.map_err(|error| Error::new(Code::Internal, "the job could not be queued").with_source(error))?
     }
@@ -108,7 +108,7 @@ impl Jobs {
         Ok(Arc::new(Live::new(job, identity, Arc::clone(&self.clock))))
     }
 
-    /// Starts whatever may run now.
+    /// Starts all jobs that may run now.
     fn dispatch(self: &Arc<Self>, runner: &Arc<dyn CallRunner>) {
         loop {
             let Some(next) = self.table().queue.next() else { break };
@@ -131,7 +131,7 @@ impl Jobs {
         self.dispatch(&runner);
     }
 
-    /// Wants a job of this process to end. One that waits ends at once.
+    /// Requests the end of a job of this process. A waiting job ends at once.
     pub(super) async fn cancel_live(&self, live: &Arc<Live>) {
         live.stop(Stop::Wanted);
         let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
@@ -141,7 +141,7 @@ impl Jobs {
         }
     }
 
-    /// Starts no job any more and ends those that wait. Those that run go on.
+    /// Starts no more jobs and ends waiting ones. Running jobs continue.
     pub(crate) async fn drain(&self) {
         let waiting = {
             let mut table = self.table();
@@ -154,7 +154,7 @@ impl Jobs {
         self.show();
     }
 
-    /// Ends everything, within a limit.
+    /// Ends all jobs, within a time limit.
     pub(crate) async fn shutdown(&self) {
         self.drain().await;
         let live: Vec<_> = self.table().live.values().cloned().collect();
@@ -204,7 +204,7 @@ impl Jobs {
     async fn end(&self, live: &Arc<Live>, answer: Result<Outcome>) {
         let now = self.clock.now();
         let (state, error) = match (&answer, live.stopped()) {
-            // The work was done, even if a cancel came.
+            // The work was done, even if a cancel was requested.
             (Ok(_), _) => (JobState::Succeeded, None),
             (Err(_), Some(Stop::Wanted)) => (JobState::Cancelled, None),
             (Err(_), Some(Stop::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
@@ -249,7 +249,9 @@ impl Jobs {
         Ended { kept: Some(Kept::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
     }
 
-    /// Makes room among the jobs of a caller that only this process knows; `false` if none of them has ended.
+    /// Makes room among the jobs of a caller that are only in this process.
+    ///
+    /// Returns `false` if none of them has ended.
     fn make_room(&self, identity: &Identity, limit: u64) -> bool {
         let mut table = self.table();
         let theirs: Vec<_> = table.live.values().map(|live| live.job()).filter(|job| job.is_of(identity)).collect();

@@ -101,8 +101,9 @@ impl Jobs {
         }
     }
 
-    /// Returns a job of this process, if it belongs to this caller. If its row is gone, because its caller was
-    /// forgotten or has newer jobs, the job is gone too.
+    /// Returns a job of this process, if it belongs to this caller.
+    ///
+    /// If its row is gone, because its caller was forgotten or has newer jobs, the job is gone too.
     ///
     /// # Errors
     /// `overloaded` if the job is stored and the database is not available.
@@ -161,8 +162,9 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps the result of a job in memory; the oldest make room. A job that is not stored goes with its result; a
-    /// stored one stays until its row says how it ended.
+    /// Keeps the result of a job in memory; the oldest results are dropped to make room.
+    ///
+    /// A job that is not stored is dropped with its result; a stored one stays until its row says how it ended.
     pub(super) fn keep_result(&mut self, id: &JobId, size: usize, room: u64, recorded: bool) {
         self.results.push_back((id.clone(), size));
         self.result_bytes += size as u64;

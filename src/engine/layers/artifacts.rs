@@ -9,14 +9,14 @@ use tower::{Layer, Service};
 use super::finish::{After, Finish};
 use helmdeck_artifacts::{ArtifactStore, Collector};
 
-/// Where the files of one pack's runs go. Shared as one, because each call clones the stack.
+/// Location of the artifacts of one pack's runs. Shared, because each call clones the stack.
 pub(crate) struct Files {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) store: Option<Arc<ArtifactStore>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Collects the files of one pack's runs.
+/// Collects the artifacts of one pack's runs.
 #[derive(Clone)]
 pub(crate) struct ArtifactsLayer(pub(crate) Arc<Files>);
 

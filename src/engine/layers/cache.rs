@@ -1,5 +1,7 @@
-//! Read-through cache layer. It comes right after `validate_input` and before `session`, so a hit starts no session;
-//! and outside `validate_output`, so only validated outputs are stored.
+//! Read-through cache layer.
+//!
+//! It comes right after `validate_input` and before `session`, so a hit starts no session. It is outside
+//! `validate_output`, so only validated outputs are stored.
 //!
 //! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache,
 //! never the call.
@@ -20,7 +22,7 @@ use tower::{Layer, Service};
 use super::{Answered, answer};
 use crate::cache::pack::PackCache;
 
-/// Service that a cached pack's calls go on to, if the cache has no answer.
+/// Inner service of a cached pack, which is called if the cache has no answer.
 trait InnerService: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + Sync + 'static {}
 
 impl<S> InnerService for S where

@@ -1,5 +1,6 @@
-//! Resolves the credentials that a manifest declares to grants, before the cache is asked: an entry made with one
-//! credential is never served to a call with another, or to one whose grant was revoked.
+//! Resolves the credentials that a manifest declares to grants, before the cache is asked.
+//!
+//! So an entry made with one credential is never served to a call with another, or to one whose grant was revoked.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -38,7 +39,7 @@ pub(crate) struct Credentials<S> {
     layer: CredentialsLayer,
 }
 
-/// The inner service's future, or it with something done to its outcome.
+/// The inner service's future, with or without a change of its outcome.
 type Noted<F> = Either<F, Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>;
 
 impl<S> Service<Call> for Credentials<S>
@@ -74,7 +75,7 @@ where
     }
 }
 
-/// Returns the grants that the calling pack must know, if one calls.
+/// Returns the grants to record for the calling pack, if there is one.
 fn used(call: &Call, grants: &[Grant]) -> Vec<UsedGrant> {
     let grants = if call.stage.called_by.is_some() { grants } else { &[] };
     grants.iter().map(|grant| UsedGrant { pack: call.pack.clone(), grant: grant.clone() }).collect()
@@ -96,7 +97,7 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
                 return Err(Error::new(Code::Forbidden, message));
             }
             Some(grant) => grants.push(grant),
-            // A default that nobody configured means anonymous; a name that somebody wrote must never silently mean
+            // A default name that is not configured means anonymous. A name from the input must never silently mean
             // that.
             None if !name.from_input => {}
             None => return Err(layer.secrets.missing(&name.text)),
@@ -112,21 +113,24 @@ pub(crate) fn resolve(layer: &CredentialsLayer, call: &Call) -> Result<BoundSecr
     })
 }
 
-/// A shared answer is kept under the grants of its own pack: what was made with another one would go to callers without
+/// Returns whether a grant may be used for this call.
+///
+/// A shared answer is kept under the grants of its own pack: one made with another grant would go to callers without
 /// it.
 fn may_use(call: &Call, grant: &Grant) -> bool {
     call.stage.called_by.as_ref().is_none_or(|calling| !calling.shared || calling.grants.contains(grant))
 }
 
-/// The credentials of one call. Remembers what it handed out, so that it can be taken out of whatever leaves the
-/// handler.
+/// Credentials of one call.
+///
+/// They remember which secrets were revealed, so that these are redacted from all that leaves the handler.
 pub(crate) struct BoundSecrets {
     grants: Vec<Grant>,
     revealed: Mutex<Vec<Secret>>,
     secrets: Arc<dyn Secrets>,
     identity: Arc<Identity>,
     pack: PackName,
-    /// Those of the handler that makes this call, if one does.
+    /// Credentials of the handler that makes this call, if one does.
     outer: Option<Arc<dyn CallSecrets>>,
 }
 
@@ -152,8 +156,10 @@ impl CallSecrets for BoundSecrets {
     }
 }
 
-/// The credentials of a handler, as a pack that it calls sees them: none can be asked for, but what was handed out is
-/// taken out of whatever leaves that pack too, since the handler may have put it into the input.
+/// Credentials of a handler, as a pack that it calls sees them: for redaction only.
+///
+/// The called pack can get none of them. The revealed secrets are redacted from its output too, since the handler may
+/// have put one into the input.
 pub(crate) struct OuterSecrets(pub(crate) Arc<dyn CallSecrets>);
 
 impl CallSecrets for OuterSecrets {

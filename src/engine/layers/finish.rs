@@ -1,5 +1,6 @@
-//! A future that does one more thing with the result of another, without a box: for layers that only look at the way
-//! out.
+//! Future that changes the result of another one, without a box.
+//!
+//! It is for layers that only handle the result of a call.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use pin_project_lite::pin_project;
 
 /// Action on a result.
 pub(super) trait After {
-    /// Takes the inner result and gives the outer one.
+    /// Converts the inner result to the outer one.
     fn after(self, result: Result<Outcome>) -> Result<Outcome>;
 }
 

@@ -1,8 +1,8 @@
-//! Checks that take long, off the threads of the runtime: a schema that somebody else wrote decides how much work one
-//! document is.
+//! Runs long schema checks on blocking threads, outside the runtime's threads.
 //!
-//! How much it can be at all is bounded by the schema's own budget ([`helmdeck_core::Schema::validate`]); here the
-//! caller's deadline and cancel end the wait, and only a few such checks run at once.
+//! The author of a schema decides how much work one document is. The schema's own budget
+//! ([`helmdeck_core::Schema::validate`]) limits that work; here the caller's deadline and cancel end the wait, and only
+//! a few such checks run at once.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub(super) struct Patience {
     pub(super) cancel: Option<CancellationToken>,
 }
 
-/// Checks a document on a thread of its own and gives it back.
+/// Checks a document on a blocking thread and returns it.
 ///
 /// # Errors
 /// `timeout` or `cancelled` if the caller waits no longer.

@@ -1,10 +1,10 @@
 //! Purges the tags that a writing pack invalidates (`[memory] invalidates`).
 //!
-//! It is there only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome is
-//! treated as a write. A call refused before the handler ran (by `validate_input`) never gets here.
+//! The layer exists only when gate 1 is open and the manifest names tags. A failing call purges too: an unknown outcome
+//! is treated as a write. A call refused before the handler ran (by `validate_input`) never gets here.
 //!
-//! It reaches what the caller itself can come across: its own answers, and those that its tenant shares. Nobody else's
-//! are any of its business, and with them purged it could slow others down.
+//! It purges only answers that the caller can get: its own, and those that its tenant shares. A purge of other callers'
+//! answers could slow them down.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -90,7 +90,7 @@ fn tags(manifest: &Manifest, call: &Call) -> Vec<String> {
         .collect()
 }
 
-/// A purge that happens, also when the caller goes away while the handler runs.
+/// A purge that also happens when the caller leaves while the handler runs.
 struct Purge {
     hub: Arc<Hub>,
     whose: Reach,

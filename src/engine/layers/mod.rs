@@ -1,4 +1,4 @@
-//! The layers of the pipeline, one file each. Their order is in `pipeline.rs` and nowhere else.
+//! The layers of the pipeline, one file each. `pipeline.rs` defines their order.
 
 pub(crate) mod artifacts;
 pub(crate) mod cache;

@@ -1,4 +1,6 @@
-//! Sees every outcome, also refusals and hits: span, metrics, audit row. It never changes an answer, it only times it.
+//! Observes every outcome, also refusals and hits: span, metrics, audit row.
+//!
+//! It never changes an answer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,8 +14,10 @@ use super::finish::{After, Finish};
 use crate::audit::{Audit, Record};
 use crate::metrics::PackMetrics;
 
-/// Observes one pack. Shared as one, because each call clones the stack, and a count of owners that two cores change at
-/// once costs more than all that is counted here.
+/// Observer of one pack.
+///
+/// It is shared as one value, because each call clones the stack: a reference count that two cores change at once costs
+/// more than all that is counted here.
 pub(crate) struct Observer {
     pub(crate) metrics: PackMetrics,
     /// `None` with gate 1 shut, or when the manifest says `no_audit`.

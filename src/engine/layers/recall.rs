@@ -1,7 +1,7 @@
-//! Answers a repeat of the very same bytes from the hot tier, before anything is parsed.
+//! Answers a repeat of the exact same bytes from the hot tier, before anything is parsed.
 //!
-//! It stands outside `validate_input` and is there only together with `cache`. What it finds was put there by `cache`;
-//! a purge, an expiry, a changed grant or credential, or a replaced pack drops it.
+//! The layer is outside `validate_input` and exists only together with `cache`, which stores what it finds. A purge, an
+//! expiry, a changed grant or credential, or a replaced pack drops it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -58,7 +58,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Reca
 }
 
 fn recall(cache: &PackCache, call: &Call, alias: &Alias) -> Option<Outcome> {
-    // A calling pack must know the grants too, and they are not resolved here.
+    // A calling pack must record the grants too, and they are not resolved here.
     let is_asked_for_grants = call.stage.called_by.is_some() && !cache.manifest.credentials.is_empty();
     // The files of a program are checked by `cache`, off the runtime.
     if cache.program.is_some() || call.directive != Directive::Default || is_asked_for_grants || cache.would_leak(call)

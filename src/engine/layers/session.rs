@@ -1,6 +1,7 @@
-//! Gives a pack the session that its manifest asks for: the one that the caller pinned, or a fresh one, which ends with
-//! the call unless the manifest preserves it and the call succeeds. However the call ends, a session that is not kept
-//! ends too.
+//! Gives a pack the session that its manifest asks for.
+//!
+//! It is the one that the caller pinned, or a new one. A new one ends with the call, unless the manifest preserves it
+//! and the call succeeds. However the call ends, a session that is not kept ends too.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -54,7 +55,7 @@ where
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // The clone is not the one that was said to be ready.
+        // The clone is not the service that was polled ready.
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(run(Arc::clone(&self.asks), inner, call))

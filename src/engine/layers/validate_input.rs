@@ -1,7 +1,7 @@
-//! Refuses input that does not fit the pack's schema, and hands on the rest with the schema's defaults filled in.
+//! Refuses input that does not match the pack's schema, and fills in the schema's defaults.
 //!
-//! The input is parsed here for the first time. What the caller wrote is handed on digit for digit; the engine's own
-//! field (`_session_id`) is taken off before the schema sees it. The same with gates open or shut. A document whose
+//! The input is parsed here for the first time. The caller's values are passed on digit for digit; the engine's own
+//! field (`_session_id`) is removed before the schema check. This is the same with gates open or shut. A document whose
 //! check takes long is checked off the runtime.
 
 use std::borrow::Cow;
@@ -89,7 +89,7 @@ where
     }
 }
 
-/// Checks the input of a call that goes no further by this layer.
+/// Checks the input of a call without running it.
 ///
 /// # Errors
 /// As the layer.
@@ -101,7 +101,7 @@ pub(crate) async fn validate(layer: &ValidateInputLayer, call: &mut Call) -> Res
     check_off(layer, call, value).await
 }
 
-/// Checks the value where it is.
+/// Checks the value on the current thread.
 fn check(layer: &ValidateInputLayer, call: &mut Call, value: Value) -> Result<()> {
     let checked = layer.manifest.input.validate_sized(&value, call.input.len());
     keep(layer, call, value, checked)
@@ -125,7 +125,7 @@ fn keep(layer: &ValidateInputLayer, call: &mut Call, value: Value, checked: Resu
     Ok(())
 }
 
-/// Parses the input, takes off the engine's own field and fills in defaults.
+/// Parses the input, removes the engine's own field and fills in defaults.
 fn prepare(layer: &ValidateInputLayer, call: &mut Call) -> Result<Value> {
     let malformed = |error: serde_json::Error| {
         let place = format!("the input is not acceptable JSON (line {}, column {})", error.line(), error.column());

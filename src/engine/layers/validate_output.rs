@@ -1,5 +1,7 @@
-//! Refuses output that does not fit the pack's schema, so that nothing outside ever sees or stores it. What handlers
-//! outside this binary answered is read strictly too: at most 128 levels, no key twice in one object.
+//! Refuses output that does not match the pack's schema, before it is returned or stored.
+//!
+//! Answers of handlers outside this binary are parsed strictly too: at most 128 levels, and no duplicate key in an
+//! object.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -52,7 +54,7 @@ impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Vali
 type Heavy = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
 
 pin_project! {
-    /// Runs the handler, then checks what it answered: at once, or off the runtime if that takes long.
+    /// Runs the handler, then checks its output: at once, or off the runtime if that takes long.
     pub(crate) struct Checking<F> {
         #[pin]
         inner: F,

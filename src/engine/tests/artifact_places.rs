@@ -1,4 +1,4 @@
-//! What happens to files when the S3-compatible server is in trouble: it is told, never hidden, and names no secret.
+//! Artifacts when the S3-compatible server fails: errors are reported, and contain no secret.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ async fn bucket_outage_during_upload_fails_it_and_recovers() {
     until(|| s3.keys(&bucket).iter().filter(|key| key.contains("/owners/")).count() == 2, "the second entry").await;
     s3.kill9();
     check(&writing.await.unwrap().unwrap_err(), &s3, &own);
-    // What was being read ends in an error, however much of it had been on its way.
+    // The read in progress ends with an error, however much was already in transit.
     let mut seen = first.len();
     loop {
         match futures_util::StreamExt::next(&mut pieces).await {

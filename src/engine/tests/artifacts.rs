@@ -1,4 +1,4 @@
-//! One suite over both places of files: what is written, read, listed, deleted, forgotten and swept.
+//! Conformance suite of both artifact backends: write, read, list, delete, forget and sweep.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn artifacts_of_any_size_round_trip() {
             }
         }
         assert_eq!(fixture.count("helmdeck_artifacts_stored_total"), 8);
-        // SHA-256 of no bytes, as everybody knows it.
+        // SHA-256 of no bytes: a well-known value.
         let empty = fixture.write(json!({"bytes": 0, "stream": true})).await.unwrap();
         assert_eq!(empty.sha256, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert!(fixture.engine.ready().iter().all(|(_, state)| state.is_ok()));

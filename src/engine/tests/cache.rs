@@ -93,7 +93,7 @@ async fn handler_gets_the_canonical_input() {
     engine.settle().await;
     engine.run("t.write", "{\"id\":1234567890123456789.0}").await;
     assert_eq!(status(&engine.run("t.byid", "{\"id\":1234567890123456789}").await), CacheStatus::Miss);
-    // Without a cache the handler gets what was written.
+    // Without a cache the handler gets the input as the caller wrote it.
     let raw = engine.run("t.plain", "{ \"id\": 1e1 }").await;
     assert_eq!(raw.output.to_value(), "{ \"id\": 1e1 }");
     for input in ["{\"id\":1e-1000000000}", "{\"id\":1.00000000000000000001}"] {
@@ -213,7 +213,7 @@ async fn stale_while_revalidate_works_from_the_store_too() {
     }
 }
 
-/// A pack that fails while told to.
+/// A pack that fails with the code at the returned index of `Code::ALL`, while there is one.
 fn failing(memory: &str) -> (helmdeck_core::Builtin, Arc<AtomicUsize>) {
     let code = Arc::new(AtomicUsize::new(usize::MAX));
     let told = Arc::clone(&code);

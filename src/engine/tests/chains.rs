@@ -1,4 +1,4 @@
-//! Packs that call packs: an answer lives no longer than the credentials that went into it, however deep.
+//! Packs that call packs: an answer expires with the credentials that were used for it, at any depth.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,9 @@ impl Secrets for Safe {
 
 const CACHED: &str = "[memory]\ncache = true\nttl = \"60s\"\nstale_if_error = \"1h\"";
 
-/// `t.outer` (cached) calls `t.middle`, which calls `t.inner`, which says which version of the credential it had.
+/// Makes the chain `t.outer` (cached), `t.middle`, `t.inner`.
+///
+/// Each calls the next; `t.inner` returns the version of its credential.
 async fn engine(safe: &Arc<Safe>, inner: &str, hot_bytes: u64) -> Engine {
     let top = "read_only = true\ncredentials = [\"main\"]";
     let (inner, _) = function(&with_input(&manifest("t.inner", top, inner)), |cx: Context, _| async move {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::status;
 
-/// What the handler does in a run, once it is let go.
+/// Result of the handler in a run, once it has a permit.
 type Deed = fn(usize) -> Result<Reply, Error>;
 
 /// Two engines on one store with the same pack, whose runs wait for a permit each.
@@ -88,7 +88,7 @@ impl Pair {
         self.started.acquire().await.unwrap().forget();
     }
 
-    /// Waits until this engine stands in line: it has been told at least once that another has the lock.
+    /// Waits until this engine is a waiter: another has the lock, as the store has reported at least once.
     async fn waits(&self, engine: usize) {
         while self.stores[engine].locks() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -214,7 +214,7 @@ async fn expired_lock_lets_both_engines_run() {
 
 #[tokio::test]
 async fn when_the_wait_is_over_the_handler_runs() {
-    // Long enough to be told once that another has the lock.
+    // Long enough for one report that another process has the lock.
     let cache = CacheConfig { cluster_wait: Duration::from_secs(2), ..CacheConfig::default() };
     let pair = Pair::with(CLUSTER, answer, cache).await;
     let [first, second] = pair.one_runs_and_one_waits().await;
@@ -239,7 +239,7 @@ async fn store_trouble_runs_handler_without_lock() {
         let failed = "helmdeck_cluster_waits_total{outcome=\"failed\"} ";
         assert!(pair.engines[0].metrics().contains(failed), "{fault:?}");
     }
-    // Left alone by the breaker, the store is asked for no lock either.
+    // While the breaker is open, no lock is requested from the store either.
     let cache =
         CacheConfig { breaker_failures: 1, breaker_open_for: Duration::from_secs(3600), ..CacheConfig::default() };
     let pair = Pair::with(CLUSTER, answer, cache).await;

@@ -1,4 +1,4 @@
-//! Packs that run a program, out of a folder that is watched.
+//! Packs that run a program, from a watched folder.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

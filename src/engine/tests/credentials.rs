@@ -149,7 +149,7 @@ async fn credential_rotated_during_run_never_hits_old_answer() {
     wallet.set("main", Some(1));
     let fixture = rig_with(Arc::clone(&wallet), move |cx, _| {
         let version = cx.secrets.as_ref().unwrap().grants()[0].version;
-        // Somebody takes the old token away and puts another person's into its place.
+        // The old token is replaced by another person's.
         wallet.set("main", Some(2));
         Box::pin(async move { Reply::value(&version) })
     })
@@ -253,7 +253,7 @@ async fn shared_answer_uses_only_its_own_credentials() {
     for name in ["t.own", "t.declared"] {
         assert_eq!(engine.call(call(name, "{}")).await.unwrap().output.as_str(), "true", "{name}");
     }
-    // Who has no such credential asks as anybody would, and may share what comes of it.
+    // A caller without such a credential calls anonymously, and may share the answer.
     wallet.set("main", None);
     assert_eq!(engine.call(call("t.shared", "{}")).await.unwrap().output.as_str(), "false");
 }

@@ -1,4 +1,4 @@
-//! Facts, through the handle that a handler gets.
+//! Facts, through the handle of a handler.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

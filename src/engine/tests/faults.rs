@@ -1,4 +1,4 @@
-//! Trouble with the store costs the cache, never the call.
+//! A failing store costs the cache, never the call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

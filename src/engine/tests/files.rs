@@ -1,4 +1,6 @@
-//! Engines with a pack that writes files: into a local folder, and into a bucket of a real S3-compatible server.
+//! Test fixture: engines with a pack that writes files.
+//!
+//! The files go to a local folder, or to a bucket of a real S3-compatible server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +84,7 @@ impl Fixture {
         }
     }
 
-    /// Lets the pack write, and returns what it wrote.
+    /// Runs the pack, and returns the artifact that it wrote.
     pub(crate) async fn write_as(&self, who: &Identity, pack: &str, input: Value) -> Result<ArtifactRef> {
         let call = Call::new(PackName::new(pack).unwrap(), input.to_string(), Arc::new(who.clone()));
         let outcome = self.engine.call(call).await?;
@@ -212,10 +214,11 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `t.write` writes files of noise: `{name, bytes}`; `stream` = a piece at a time; `fails` = the source
-/// fails at the end; `hangs` = it never ends; `waits` = it goes on when there is a file of this name;
-/// `count` = so many files; `then` = what is written after that, whose failure is not the call's.
-/// `t.other` does the same and keeps them for an hour.
+/// Packs `t.write` and `t.other`, which write files of noise: `{name, bytes}`.
+///
+/// `stream` = a piece at a time; `fails` = the source fails at the end; `hangs` = it never ends; `waits` = it
+/// continues when a file of this name exists; `count` = number of files; `then` = input of one more write after
+/// that, whose failure is not the call's. `t.other` keeps its files for an hour.
 fn packs() -> Vec<Builtin> {
     [("t.write", ""), ("t.other", "[artifacts]\nretention = \"1h\"")]
         .map(|(name, rest)| function(&manifest(name, "", rest), |cx, input| async move { write(cx, input).await }).0)

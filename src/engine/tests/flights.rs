@@ -1,4 +1,4 @@
-//! One flight per key.
+//! Singleflight: one run per key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,9 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use crate::credentials::Wallet;
 use crate::support::{EngineFixture, status};
 
-/// A cached pack whose runs wait for a permit each; tells when a run starts and when one is dropped before its end.
+/// A cached pack whose runs wait for a permit each.
+///
+/// It reports when a run starts, and when one is dropped before its end.
 struct Gated {
     pack: Builtin,
     counted: Counted,
@@ -22,7 +24,7 @@ struct Gated {
     dropped: mpsc::UnboundedReceiver<()>,
 }
 
-/// What the handler answers in a run, once it is let go.
+/// Reply of the handler in a run, once it has a permit.
 type Deed = fn(&Context, usize) -> Reply;
 
 fn gated(memory: &str) -> Gated {
@@ -200,9 +202,10 @@ async fn progress_reaches_everybody_who_waits() {
     );
 }
 
-/// Calls twice, with one run for both, and says how the two and a third call, made as soon as the first
-/// has its answer, were answered: while the second still holds the answer, and long before it is asked
-/// what it got.
+/// Makes two calls with one run, then a third as soon as the first has its answer.
+///
+/// Returns how each of the three was answered. The third call is made while the second still holds the answer, and
+/// long before its result is read.
 async fn two_on_board_and_one_too_late(
     mut gated: Gated,
     between: impl AsyncFnOnce(&EngineFixture),

@@ -1,4 +1,4 @@
-//! The two gates: with either shut, every call is byte for byte what it was before.
+//! The two gates: with either shut, every reply is byte for byte the same as with both shut.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Habits over a real store: which rows are read when there are more than can be.
+//! Habits over a real store: which rows are read when there are more than the limit.
 
 use std::sync::Arc;
 use std::time::Duration;

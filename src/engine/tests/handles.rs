@@ -1,4 +1,4 @@
-//! The handles that a handler gets, taken out of it to be used by a test; and what is there when there is no memory.
+//! Handles of a handler, taken out of it for a test; and which of them exist without memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +64,7 @@ impl Probed {
         Self { engine, given }
     }
 
-    /// Returns what the handler is given for a caller.
+    /// Returns the context that the handler gets for a caller.
     pub(crate) async fn context(&self, identity: Identity) -> Context {
         self.engine.call(Call::new(PackName::new("t.probe").unwrap(), "{}", Arc::new(identity))).await.unwrap();
         self.given.lock().unwrap().pop().unwrap()

@@ -1,7 +1,7 @@
 //! Packs that make an HTTP request, against a scripted server on loopback.
 //!
-//! 127.0.0.1 is open and stands for the world, 127.0.0.2 is open where a test says so and else stands
-//! for the inner network.
+//! 127.0.0.1 is allowed and represents the internet. 127.0.0.2 is allowed where a test says so; otherwise it represents
+//! the internal network.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -116,7 +116,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// An engine with the packs of a folder; `host` is what the credential `key` is for, if there is one.
+    /// An engine with the packs of a folder; `host` is the host of the credential `key`, if any.
     async fn with(allow: &[&str], host: Option<&'static str>, packs: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (index, text) in packs.iter().enumerate() {
@@ -157,7 +157,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 
 const SCHEMA: &str = "[input]\ntype = \"object\"\n[input.properties]\nid = {}\nq = { type = \"string\" }\n";
 
-/// The pack `t.http`; `http` is its `[handler.http]`, `memory` what stands in `[memory]`.
+/// The pack `t.http`; `http` is its `[handler.http]`, `memory` the content of `[memory]`.
 fn pack(http: &str, memory: &str) -> String {
     let memory = if memory.is_empty() { String::new() } else { format!("[memory]\ncache = true\n{memory}\n") };
     format!(
@@ -397,7 +397,7 @@ async fn redirects_are_checked_limited_and_reads_only() {
         ("bad", Code::HandlerFailed, "redirects to what is no URL"),
         ("loop", Code::HandlerFailed, "more than 5 times"),
     ] {
-        // `localhost` may resolve to the open address too; then the connection goes there and meets nobody.
+        // `localhost` may resolve to the open address too; then the connection goes there and finds no server.
         let error = fixture.fail(&format!("{{\"id\":\"{id}\"}}")).await;
         if id == "name" && error.code() == Code::HandlerFailed {
             continue;

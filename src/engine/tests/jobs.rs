@@ -1,4 +1,4 @@
-//! Jobs from end to end: order, bounds, progress, cancels, ends, and what is left of a process that is gone.
+//! Jobs from end to end: order, limits, progress, cancels, ends, and jobs of ended processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,12 +17,12 @@ mod kept;
 /// Long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What the pack `t.work` does and waits for.
+/// State of the pack `t.work`: its runs, and the permits that they wait for.
 #[derive(Clone)]
 struct Works {
     /// The inputs of the runs, in the order in which they began.
     began: Arc<Mutex<Vec<String>>>,
-    /// A run with `wait` goes on when it gets a permit.
+    /// A run with `wait` continues when it gets a permit.
     gate: Arc<Semaphore>,
 }
 
@@ -178,7 +178,7 @@ async fn follower_sees_reports_in_order_until_the_end() {
     assert_eq!(said, ["step 1", "step 2", "step 3", "step 4", "step 5"]);
     let last = events.last().unwrap();
     assert_eq!(last.job.state, JobState::Succeeded);
-    // Whoever comes late sees the end; whoever has seen it sees nothing; whoever was cut off goes on from there.
+    // A late reader gets the end, one that has it gets nothing, a disconnected one continues where it was cut off.
     let collect = async |after| -> Vec<u64> {
         let events = engine.follow_job(None, &job.id, after).await.unwrap();
         tokio::time::timeout(SOON, events.map(|event| event.number).collect()).await.unwrap()
@@ -257,7 +257,7 @@ async fn another_process_sees_follows_and_cancels_a_job() {
     place.works.until_began(1).await;
     let events = there.follow_job(Some(&who("a")), &job.id, None).await.unwrap();
     assert_eq!(there.job_outcome(None, &job.id).await.unwrap_err().code(), Code::Conflict);
-    // Whoever runs it looks now and then: the answer may come before it has seen that.
+    // The process that runs the job polls for cancels: the reply may come before it has noticed.
     let cancelled = there.cancel_job(Some(&who("a")), &job.id).await.unwrap();
     assert!(matches!(cancelled.state, JobState::Cancelled | JobState::Running), "{cancelled:?}");
     let events: Vec<JobEvent> = tokio::time::timeout(SOON, events.collect()).await.unwrap();

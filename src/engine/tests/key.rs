@@ -1,4 +1,4 @@
-//! What one call is, and what another.
+//! Cache keys: which calls share one, and which do not.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};

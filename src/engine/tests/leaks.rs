@@ -1,4 +1,4 @@
-//! The cache stores no answer in which the leak scanner finds a credential, and every other one.
+//! The cache stores every answer except those in which the leak scan finds a credential.
 
 use helmdeck_core::CacheStatus;
 use helmdeck_testkit::leaks::{credentials, lookalikes};

@@ -1,4 +1,4 @@
-//! How the engine behaves, through its public face, with real stores and a clock that is moved by hand.
+//! Tests of the engine's public API, with real stores and a manual clock.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod artifact_places;

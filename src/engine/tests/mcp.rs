@@ -1,4 +1,4 @@
-//! Tools of MCP servers: real programs that speak the protocol well and badly.
+//! Tools of MCP servers: real programs that follow the protocol, or break it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Tools that are remembered between starts, first lists that wait, and schemas of servers that cost too much.
+//! Stored tools between starts, first lists that wait, and server schemas that cost too much.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -158,7 +158,9 @@ async fn call_of_pending_manifest_waits_or_explains() {
     engine.shutdown().await;
 }
 
-/// `anyOf` of references, so many levels: a check of one number by it takes `wide` to the power of `levels` steps.
+/// Makes a schema of nested `anyOf` references, `levels` deep.
+///
+/// To check one number by it takes `wide` to the power of `levels` steps.
 fn tower(wide: usize, levels: usize) -> Value {
     let mut defs = Map::new();
     for level in 0..levels {

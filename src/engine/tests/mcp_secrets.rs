@@ -1,4 +1,4 @@
-//! MCP servers that say back what they were given, in every place where they can say something.
+//! MCP servers that echo their secrets, in every field where they can.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,10 @@ use crate::mcp::{Fixture, Reports, TOKEN, run, tool};
 /// What no answer may hold: the beginning of the secret is too much already.
 const PART: &str = "canary-";
 
-/// Shows that a server that cannot be started is told of without its secret: to the caller, with the
-/// cause to the log, in the list of servers, and among the refused packs. Returns message and cause.
+/// Asserts that errors of a server that cannot be started do not contain its secret.
+///
+/// Checks what the caller gets, the cause in the log, the list of servers, and the refused packs. Returns message and
+/// cause.
 #[track_caller]
 fn told(engine: &Engine, error: &helmdeck_core::Error) -> String {
     let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();

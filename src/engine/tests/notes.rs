@@ -1,4 +1,4 @@
-//! Notes, through the handle that a handler gets.
+//! Notes, through the handle of a handler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

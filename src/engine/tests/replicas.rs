@@ -1,4 +1,4 @@
-//! Several engines on one store: what one deletes is gone for all, and nothing of it comes back.
+//! Several engines on one store: a delete by one holds for all, and no deleted entry comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
         for nothing in &of_no_concern {
             replica.store.tell(Change::Deleted(nothing.clone()));
         }
-        // Seen last, so that everything before it was heard.
+        // Dropped last: then all earlier notifications have arrived.
         replica.store.tell(Change::Deleted(tagged("repo:other")));
         until("the news", async || !replica.has("other").await).await;
         assert!(replica.has("a").await && replica.has("b").await, "{n}");
@@ -164,7 +164,7 @@ async fn lost_notifications_drop_everything_then_polling() {
     clock.advance(Duration::from_secs(61));
 
     assert_eq!(replica.run("a").await, CacheStatus::Miss);
-    // More at once than the channel holds: whoever lags does not know what it missed.
+    // More at once than the channel holds: a subscriber that lags does not know what it missed.
     for _ in 0..40 {
         replica.store.tell(Change::Deleted(all(Kind::Note)));
     }
@@ -191,7 +191,7 @@ async fn queued_answer_from_before_remote_purge_is_dropped() {
         let (store, clock) = shared().await;
         let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
         let replica = Replica::new(way, &clock);
-        // Known to the hot tier, so that it shows when the news was heard.
+        // Warm the hot tier, so that the arrival of the notification shows.
         replica.run("known").await;
         replica.settle().await;
         clock.advance(Duration::from_secs(1));
@@ -210,7 +210,7 @@ async fn queued_answer_from_before_remote_purge_is_dropped() {
         assert_eq!(live(&store).await, 0, "told: {told}");
         assert!(replica.counts("helmdeck_cache_refused_total{reason=\"purged\"} 1"), "the queued one: {told}");
         assert!(!replica.has("being written").await && !replica.has("queued").await);
-        // Taking rows back is no news for those who only see that something was deleted.
+        // Taking rows back does not notify processes that only see that a delete happened.
         assert_eq!(store.generation().await.unwrap(), if told { 2 } else { 1 });
         assert_eq!(replica.run("queued").await, CacheStatus::Miss);
         assert_eq!(replica.run("queued").await, CacheStatus::Hit);

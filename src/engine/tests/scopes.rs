@@ -1,4 +1,4 @@
-//! Scopes of cached answers: who shares an answer with whom.
+//! Scopes of cached answers: which callers share an answer.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn scopes_separate_callers_and_shared_joins_tenant() {
         who("t", "a", Some("s1")),
         who("t", "a", Some("s2")),
     ];
-    // Without a session, an answer of scope `session` is nobody's: three callers run twice.
+    // Without a session, an answer of scope `session` is not stored: those three callers run twice.
     for (memory, runs) in [("scope = \"caller\"", 3), ("scope = \"session\"", 8), ("scope = \"shared\"", 2)] {
         let (pack, counted) = echo(memory);
         let engine = EngineFixture::open(vec![pack]).await;

@@ -1,4 +1,4 @@
-//! What callers share: answers, and never anybody's files.
+//! Callers share answers, and never artifacts.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn by(user: &Identity) -> Call {
     call
 }
 
-/// The files of an answer open for its caller and nobody else.
+/// Asserts that only the caller can open the files of its answer.
 async fn assert_own(engine: &Engine, outcome: &Outcome, owner: &Identity, other: &Identity) {
     assert_eq!(outcome.artifacts.len(), 1);
     for artifact in outcome.artifacts.iter() {

@@ -1,4 +1,4 @@
-//! An engine with one pack, and a clock that is moved by hand.
+//! Test fixture: an engine with one pack, and a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl EngineFixture {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// Waits until what is queued for the store is there.
+    /// Waits until the queued writes are in the store.
     pub(crate) async fn settle(&self) {
         self.engine.memory().unwrap().flush().await;
     }

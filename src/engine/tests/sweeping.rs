@@ -1,4 +1,4 @@
-//! The janitor of a server, and what the metrics say of it.
+//! The janitor of a server, and its metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

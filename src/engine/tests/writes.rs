@@ -1,4 +1,6 @@
-//! Who sees a write: the caller and what its tenant shares are fresh afterwards, and nobody else notices.
+//! Visibility of a write: the caller's answers and those its tenant shares are fresh afterwards.
+//!
+//! The answers of other callers stay cached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +34,7 @@ fn by(pack: &str, tenant: &str, user: &str, session: Option<&str>) -> Call {
     call
 }
 
-/// Everybody's calls, in two conversations, and whether the answer was there already.
+/// Runs the calls of all callers, in two conversations, and returns whether each was a hit.
 async fn read_all(engine: &EngineFixture) -> Vec<(String, CacheStatus)> {
     let mut all = Vec::new();
     for (tenant, user) in EVERYBODY {
@@ -67,7 +69,7 @@ async fn write_invalidates_own_and_shared_answers_only() {
     });
     let mut packs = readers();
     packs.push(write);
-    // Without a hot tier every answer comes from the store: the rows of the others must be there too.
+    // Without a hot tier every answer comes from the store, so the rows of the other callers must still exist.
     for hot_bytes in [64 << 20, 0] {
         let cache = helmdeck_engine::CacheConfig { hot_bytes, ..Default::default() };
         let config = helmdeck_engine::Config { cache, ..Default::default() };

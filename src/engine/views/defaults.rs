@@ -1,4 +1,4 @@
-//! Habits of a caller, by the audit: the packs it uses, its usual inputs, and frequent findings of packs.
+//! Habits of a caller, from the audit: its packs, its usual inputs, and frequent findings of packs.
 //!
 //! They are computed for each reader from the newest rows within a limit. The same rows give the same result in the
 //! same order, however they were stored.
@@ -24,11 +24,12 @@ const LISTED: usize = 1000;
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
-/// Habits of a caller, by the audit. Lists may be empty, but are always present.
+/// Habits of a caller, from the audit. Lists may be empty, but are always present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct Defaults {
-    /// The packs that were used most, counting calls that ended well: at most 12, most calls first, then the last used,
-    /// then by name.
+    /// The packs that were used most: at most 12. Only successful calls count.
+    ///
+    /// Order: most calls first, then the last used, then by name.
     pub packs: Vec<PackUse>,
     /// Findings of packs, whatever the outcome: at most 20, most frequent first, then by code.
     pub common_findings: Vec<CommonFinding>,
@@ -40,7 +41,7 @@ pub struct Defaults {
     pub unreadable: u64,
     /// Number of malformed rows.
     pub malformed: u64,
-    /// Why there is nothing, if there is nothing.
+    /// Why the lists are empty, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
@@ -89,7 +90,7 @@ pub struct RecentCall {
     pub at: Timestamp,
     /// How long it took.
     pub duration_ms: u64,
-    /// What the cache did, if both gates were open.
+    /// Cache status of the call, if both gates were open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Its learnable inputs.

@@ -1,5 +1,6 @@
-//! Deletes entries of one caller: by exact keys, by category, or all of a kind. Never by prefix, and without opening
-//! entries, so that it works after the key was lost.
+//! Deletes entries of one caller: by exact keys, by category, or all of a kind.
+//!
+//! It never deletes by prefix, and opens no entry, so that it works after the key was lost.
 
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
@@ -23,7 +24,9 @@ const FORGET: &str = "forget";
 
 type Holder = Box<dyn Fn(&Identity) + Send + Sync>;
 
-/// Parts of this process that cache conversations, and drop those of a forgotten caller. Clones share the list.
+/// Callbacks of the parts of this process that cache conversations. Clones share the list.
+///
+/// Each drops the conversations of a forgotten caller.
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<RwLock<Vec<Holder>>>);
 
@@ -63,7 +66,9 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
     Ok(forgotten)
 }
 
-/// Returns the owner's namespaces that can contain entries of a kind: its own, and those of its conversations.
+/// Returns the owner's namespaces that can contain entries of a kind.
+///
+/// These are its own, and those of its conversations.
 async fn namespaces(views: &EngineViews, owner: &Owner, kind: Kind) -> Result<BTreeSet<Namespace>> {
     let identity = &owner.identity;
     let mut all = BTreeSet::from([Namespace::of_caller(identity)]);
@@ -132,9 +137,10 @@ async fn files(views: &EngineViews, owner: &Owner) -> Result<u64> {
     }
 }
 
-/// Caches of conversations are cleared before and after: nothing continues from cached data while the rows are deleted,
-/// and data read in the meantime is dropped. After a failure too, because the rows may be gone although the answer was
-/// lost.
+/// Deletes the conversations of a caller. Clears caches of conversations before and after.
+///
+/// So no conversation continues from cached data while the rows are deleted, and data read in the meantime is dropped.
+/// The caches are cleared after a failure too, because the rows may be gone although the reply was lost.
 async fn conversations(views: &EngineViews, owner: &Owner) -> Result<u64> {
     views.holders.forget(&owner.identity);
     let removed = all(views, owner, Kind::Conversation).await;

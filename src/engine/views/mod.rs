@@ -39,12 +39,12 @@ const CALLED_BY: &str = "called_by";
 /// How long a reader of the audit waits for queued rows.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-/// The views of one engine, as one pack or a transport has them.
+/// The views of one engine, for one pack or a transport.
 #[derive(Clone)]
 pub(crate) struct EngineViews {
     pub(crate) hub: Arc<Hub>,
     pub(crate) audit: Audit,
-    /// Artifacts; `None` = there is no store of them.
+    /// The artifact store; `None` = the engine has none.
     pub(crate) artifacts: Option<Arc<ArtifactStore>>,
     /// The pack; `None` = a transport.
     pub(crate) pack: Option<PackName>,
@@ -77,7 +77,9 @@ impl EngineViews {
         store_error(error)
     }
 
-    /// Deletes rows and returns how many. Not for the cache: its answers must be purged, which clears the hot tier too.
+    /// Deletes rows and returns how many.
+    ///
+    /// Do not use it for cached answers: purge them, which clears the hot tier too.
     async fn delete(&self, operation: &'static str, deletes: Vec<Op>) -> Result<u64> {
         let written = self
             .hub
@@ -93,7 +95,7 @@ impl EngineViews {
         let _ = tokio::time::timeout(AUDIT_WAIT, self.audit.flush()).await;
     }
 
-    /// Returns the habits of a caller, by the audit.
+    /// Returns the habits of a caller, from the audit.
     pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
         self.settle_audit().await;
         defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))
@@ -159,8 +161,9 @@ fn about(meta: EntryMeta) -> About {
     }
 }
 
-/// Redacts a value, and refuses names that contain a secret: redaction could make two names equal, and names are stored
-/// in plain text.
+/// Redacts a value, and refuses names that contain a secret.
+///
+/// Redaction could make two names equal, and names are stored in plain text.
 fn cleaned(owner: &Owner, names: &[&str], value: Bytes) -> Result<Bytes> {
     let secrets = owner.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
     if secrets.is_empty() {

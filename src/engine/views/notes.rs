@@ -67,6 +67,8 @@ pub(super) async fn delete(views: &EngineViews, owner: &Owner, key: &str) -> Res
     Ok(views.delete(NOTE, vec![Op::Delete(delete)]).await? > 0)
 }
 
+/// Returns what notes an owner has: their metadata, per category.
+///
 /// Only notes are read, so facts, audit rows and cached answers cannot crowd them out. Each category has its own share,
 /// so a busy one cannot crowd out the others.
 pub(super) async fn context(views: &EngineViews, owner: &Owner) -> Result<NoteContext> {

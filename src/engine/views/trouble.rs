@@ -1,4 +1,6 @@
-//! Public errors of the store: the text says what the caller can do, never what the driver reported.
+//! Public errors of the store: they say what the caller can do.
+//!
+//! They never contain the driver's message.
 
 use std::time::Duration;
 

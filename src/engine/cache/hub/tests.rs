@@ -1,4 +1,4 @@
-//! The hot tier stays under its cap, measured as the operator would: by what the process takes.
+//! Tests that the hot tier stays under its limit, measured by the memory of the process.
 
 use std::process::Command;
 
@@ -14,14 +14,15 @@ use crate::cache::answer::Times;
 use crate::cache::hot::Alias;
 use crate::cache::key::Key;
 
-/// Set in the process that is measured, so that nothing else runs in it.
+/// Environment variable that is set in the measured process, so that nothing else runs in it.
 const MEASURED: &str = "HELMDECK_TEST_HOT_TIER";
-/// A million keys and the default cap; less of both where an unoptimised moka would take minutes, but many times what
-/// fits.
+/// Default limit with a million keys; in debug builds a smaller one, with fewer keys.
+///
+/// An unoptimised moka would take minutes. The keys are still many times what fits.
 const CAP: u64 = if cfg!(debug_assertions) { 16 << 20 } else { 64 << 20 };
 const KEYS: u64 = if cfg!(debug_assertions) { 60_000 } else { 1_000_000 };
 
-/// Returns the bytes that this process has in memory.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -44,7 +45,7 @@ async fn hub(hot_bytes: u64) -> Arc<Hub> {
     crate::cache::start(parts, &CancellationToken::new())
 }
 
-/// Does what a miss does: makes an answer of its own for a key of its own, and remembers the call.
+/// Simulates a miss: makes an answer for key number `n`, and stores the call as an alias.
 fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     let mut key = Key([0; 32]);
     key.0[..8].copy_from_slice(&n.to_be_bytes());
@@ -76,7 +77,7 @@ fn miss(hub: &Hub, n: u64, size: usize) -> (Arc<Answer>, Alias) {
     (answer, alias)
 }
 
-/// Runs this test alone in a process of its own.
+/// Runs one test alone in a separate process.
 fn alone(name: &str) {
     let run = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("cache::hub::tests::{name}"), "--nocapture"])
@@ -92,7 +93,7 @@ async fn evicted_answer_is_not_recalled() {
     let hub = hub(64 << 10).await;
     let (small, of_small) = miss(&hub, 1, 100);
     assert!(Arc::ptr_eq(&hub.hot.recall(&of_small).unwrap(), &small));
-    // More than the whole tier: it is let go as soon as moka does its work. No purge would find it after that.
+    // Larger than the whole tier: moka evicts it at its next run. No purge would find it after that.
     let (large, of_large) = miss(&hub, 2, 100 << 10);
     hub.drop_expired();
     assert!(hub.hot.get(&large.location.key).is_none());
@@ -123,7 +124,7 @@ fn many_keys_stay_within_memory_limit() {
         let before = resident();
         let mut most = 0;
         for n in 1..=KEYS {
-            // Small ones, where the tier's own needs weigh most, with a larger one now and then.
+            // Mostly small answers, where the tier's overhead counts most, with some larger ones.
             miss(&hub, n, if n % 50 == 0 { 8 << 10 } else { 100 });
             if n % 1000 == 0 {
                 most = most.max(resident() - before);

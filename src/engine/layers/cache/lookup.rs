@@ -1,6 +1,6 @@
 //! Lookup of one call: hot tier, store, then the flight of its key.
 //!
-//! The caller's side is here, from top to bottom; the flight itself runs in `run`.
+//! This module is the caller's side, in order; the flight itself runs in `run`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) fn start<S: InnerService>(
             return Either::Right(Box::pin(pass(cache, inner, call, None, CacheStatus::Bypass, Some(reason))));
         }
     };
-    // The handler reads what the key was made of: of two spellings of a number it might make two answers.
+    // The handler reads the canonical input of the key: two spellings of a number could give two answers.
     call.input = for_handler(&located.input);
     if call.directive == Directive::Bypass {
         let key = Some(located.location.key);
@@ -78,7 +78,7 @@ pub(super) fn start<S: InnerService>(
 }
 
 impl<S: InnerService> Lookup<S> {
-    /// Answers from the hot tier or the store, or not at all.
+    /// Answers from the hot tier or the store; otherwise the call fails.
     async fn only_if_cached(self) -> Result<Outcome> {
         let Self { cache, call, located, known, .. } = self;
         let epoch = cache.hub.hot.epoch();
@@ -99,8 +99,9 @@ impl<S: InnerService> Lookup<S> {
         Ok(serve(&cache, &found, status))
     }
 
-    /// Answers from the store, else joins or starts the flight of this key and waits for it within the caller's own
-    /// deadline.
+    /// Answers from the store, else joins or starts the flight of this key.
+    ///
+    /// It waits for the flight within the caller's own deadline.
     async fn run_or_join(mut self) -> Result<Outcome> {
         let cache = Arc::clone(&self.cache);
         let purpose = match self.call.directive {
@@ -108,8 +109,8 @@ impl<S: InnerService> Lookup<S> {
             _ => Purpose::Answer { max_age: self.call.max_age, max_stale: self.call.max_stale },
         };
         let flight = FlightKey { key: self.located.location.key, purpose };
-        // The caller reads the store itself first: a hit needs no flight, which would be one task more.
-        // It also reads before a wait with a deadline, so that there is an answer to fall back on.
+        // The caller reads the store itself first, because a hit needs no flight, which would cost another task. It
+        // also reads before a wait with a deadline, so that there is an answer to fall back on.
         let falls_back = self.known.is_none() && self.call.deadline.is_some() && cache.covers_errors();
         if purpose != Purpose::Refresh && (falls_back || !cache.hub.flights.is_in_flight(flight)) {
             let epoch = cache.hub.hot.epoch();
@@ -141,7 +142,9 @@ impl<S: InnerService> Lookup<S> {
         Ok(again.served(completed.answer, completed.how, started))
     }
 
-    /// Reads the store. An answer that is stale, but may be revalidated or fallen back on, is kept in `known`.
+    /// Reads the store.
+    ///
+    /// A stale answer that can be revalidated or used as a fallback is kept in `known`.
     pub(super) async fn look(&mut self) -> Option<(Arc<Answer>, How)> {
         self.looked = true;
         let cache = &self.cache;
@@ -181,7 +184,9 @@ impl<S: InnerService> Lookup<S> {
         flights.join(flight, &location, sink, recheck, move |flight| Box::pin(run(self, purpose, flight)))
     }
 
-    /// Makes the outcome of an answer, remembers the call's bytes, and revalidates a stale answer.
+    /// Returns the outcome of an answer.
+    ///
+    /// It stores the call's bytes as an alias, and revalidates a stale answer.
     fn served(mut self, found: Arc<Answer>, how: How, first: bool) -> Outcome {
         let status = match (how, first) {
             (How::Stored, _) => CacheStatus::Hit,

@@ -16,12 +16,14 @@ use crate::cache::answer::Answer;
 use crate::cache::cluster_lock::{Attempt, LockWaiter};
 use crate::cache::flight::{Completed, Flight, How, Purpose};
 
-/// What to do when a flight completes.
+/// Actions on the completion of a flight.
 #[derive(Default)]
 struct Completion {
     /// The answer may be stored.
     keep: bool,
-    /// Lock that other processes wait for. It is held until the answer is stored, or the flight ends without one.
+    /// Lock that other processes wait for.
+    ///
+    /// It is held until the answer is stored, or the flight ends without one.
     lock: Option<Lock>,
 }
 
@@ -29,7 +31,7 @@ struct Completion {
 pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, flight: Arc<Flight>) {
     let (cache, located) = (Arc::clone(&lookup.cache), Arc::clone(&lookup.located));
     let mut completion = Completion::default();
-    // A flight must always complete, or its waiters would wait for ever.
+    // A flight must always complete, or its waiters would wait forever.
     let result = AssertUnwindSafe(answer(lookup, purpose, &flight, &mut completion)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| Err(Error::new(Code::Internal, "the run of the pack was lost")));
     let now = cache.hub.clock.now();
@@ -41,7 +43,9 @@ pub(super) async fn run<S: InnerService>(lookup: Lookup<S>, purpose: Purpose, fl
     });
 }
 
-/// Finds the answer of a flight: reads the store, unless it was read already, else calls the inner service.
+/// Finds the answer of a flight: from the store, else by calling the inner service.
+///
+/// The store is not read again if it was read already.
 async fn answer<S: InnerService>(
     mut lookup: Lookup<S>,
     purpose: Purpose,
@@ -97,8 +101,9 @@ async fn answer<S: InnerService>(
     }
 }
 
-/// Waits while another process runs for this key. Returns the answer that it stored. Else puts the lock, if it got it,
-/// into `lock`: then this process runs.
+/// Waits while another process runs for this key. Returns the answer that it stored.
+///
+/// Returns `None` if this process must run. The lock is then in `lock`, if this process got it.
 async fn wait_for_cluster<S: InnerService>(lookup: &mut Lookup<S>, lock: &mut Option<Lock>) -> Option<Arc<Answer>> {
     let mut lock_waiter =
         LockWaiter::join(&lookup.cache.hub, &lookup.located.location.key, lookup.cache.manifest.timeout);

@@ -1,4 +1,4 @@
-//! Outcomes of answers, and calls that pass the cache by.
+//! Outcomes of answers, and calls that bypass the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::cache::counters::Saved;
 use crate::cache::key::Key;
 use crate::cache::pack::PackCache;
 
-/// Makes an outcome of an answer, and counts what it saved.
+/// Returns the outcome of an answer, and counts the cost that it saved.
 pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> Outcome {
     cache.counters.answered(status);
     let saved = match status {
         CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Coalesced => Some(found.cost),
-        // A confirmation took a round trip; what it saved is the quota.
+        // A revalidation took a round trip; it saved only quota.
         CacheStatus::Revalidated => Some(Duration::ZERO),
         CacheStatus::Miss | CacheStatus::Bypass => None,
     };
@@ -34,14 +34,14 @@ pub(super) fn serve(cache: &PackCache, found: &Answer, status: CacheStatus) -> O
     outcome
 }
 
-/// Remembers the call's own bytes, so that `recall` answers the next one.
+/// Stores the call's own bytes as an alias, so that `recall` answers the next one.
 pub(super) fn remember(cache: &PackCache, call: &mut Call, found: &Arc<Answer>) {
     if let Some(raw) = call.stage.raw.take() {
         cache.hub.hot.remember(cache.alias(call, raw), found);
     }
 }
 
-/// Runs the inner service without reading or writing anything.
+/// Runs the inner service without reading or writing the cache.
 pub(super) async fn pass<S: InnerService>(
     cache: Arc<PackCache>,
     inner: S,

@@ -1,4 +1,4 @@
-//! What a process keeps of its jobs in memory, and when it goes.
+//! Jobs and results in the memory of a process, and when they are dropped.
 
 use super::*;
 

@@ -1,5 +1,6 @@
-//! Counts rows of the audit. Every tie is broken by what the rows say, so the order in which they come makes no
-//! difference.
+//! Counts rows of the audit.
+//!
+//! Ties are broken by the content of the rows, so their order makes no difference.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,10 +16,10 @@ const MAX_PACKS: usize = 12;
 const MAX_FINDINGS: usize = 20;
 /// Limit of shown calls.
 const MAX_RECENT: usize = 200;
-/// The outcome of a call that ended well.
+/// Outcome of a successful call.
 const OK: &str = "ok";
 
-/// What was counted so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 pub(super) struct Habits {
     packs: BTreeMap<PackName, Uses>,

@@ -1,4 +1,4 @@
-//! The projection, over entries of the audit written by hand.
+//! Tests of the habits, over hand-written entries of the audit.
 
 use std::collections::BTreeMap;
 
