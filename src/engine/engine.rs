@@ -319,7 +319,10 @@ impl Engine {
     pub async fn submit(&self, call: Call) -> Result<Job> {
         if call.identity.is_anonymous() {
             // All callers without a token have one identity: each would see and cancel the jobs of the others.
-            return Err(Error::new(Code::Unauthenticated, "a job is for whom a token proves to be its owner"));
+            return Err(Error::new(
+                Code::Unauthenticated,
+                "only the owner of a job can read it; send the token that started it",
+            ));
         }
         let pack = self.0.find(&call).await?;
         let mut checked = call.clone();

@@ -190,7 +190,7 @@ fn cannot_start(error: io::Error) -> Error {
             (Code::InvalidInput, "the command is longer than this system takes; put what is long into a file or stdin")
         }
         io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
-            (Code::ResourceExhausted, "this machine has no room for one more process")
+            (Code::ResourceExhausted, "cannot start another process: the system limit is reached")
         }
         _ => (Code::SessionUnavailable, "the command cannot be started"),
     };

@@ -118,7 +118,8 @@ impl LocalRuntime {
     async fn spawner(&self) -> Result<&Spawner> {
         let start = || async { Spawner::new("helmdeck-sessions", Handle::current()) };
         self.spawner.get_or_try_init(start).await.map_err(|error| {
-            Error::new(Code::ResourceExhausted, "this machine has no room for one more thread").with_source(error)
+            Error::new(Code::ResourceExhausted, "cannot start another thread: the system limit is reached")
+                .with_source(error)
         })
     }
 

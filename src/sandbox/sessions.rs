@@ -101,7 +101,7 @@ impl Sessions {
     /// # Errors
     /// `not_found`, with the same message whether it has ended, never was, or belongs to another caller.
     pub async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
-        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        let none = || Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller");
         // All callers without a token share one identity, but they must not share sessions.
         if identity.is_anonymous() {
             return Err(none());
@@ -122,7 +122,7 @@ impl Sessions {
     /// # Errors
     /// As [`Sessions::of`].
     pub async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
-        let none = || Error::new(Code::NotFound, "there is no such session: it has ended, or is not yours");
+        let none = || Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller");
         let records = self.runtime.list().await?;
         let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
         records.iter().find(owned).ok_or_else(none)?;

@@ -51,7 +51,7 @@ impl Found {
     pub async fn call(&self, call: Call) -> Result<Outcome> {
         // The permission to run a pack is checked against the name in the call.
         if call.pack != self.registered.manifest.name {
-            return Err(Error::new(Code::Internal, "a call reached another pack than it names"));
+            return Err(Error::new(Code::Internal, "internal error: the call was routed to the wrong pack"));
         }
         run(&self.inner, Arc::clone(&self.registered), call).await
     }

@@ -84,7 +84,7 @@ impl Exchange<'_> {
         if self.spec.accepts(status.as_u16()) {
             return Ok(None);
         }
-        let wrong = || Error::new(Code::HandlerFailed, format!("{} redirects to what is no URL", host(url)));
+        let wrong = || Error::new(Code::HandlerFailed, format!("{} redirects to an invalid URL", host(url)));
         let mut next = location.to_str().ok().and_then(|text| url.join(text).ok()).ok_or_else(wrong)?;
         if url.scheme() == "https" && next.scheme() == "http" {
             return Err(Error::new(Code::HandlerFailed, format!("{} redirects from https to http", host(url))));

@@ -195,7 +195,7 @@ pub(super) fn unknown(id: &JobId) -> Error {
 
 /// Returns the error for a result that is not kept.
 pub(super) fn gone(id: &JobId, why: &str) -> Error {
-    Error::new(Code::NotFound, format!("the result of job {id} is not there: {why}"))
+    Error::new(Code::NotFound, format!("the result of job {id} is missing: {why}"))
 }
 
 /// Error for a result that was too large to be kept.

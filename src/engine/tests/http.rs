@@ -393,8 +393,8 @@ async fn redirects_are_checked_limited_and_reads_only() {
         ("user", Code::Forbidden, "it is a loopback address"),
         ("name", Code::Forbidden, "it resolves to a loopback address"),
         ("meta", Code::Forbidden, "it is a metadata service"),
-        ("file", Code::HandlerFailed, "redirects to what is no URL"),
-        ("bad", Code::HandlerFailed, "redirects to what is no URL"),
+        ("file", Code::HandlerFailed, "redirects to an invalid URL"),
+        ("bad", Code::HandlerFailed, "redirects to an invalid URL"),
         ("loop", Code::HandlerFailed, "more than 5 times"),
     ] {
         // `localhost` may resolve to the open address too; then the connection goes there and finds no server.

@@ -161,7 +161,7 @@ impl Rules {
             Some(Value::Array(names)) => names.iter().any(ours),
             Some(name) => ours(name),
         };
-        if good { Ok(()) } else { Err(Reason("it is for somebody else (aud)")) }
+        if good { Ok(()) } else { Err(Reason("it is for another audience (aud)")) }
     }
 }
 
