@@ -48,7 +48,7 @@ pub struct Call {
     pub version: Option<Version>,
     /// The input, raw: the very bytes that came in, not yet parsed.
     pub input: Bytes,
-    /// Who calls.
+    /// The caller.
     pub identity: Arc<Identity>,
     /// What the caller wants of the cache.
     pub directive: Directive,
@@ -106,8 +106,10 @@ impl std::fmt::Debug for Call {
 pub struct Raw {
     /// The bytes.
     pub input: Bytes,
-    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved
-    /// after this: an answer whose grants changed while it was made is not taken for one made with those of today.
+    /// Generation of the secrets ([`crate::secrets::Secrets::generation`]) when the call came in.
+    ///
+    /// Grants are resolved after this. So an answer made while grants changed does not pass for one made with the new
+    /// grants.
     pub secrets: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Authenticated callers and their permissions.
 //!
-//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport
-//! only the [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
+//! Transports (REST, MCP) make one per request from what the request proves, and check it before they act. Past the
+//! transport only the [`Identity`] travels: a pack that calls another pack needs no permission for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -119,14 +119,15 @@ impl Permissions {
         Self(vec![Permission::Admin])
     }
 
-    /// Allows nothing but what is open to everybody.
+    /// Allows only what is open to every caller.
     #[must_use]
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Reads the `scope` of a token that somebody else issued: words between spaces. Those that are not ours mean
-    /// nothing here.
+    /// Reads the `scope` of a token from another issuer: words separated by spaces.
+    ///
+    /// Unknown words are ignored.
     #[must_use]
     pub fn of_scope(scope: &str) -> Self {
         scope.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
@@ -184,21 +185,21 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns everyone on a machine without authentication: the local caller, who may do everything.
+    /// Returns the local caller, who may do everything: the caller of a machine without authentication.
     #[must_use]
     pub fn local() -> Self {
         Self { identity: Arc::new(Identity::local()), permissions: Arc::new(Permissions::all()) }
     }
 
-    /// Lets through who may do a thing.
+    /// Checks that the caller has a permission.
     ///
     /// # Errors
-    /// `forbidden`, with the scope that is missing; `unauthenticated` if nobody vouches for the caller.
+    /// `forbidden`, with the missing scope; `unauthenticated` if the caller is anonymous.
     pub fn need(&self, permission: &Permission) -> Result<()> {
         if self.permissions.allow(permission) { Ok(()) } else { Err(self.refusal(&permission.to_string())) }
     }
 
-    /// Lets through who may run a pack.
+    /// Checks that the caller may run a pack.
     ///
     /// # Errors
     /// As [`Caller::need`].

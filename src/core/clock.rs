@@ -47,7 +47,7 @@ impl Timestamp {
     }
 }
 
-/// Writes a timestamp as RFC 3339 text, as it goes over the wire: `#[serde(with = "helmdeck_core::clock::rfc3339")]`.
+/// Timestamps as RFC 3339 text, as on the wire: `#[serde(with = "helmdeck_core::clock::rfc3339")]`.
 pub mod rfc3339 {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -21,11 +21,13 @@ use crate::{Identity, Json, Outcome, PackName, RunId, Version};
 
 /// Takes progress of a running call.
 pub trait ProgressSink: Send + Sync {
-    /// Takes one report: a percentage (0 to 100) if the handler knows one, and a short text. Must not block.
+    /// Reports a percentage (0 to 100), if the handler knows one, and a short text. Must not block.
     fn report(&self, percent: Option<f32>, message: &str);
 }
 
-/// The bytes of a file, piece by piece. An error is the last piece, and means that the file is not whole.
+/// The content of a file in chunks.
+///
+/// An error is the last chunk, and means that the file is incomplete.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// Takes files of one run.
@@ -80,7 +82,7 @@ pub struct Context {
     pub run: RunId,
     /// When the run must have ended.
     pub deadline: Option<Instant>,
-    /// Cancelled when nobody waits for the answer any more.
+    /// Cancelled when no caller waits for the answer any more.
     pub cancel: Option<CancellationToken>,
     /// How many packs deep this run is.
     pub depth: u8,
@@ -101,8 +103,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes the context of a run with nothing but who runs for whom: no deadline, no credentials, no files, no other
-    /// packs, no memory. For handlers that run without an engine, in tests and measurements.
+    /// Makes a context that has only a pack, a caller and a run id.
+    ///
+    /// It has no deadline, credentials, files, other packs or memory. For handlers that run without an engine, in tests
+    /// and measurements.
     #[must_use]
     pub const fn new(pack: PackName, version: Version, identity: Arc<Identity>, run: RunId) -> Self {
         Self {
@@ -130,7 +134,9 @@ impl Context {
         }
     }
 
-    /// Returns the secret of the first credential that the manifest declares, `None` if it does not exist (anonymous).
+    /// Returns the secret of the first credential in the manifest.
+    ///
+    /// `None` if it does not exist: the handler then works anonymously.
     ///
     /// # Errors
     /// As [`CallSecrets::get`].
@@ -177,8 +183,10 @@ impl Context {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for
-    /// the caller, or callers share the answer. A handler that takes notes must do without them too.
+    /// Returns the notes of this caller, `None` if this call has no memory.
+    ///
+    /// It has none if gate 1 is shut, if the caller is anonymous, or if callers share the answer. A handler that uses
+    /// notes must work without them too.
     #[must_use]
     pub fn memory(&self) -> Option<Notes> {
         self.memory.as_ref().ok().map(Memory::notes)

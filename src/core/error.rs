@@ -1,7 +1,7 @@
-//! The error type of the engine and everything above it: a closed set of codes with fault, retry hint and HTTP status.
+//! Error type of the engine and the transports: a closed set of codes.
 //!
-//! The public message never holds the cause, a panic text or a secret; the cause is for the log alone. Nothing is ever
-//! classified by searching message text.
+//! Each code has a fault, a retry hint and an HTTP status. The public message never holds the cause, a panic text or a
+//! secret; the cause is for the log only. Errors are never classified by their message text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -79,7 +79,7 @@ codes! {
     Unauthenticated = "unauthenticated", Caller, Never, 401;
     /// The caller may not do this.
     Forbidden = "forbidden", Caller, Never, 403;
-    /// There is no such pack, version or thing.
+    /// Pack, version or other object not found.
     NotFound = "not_found", Caller, Never, 404;
     /// The world changed: a rejected push, a version that is no longer the newest.
     Conflict = "conflict", Caller, Never, 409;
@@ -87,7 +87,7 @@ codes! {
     TooLarge = "too_large", Caller, Never, 413;
     /// A credential is missing, wrong or expired.
     CredentialInvalid = "credential_invalid", Caller, Never, 424;
-    /// Somebody's quota is used up; `retry_after_ms` says when to come back.
+    /// A quota is used up; `retry_after_ms` says when to try again.
     RateLimited = "rate_limited", Caller, Later, 429;
     /// A defect of ours.
     Internal = "internal", Host, Never, 500;
@@ -105,7 +105,7 @@ codes! {
     Timeout = "timeout", Host, Later, 504;
     /// Too many calls at once.
     Overloaded = "overloaded", Host, Later, 503;
-    /// The caller asked for a cached answer only, and there is none.
+    /// The caller accepts only a cached answer, and none is stored.
     CacheMiss = "cache_miss", Caller, Never, 504;
     /// The caller went away or cancelled.
     Cancelled = "cancelled", Caller, Never, 499;
@@ -190,7 +190,9 @@ impl Error {
         self.edit(|inner| inner.retry_after = Some(after))
     }
 
-    /// Says that only the operator can help: something is not set up. Nothing that the caller sends differently would.
+    /// Marks the error as one that only the operator can fix: something is not set up.
+    ///
+    /// The caller cannot help it by sending something else.
     #[must_use]
     pub fn for_operator(self) -> Self {
         self.edit(|inner| inner.for_operator = true)
@@ -245,7 +247,7 @@ impl Error {
         &self.0.violations
     }
 
-    /// Returns the cause as text for the log: every error of the chain, joined by `: `. Empty without a cause.
+    /// Returns the cause for the log: every error of the chain, joined by `: `. Empty without a cause.
     #[must_use]
     pub fn cause(&self) -> String {
         let mut text = String::new();
@@ -260,8 +262,10 @@ impl Error {
         text
     }
 
-    /// Returns the body of RFC 9457 problem details: `type`, `title`, `status`, `detail`, and our `code`, `fault`,
-    /// `retry`, `retry_after_ms`, `errors`.
+    /// Returns the body of RFC 9457 problem details.
+    ///
+    /// Its members are `type`, `title`, `status`, `detail`, and our `code`, `fault`, `retry`, `retry_after_ms`,
+    /// `errors`.
     #[must_use]
     pub fn problem(&self) -> serde_json::Value {
         let code = self.code();

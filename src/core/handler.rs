@@ -18,7 +18,7 @@ pub struct Reply {
     pub no_store: bool,
     /// What this answer can be confirmed with later (an `ETag`).
     pub validator: Option<Arc<str>>,
-    /// How many requests were made to somebody's quota.
+    /// Number of requests that count against the quota of another service.
     pub upstream_calls: u32,
     /// The stored answer has to be confirmed by the handler before each use.
     pub confirm_always: bool,
@@ -54,15 +54,16 @@ impl Reply {
         self
     }
 
-    /// Says how many requests were made to somebody's quota.
+    /// Sets the number of requests that count against the quota of another service.
     #[must_use]
     pub const fn with_upstream_calls(mut self, calls: u32) -> Self {
         self.upstream_calls = calls;
         self
     }
 
-    /// Asks that the stored answer is confirmed before each use, whatever the ttl: for an answer that is cheap to
-    /// confirm and may change at any moment. Needs a validator and `revalidate = true`; as `no-cache` in RFC 9111.
+    /// Requires that the stored answer is confirmed before each use, whatever the ttl (`no-cache` in RFC 9111).
+    ///
+    /// For an answer that is cheap to confirm and may change at any moment. Needs a validator and `revalidate = true`.
     #[must_use]
     pub const fn confirm_always(mut self) -> Self {
         self.confirm_always = true;

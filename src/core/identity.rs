@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// The longest tenant, user or session, in bytes.
 pub const MAX_PART_BYTES: usize = 256;
 
-/// The tenant and the user of a caller that nobody vouches for, and of no other.
+/// Tenant and user of the anonymous caller. No other caller has them.
 const ANONYMOUS: (&str, &str) = ("local", "anonymous");
 
 /// Tenant, user, and the agent's conversation (`session`) if it named one.
@@ -35,9 +35,10 @@ impl Identity {
         Ok(Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: false })
     }
 
-    /// Returns the identity of everyone on a machine without configured auth: `{tenant: "local", user: "local"}`.
+    /// Returns the local identity: `{tenant: "local", user: "local"}`.
     ///
-    /// The CLI is this caller too, so a server and a shell on one machine share their hits.
+    /// Every caller of a machine without configured auth has it. The CLI has it too, so a server and a shell on one
+    /// machine share their cached answers.
     #[must_use]
     pub fn local() -> Self {
         Self { tenant: "local".into(), user: "local".into(), session: None, anonymous: false }
@@ -87,7 +88,7 @@ impl Identity {
         self.session.as_deref()
     }
 
-    /// Says whether nobody vouched for this caller.
+    /// Returns whether the caller is anonymous: it is not authenticated.
     #[must_use]
     pub const fn is_anonymous(&self) -> bool {
         self.anonymous

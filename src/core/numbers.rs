@@ -1,5 +1,6 @@
-//! Numbers whose 64-bit float is an integer although they are none, such as `1e-1000000000`: a schema's `type: integer`
-//! is exact.
+//! Non-integer numbers that a 64-bit float rounds to an integer, such as `1e-1000000000`.
+//!
+//! A schema's `type: integer` is exact.
 
 use std::borrow::Cow;
 

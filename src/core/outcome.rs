@@ -55,8 +55,9 @@ pub struct CacheInfo {
     pub ttl: Duration,
     /// The first 8 bytes of the entry's key; safe to log.
     pub key: [u8; 8],
-    /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`,
-    /// `damaged`, `wrong_key`, `slow` or `unavailable`.
+    /// Reason why the store took no part, in one word, if it is in trouble and the handler ran.
+    ///
+    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
     /// Why the call was not cached, in one word, if the cache could not take part: one of
     /// [`CacheInfo::BYPASS_REASONS`].
@@ -67,8 +68,10 @@ impl CacheInfo {
     /// Every word of `store_error`.
     pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
 
-    /// Every word of `reason`: the scope is `session` and the call names none; the caller is anonymous; the answer
-    /// would become part of one that callers share; the input has a number without a canonical form.
+    /// Every value of `reason`.
+    ///
+    /// In order: the scope is `session` and the call names none; the caller is anonymous; the answer would become part
+    /// of one that callers share; the input has a number without a canonical form.
     pub const BYPASS_REASONS: [&str; 4] = ["no_session", "anonymous", "shared_caller", "input"];
 
     /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
@@ -123,13 +126,13 @@ pub struct Remark {
     pub not_modified: bool,
     /// What the handler can confirm this answer with later (an `ETag`).
     pub validator: Option<Arc<str>>,
-    /// How many requests the handler made to somebody's quota.
+    /// Number of the handler's requests that count against the quota of another service.
     pub upstream_calls: u32,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
     /// The stored answer has to be confirmed by the handler before each use.
     pub confirm_always: bool,
-    /// The credentials of the packs that the handler called, and of those that they called. Empty while gate 1 is shut.
+    /// Credentials of the packs that the handler called, directly or indirectly. Empty while gate 1 is shut.
     pub used: Vec<UsedGrant>,
 }
 
@@ -143,8 +146,10 @@ pub struct UsedGrant {
 }
 
 impl Outcome {
-    /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`,
-    /// where `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?}`. The output is copied byte for byte.
+    /// Writes the outcome as one JSON object. The output is copied byte for byte.
+    ///
+    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where `cache` is `{status,
+    /// age_ms, ttl_ms, key, store_error?, reason?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");

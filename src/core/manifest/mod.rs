@@ -1,7 +1,7 @@
 //! The pack manifest: a pack's contract, read strictly from TOML.
 //!
-//! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core
-//! reads no files: whoever reads the manifest passes a function for `file = "..."` schemas.
+//! An unknown key, a missing key or an invalid value is an error with file, line and a suggestion. Core reads no files:
+//! the caller passes a function for `file = "..."` schemas.
 
 pub mod http;
 mod parse;
@@ -136,7 +136,7 @@ impl HandlerSpec {
 /// The session that a handler needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSpec {
-    /// How long it lives; 20 minutes unless said otherwise.
+    /// Lifetime. Default 20 minutes.
     pub timeout: Duration,
     /// Whether only a call that pins a session has one; others run without.
     pub optional: bool,
@@ -144,7 +144,7 @@ pub struct SessionSpec {
     pub preserve: bool,
     /// Whether commands in it reach the network.
     pub network: bool,
-    /// The most memory it may use, in bytes.
+    /// Memory limit in bytes.
     pub memory_bytes: Option<u64>,
 }
 
@@ -185,7 +185,7 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    /// Returns how long an entry is kept in all: `ttl` and the longest time that it may still be of use past it.
+    /// Returns how long an entry is kept: `ttl` plus the longest time that a stale entry is still usable.
     #[must_use]
     pub fn hard_ttl(&self) -> Duration {
         let revalidate = if self.revalidate { self.revalidate_for } else { Duration::ZERO };
@@ -202,7 +202,7 @@ pub enum Scope {
     Caller,
     /// Each conversation of a caller for itself.
     Session,
-    /// All callers of one tenant: only for outputs that do not depend on who asks.
+    /// All callers of one tenant: only for outputs that do not depend on the caller.
     Shared,
 }
 
@@ -274,22 +274,26 @@ impl Manifest {
         parse::parse(file, text, read_file)
     }
 
-    /// Says whether a call may delete or overwrite something. A pack that writes may, unless its author says otherwise.
+    /// Returns whether a call may delete or overwrite something.
+    ///
+    /// A pack that writes may, unless its author says otherwise.
     #[must_use]
     pub fn destructive(&self) -> bool {
         !self.read_only && self.hints.destructive.unwrap_or(true)
     }
 
-    /// Says whether a second call with the same input changes nothing more. So it is for a pack that only reads, and
-    /// for the HTTP methods that promise it (RFC 9110, section 9.2.2).
+    /// Returns whether a second call with the same input changes nothing more.
+    ///
+    /// True for a pack that only reads, and for the HTTP methods that promise it (RFC 9110, section 9.2.2).
     #[must_use]
     pub fn idempotent(&self) -> bool {
         let by_method = || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
         self.read_only || self.hints.idempotent.unwrap_or_else(by_method)
     }
 
-    /// Says whether it reaches systems outside this machine. What runs outside this binary may, unless its author says
-    /// otherwise.
+    /// Returns whether the pack reaches systems outside this machine.
+    ///
+    /// Code outside this binary may, unless its author says otherwise.
     #[must_use]
     pub fn open_world(&self) -> bool {
         self.hints.open_world.unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))
@@ -301,7 +305,9 @@ impl Manifest {
         self.memory.as_ref()?.cache.as_ref()
     }
 
-    /// Returns the digest of what an answer depends on besides its input: both schemas, the handler, and the epoch.
+    /// Returns the digest of what an answer depends on besides its input.
+    ///
+    /// It covers both schemas, the handler and the epoch.
     ///
     /// `handler` is the digest of what runs, for handlers whose code is outside this binary; empty for `builtin`.
     #[must_use]

@@ -21,8 +21,10 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
-/// The most tags of an answer. With their families (at most 8) and a tag for each credential, they are what a store
-/// takes: 32, the default of `helmdeck_memory::Limits::tags`.
+/// Limit of tags of an answer.
+///
+/// With their families (at most 8) and a tag for each credential they must fit the limit of a store: 32, the default of
+/// `helmdeck_memory::Limits::tags`.
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
 
@@ -283,9 +285,10 @@ fn handler_of(
     }
 }
 
-/// Refuses what a handler of kind `command` cannot do: be given a credential in its `env`, confirm a cached answer, and
-/// hold a secret in its `env`. Declared `credentials` count: they say who may call it, and its cached answers are of
-/// them.
+/// Refuses keys that a handler of kind `command` does not support.
+///
+/// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`. Declared
+/// `credentials` are allowed: they restrict who may call it, and its cached answers belong to them.
 fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
     if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {

@@ -23,7 +23,7 @@ pub struct NewFact {
     /// Labels; none of them blank.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// How long it lives: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
+    /// Lifetime in seconds: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
     #[serde(default)]
     pub ttl_seconds: Option<u64>,
 }
@@ -44,7 +44,7 @@ pub struct ListFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
-    /// The most facts of a page: 1 to 1000; 100 if absent.
+    /// Limit of facts per page: 1 to 1000; 100 if absent.
     pub limit: Option<u64>,
     /// The `next` of the page before.
     pub after: Option<String>,
@@ -62,7 +62,7 @@ pub struct RecallFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
-    /// The most facts of a page: 1 to 100; 20 if absent.
+    /// Limit of facts per page: 1 to 100; 20 if absent.
     pub limit: Option<u64>,
     /// The `next` of the page before.
     pub after: Option<String>,

@@ -40,8 +40,9 @@ impl Part {
     }
 }
 
-/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts",
-/// "conversations"]}`.
+/// Request to delete memory of a caller.
+///
+/// `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts", "conversations"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -106,10 +107,11 @@ impl Forget {
 /// What was forgotten.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
-    /// How many stored entries went, for each part that was asked for. An entry of the audit holds several calls.
+    /// Number of deleted entries for each requested part. One audit entry holds several calls.
     pub removed: BTreeMap<Part, u64>,
-    /// Whether cached answers are no longer served but still stored, because the store could not be reached: they go as
-    /// soon as it can.
+    /// Whether cached answers are invalid but still stored, because the store is unreachable.
+    ///
+    /// They are deleted as soon as it is reachable.
     pub pending: bool,
 }
 

@@ -15,8 +15,9 @@ pub struct Notes(pub(super) Memory);
 /// A note to be written.
 #[derive(Clone)]
 pub struct NewNote {
-    /// Its name: 1 byte to 1 KiB of any text, byte for byte. The packs of a caller share their names, so begin it with
-    /// the name of the pack.
+    /// Name of the note: any text of 1 byte to 1 KiB, compared byte for byte.
+    ///
+    /// The packs of a caller share one set of names, so begin it with the name of the pack.
     pub key: String,
     /// Its value: any bytes, up to 1 MiB by default.
     pub value: Bytes,
@@ -24,7 +25,7 @@ pub struct NewNote {
     pub category: String,
     /// Labels.
     pub tags: Vec<String>,
-    /// How long it lives; `None` = as long as the operator lets notes live.
+    /// Lifetime; `None` = as long as the operator keeps notes.
     pub ttl: Option<Duration>,
 }
 
@@ -41,7 +42,7 @@ impl NewNote {
         self
     }
 
-    /// Says how long it lives.
+    /// Sets the lifetime.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);

@@ -26,7 +26,7 @@ pub enum BodyTemplate {
 }
 
 impl BodyTemplate {
-    /// Reads a template; `accept` says no to a place that may not stand there.
+    /// Reads a template; `accept` refuses placeholders that are not allowed there.
     pub(super) fn parse(
         value: &Value,
         accept: &dyn Fn(Template) -> Result<Template, String>,

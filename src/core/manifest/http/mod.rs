@@ -1,8 +1,9 @@
-//! `[handler.http]`: an HTTP request as a template over the input. This module reads and fills it; nothing is sent
-//! here.
+//! `[handler.http]`: an HTTP request as a template over the input.
 //!
-//! Whatever the input holds, it changes neither scheme nor host nor the number of path segments, adds no header and no
-//! query parameter, and reaches a credential nowhere.
+//! This module parses and fills the template; it sends nothing.
+//!
+//! The input cannot change the scheme, the host or the number of path segments. It cannot add a header or a query
+//! parameter, and it cannot reach a credential.
 
 mod body;
 mod parse;
@@ -41,7 +42,7 @@ pub struct HttpSpec {
     pub output: HttpOutput,
     /// The statuses that are an answer, all others are errors; 200 to 299 unless said otherwise.
     pub ok: Vec<RangeInclusive<u16>>,
-    /// The most that an answer may be long, in bytes; 4 MiB unless said otherwise.
+    /// Limit of the response size in bytes. Default 4 MiB.
     pub max_response_bytes: u64,
 }
 
