@@ -1,4 +1,6 @@
-//! The in-process bus: publish, subscribe, replay. Publishing never blocks and never waits for a listener.
+//! In-process event bus: publish, subscribe, replay.
+//!
+//! Publishing never blocks and never waits for a subscriber.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -25,7 +27,7 @@ struct Kept {
     events: VecDeque<Arc<Event>>,
 }
 
-/// The listener was too slow, or asked for too old an event: this many events are gone for good.
+/// The subscriber was too slow, or asked for an event that is too old: this many events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{missed} events are no longer kept")]
 pub struct Lagged {

@@ -49,7 +49,7 @@ pub enum EventKind {
         /// How many stored rows went.
         rows: u64,
     },
-    /// A method of the conversation memory was called without a tenant, user or session. What is missing is `null`.
+    /// A call of the conversation memory had no tenant, user or session. Missing members are `null`.
     #[serde(rename = "memory.identity_rejected")]
     MemoryIdentityRejected {
         /// Who called, as far as it is known.
@@ -104,7 +104,9 @@ pub enum EventKind {
     },
 }
 
-/// Whose conversation an event is about. Only an event that refuses an incomplete identity has parts missing.
+/// Owner of the conversation that an event is about.
+///
+/// Only an event that refuses an incomplete identity lacks members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Who {
     /// The tenant.

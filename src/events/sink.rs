@@ -39,7 +39,7 @@ pub enum SinkError {
     /// A setting makes no sense, or is not allowed.
     #[error("{0}")]
     Settings(String),
-    /// Nobody is there.
+    /// The server is unreachable.
     #[error("no event server: {0}")]
     Unreachable(String),
     /// It took too long.
@@ -66,13 +66,12 @@ pub trait Sink: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns stored messages from a sequence number on (1 = all), oldest first, at most `most`; fewer means the end.
+    /// Returns stored messages from a sequence number on (1 = all), oldest first, at most `most`.
     ///
-    /// Blocks for at most `within`.
+    /// Fewer than `most` means the end. Blocks for at most `within`.
     ///
     /// # Errors
-    /// [`SinkError`], also if it cannot be read within the time; [`SinkError::Settings`] from a sink that cannot be
-    /// read.
+    /// [`SinkError`], including a read that exceeds the time; [`SinkError::Settings`] from a sink that cannot be read.
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let _ = (from, most, within);
         Err(SinkError::Settings("what went out there cannot be read again".to_owned()))

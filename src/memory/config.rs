@@ -27,7 +27,7 @@ pub struct Config {
 pub struct PostgresConfig {
     /// Connections that read. Two more write and listen. Default 8, at least 1.
     pub pool_size: usize,
-    /// How long a caller waits for a connection, new or free, before it is answered `Unavailable`. Default 5 s.
+    /// How long a caller waits for a connection before it gets `Unavailable`. Default 5 s.
     pub connect_timeout: Duration,
 }
 
@@ -72,7 +72,9 @@ pub struct Limits {
     pub rows: u64,
     /// What the rows of one kind may take in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
     pub bytes: u64,
-    /// Limit of all entries of kind `cache` together; the oldest of the largest namespace go first. Default 4 GiB.
+    /// Limit of all entries of kind `cache` together in bytes. Default 4 GiB.
+    ///
+    /// The oldest entries of the largest namespace are deleted first.
     pub cache_bytes: u64,
     /// Limits that replace these for one kind.
     pub kinds: BTreeMap<Kind, KindLimits>,
@@ -85,7 +87,7 @@ pub struct KindLimits {
     pub rows: Option<u64>,
     /// Instead of [`Limits::bytes`].
     pub bytes: Option<u64>,
-    /// The longest that an entry lives, whatever its writer asks for. `None` = as long as its writer says.
+    /// Longest lifetime of an entry, whatever its writer requests. `None` = no limit.
     pub retention: Option<Duration>,
 }
 
@@ -109,7 +111,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the most rows and bytes that a kind may have in one namespace.
+    /// Returns the limit of rows and bytes of a kind in one namespace.
     #[must_use]
     pub fn quota(&self, kind: Kind) -> Quota {
         let own = self.kinds.get(&kind).copied().unwrap_or_default();

@@ -1,4 +1,6 @@
-//! Doctor: opens every row, and reports those that do not open and why. Changes nothing and keeps no value.
+//! Doctor: opens every row and reports which rows do not open, and why.
+//!
+//! It changes nothing and keeps no value.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +22,7 @@ pub struct Examined {
     pub reasons: BTreeMap<&'static str, u64>,
     /// How many do not, for each key that they name; the empty id stands for rows that are not sealed.
     pub unreadable_by_key: BTreeMap<String, u64>,
-    /// Some of those that do not, as many as were asked for.
+    /// Some of the rows that do not open, up to the requested number.
     pub named: Vec<Unreadable>,
 }
 
@@ -37,8 +39,9 @@ pub struct Unreadable {
     pub reason: &'static str,
 }
 
-/// Opens every row, also those that have ended, and names at most `named` of those that do not open. Calls `progress`
-/// with the number of rows so far.
+/// Opens every row, including expired ones, and names at most `named` that do not open.
+///
+/// Calls `progress` with the number of rows so far.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.

@@ -44,7 +44,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns live entries without values, newest first, ties by key, after a position.
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage>;
 
-    /// Returns live entries in the order asked for, opened; those that do not open are counted.
+    /// Returns live entries in the given order, opened. Rows that do not open are counted.
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
 
     /// Returns what each namespace holds of each kind, in no particular order.
@@ -63,18 +63,20 @@ pub trait Driver: Send + Sync + 'static {
     /// [`crate::requests::WALK_BYTES`] of values.
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
 
-    /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at
-    /// `limit` rows at most. A row that does not open stays. Nothing but nonce, value and key id changes.
+    /// Reseals rows after a mark whose key is not `current`, in one transaction, and reads at most `limit` rows.
+    ///
+    /// A row that does not open is left unchanged. Only nonce, value and key id change.
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
 
     /// Puts a canary in the place of the one that is there.
     async fn replace_canary(&self, canary: Canary) -> Result<()>;
 
-    /// Puts a canary in the place of the one that is there, if the store has no live row; says whether it did.
+    /// Replaces the canary if the store has no live row; returns whether it did.
     async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool>;
 
-    /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time.
-    /// Locks whose time has passed are free.
+    /// Takes a lock for an owner until a time, or extends it if the owner has it; `true` on success.
+    ///
+    /// A lock is free when its time has passed.
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
@@ -103,10 +105,12 @@ pub struct DriverStore<D> {
     written: AtomicU64,
 }
 
-/// The most entries of a page.
+/// Limit of entries per page.
 const MAX_PAGE: usize = 1000;
 
-/// Limit for sealing on the caller's thread, which takes about 0.1 ms. More bytes go to a blocking thread.
+/// Limit for sealing on the caller's thread, in bytes. It takes about 0.1 ms.
+///
+/// Larger values are sealed on a blocking thread.
 const INLINE_BYTES: usize = 64 << 10;
 
 /// Most rows that one write evicts, when entries of kind `cache` exceed their limit.
@@ -122,8 +126,9 @@ impl<D: Driver> DriverStore<D> {
         Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
-    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store
-    /// gets its canary row now. A store without live rows takes the current key.
+    /// Makes a store that seals every value, after proving that the ring has the key of the stored rows.
+    ///
+    /// A new store gets its canary row now. A store without live rows takes the current key.
     ///
     /// # Errors
     /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
@@ -145,7 +150,7 @@ impl<D: Driver> DriverStore<D> {
         self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
     }
 
-    /// Returns the eviction for a batch, if one is due: the total is checked once in a while, not at every write.
+    /// Returns the eviction for a batch, if one is due. The total is not checked at every write.
     fn eviction(&self, ops: &[PendingOp]) -> Option<PendingOp> {
         let added: u64 = ops.iter().map(cached_bytes).sum();
         if added == 0 {

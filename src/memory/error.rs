@@ -84,9 +84,9 @@ impl StoreError {
         Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
     }
 
-    /// Returns what is wrong with the store in one word, for programs: `locked`, `read_only`, `full`, `damaged`,
-    /// `wrong_key`, or
-    /// `unavailable` for anything else.
+    /// Returns the trouble of the store in one word, for programs.
+    ///
+    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or `unavailable` for anything else.
     #[must_use]
     pub fn trouble(&self) -> &'static str {
         match self {

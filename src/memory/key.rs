@@ -1,5 +1,6 @@
-//! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when
-//! dropped.
+//! Memory key: 32 bytes that an operator keeps.
+//!
+//! It never appears in `Debug`, logs or errors, and is wiped when dropped.
 
 pub(crate) use helmdeck_core::hex;
 use std::fmt;
@@ -81,8 +82,9 @@ impl MemoryKey {
         derived
     }
 
-    /// Opens what the Go original sealed: AES-256-GCM under the key itself, without associated data. Nothing new is
-    /// sealed so.
+    /// Opens a value sealed by the Go original: AES-256-GCM under the key itself, without associated data.
+    ///
+    /// New values are never sealed this way.
     pub(crate) fn open_legacy(&self, nonce: [u8; 12], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut value = sealed.to_vec();
         let cipher = Aes256Gcm::new(&(*self.bytes).into());

@@ -1,4 +1,4 @@
-//! The ring of memory keys: the current one, which seals, and previous ones, which only open.
+//! Keyring: the current memory key, which seals, and previous keys, which only open.
 //!
 //! Every namespace and purpose has its own key, derived from the master and kept in a small bounded cache.
 //! The ring hands out seals and MACs, never key bytes.
@@ -59,8 +59,9 @@ impl KeyRing {
         Self(Arc::new(Inner { keys, ciphers: Ready::default(), macs: Ready::default() }))
     }
 
-    /// Reads a ring of texts: the current key, and previous keys separated by commas. Each comes with the label that
-    /// errors name it by (for example the variable it came from).
+    /// Parses a keyring: the current key, and previous keys separated by commas.
+    ///
+    /// Each text comes with a label for errors, such as the name of its environment variable.
     ///
     /// # Errors
     /// `MalformedKey`, which names the label and the expected form, never the text.
@@ -88,10 +89,12 @@ impl KeyRing {
         self.0.keys.iter().map(MemoryKey::id)
     }
 
-    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a key derived from the current key for a
-    /// namespace and a purpose. Below a microsecond for small parts once the key is ready.
+    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a derived key.
     ///
-    /// A new current key gives other MACs: what was named by the old ones is not found again.
+    /// The key is derived from the current key for a namespace and a purpose. Takes less than a microsecond for small
+    /// parts once the key is ready.
+    ///
+    /// A new current key gives other MACs: names made with the old key are not found again.
     #[must_use]
     pub fn mac(&self, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = self.0.macs.get_or((namespace.clone(), purpose), || {
@@ -108,11 +111,13 @@ impl KeyRing {
         mac.finalize().into_bytes().into()
     }
 
-    /// Seals bytes that live outside the store (a job's result, a kept answer) under a key derived for a namespace
-    /// and a purpose. `bound` is not part of the result but must be the same when it is opened.
+    /// Seals bytes stored outside the store (a job's result, a kept answer) under a derived key.
+    ///
+    /// The key is derived for a namespace and a purpose. `bound` is not part of the result; pass the same bytes to open
+    /// it.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub fn seal_blob(
         &self,
         namespace: &Namespace,

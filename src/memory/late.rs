@@ -1,4 +1,6 @@
-//! Late store: it could not be opened at the start and opens later. Until then every call fails with the reason.
+//! Late store: it could not be opened at the start and opens later.
+//!
+//! Until then every call fails with the reason.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -31,7 +33,7 @@ pub(crate) struct LateStore {
 }
 
 impl LateStore {
-    /// Makes the store and, with `retry`, tries to open it again and again. `is_told` = it will send changes.
+    /// Makes the store and, with `retry`, tries to open it until that succeeds. `is_told` = it will send changes.
     pub(crate) fn start(
         trouble: StoreError,
         opener: Box<dyn Fn() -> Opening + Send + Sync>,

@@ -1,4 +1,4 @@
-//! A lock that all processes on one store see. It is kept in the store, so it works wherever the store does.
+//! Lock across all processes on one store. It is kept in the store, so it works with every driver.
 
 use std::fmt;
 use std::sync::Arc;

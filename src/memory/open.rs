@@ -80,10 +80,10 @@ fn no_postgres() -> StoreError {
 }
 
 impl Location {
-    /// Reads a URL; touches nothing.
+    /// Parses a URL; opens nothing.
     ///
     /// # Errors
-    /// `BadUrl`, which lists the schemes that there are. It names the scheme only: what follows may hold a password.
+    /// `BadUrl`, which lists the known schemes. It names only the scheme of the URL: the rest may hold a password.
     pub fn parse(url: &str) -> Result<Self> {
         let known = SCHEMES.join(", ");
         let Some((scheme, rest)) = url.split_once(':') else {
@@ -119,7 +119,7 @@ pub async fn exists(url: &str, config: &Config) -> Result<bool> {
     }
 }
 
-/// Opens a store without a key, for what is in the clear and for forgetting; `None` if it is not there.
+/// Opens a store without a key, to read clear columns and to delete; `None` if it does not exist.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
@@ -147,11 +147,12 @@ async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
 
 /// Opens a sealed store.
 ///
-/// `sqlite:` makes the file and its folder, `postgres:` the tables if they are not there: a key is set whenever a
-/// store is opened. Every URL gives the same behaviour; only what survives differs.
+/// `sqlite:` creates the missing file and its folder, `postgres:` creates missing tables. Every URL gives the same
+/// behaviour; only persistence differs.
 ///
 /// # Errors
-/// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if there is something else; `Unavailable`.
+/// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if the data is not a valid store;
+/// `Unavailable`.
 pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match Location::parse(url)? {
         Location::Memory => Ok(Arc::new(DriverStore::sealed(Memory::new(), ring, &config, clock).await?)),

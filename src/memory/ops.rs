@@ -26,7 +26,7 @@ pub struct Put {
     pub tags: Vec<String>,
     /// Clear facts for tools.
     pub attributes: BTreeMap<String, String>,
-    /// How long it lives from now on; `None` = for ever. A time beyond the year 9999 counts as for ever.
+    /// Lifetime from now on; `None` = forever. A time beyond the year 9999 counts as forever.
     pub ttl: Option<Duration>,
     /// Write only if the entry is at this version (0 = absent). `None` = whatever is there.
     pub expect_version: Option<u64>,
@@ -34,8 +34,9 @@ pub struct Put {
     pub restore: Option<Restore>,
 }
 
-/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced
-/// before it.
+/// Version and times that an imported entry keeps.
+///
+/// It is written only if the entry is absent or was last replaced earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restore {
     /// Its version.
@@ -140,7 +141,7 @@ pub struct Cursor(pub String);
 /// Which part of a list is wanted.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The most entries, 1 to 1000.
+    /// Limit of entries, 1 to 1000.
     pub limit: usize,
     /// Where the page starts; `None` = at the newest.
     pub after: Option<Cursor>,

@@ -1,4 +1,4 @@
-//! Requests to a driver: pending writes, ranges and positions, with what every driver derives from them.
+//! Requests to a driver: pending writes, ranges and positions, with logic that all drivers share.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct PendingWrite {
     pub fingerprint: String,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
-    /// The value sealed as that of a new entry: made before the driver's turn, and good only if no live row is there.
+    /// The value sealed as a new entry, before the driver's turn. Valid only if no live row exists.
     pub fresh: Option<SealedValue>,
 }
 
@@ -109,15 +109,16 @@ pub enum PendingOp {
     Delete(Delete),
     /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible before.
     Sweep(usize),
-    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most
-    /// `limit`: each time of the namespace whose rows of the kind take most. Not counted in the generation: what went
-    /// was true.
+    /// Delete the oldest rows (by `updated_at`) of a kind until its rows take at most `bytes`.
+    ///
+    /// Deletes at most `limit` rows, each time from the namespace with the most bytes of this kind. Not counted in the
+    /// generation: the deleted answers were valid.
     Evict {
         /// Of which kind.
         kind: Kind,
         /// What its rows may take, ended or not.
         bytes: u64,
-        /// The most rows to delete.
+        /// Limit of rows to delete.
         limit: usize,
     },
 }
@@ -153,7 +154,7 @@ pub struct Batch {
     pub now: Timestamp,
     /// How values are sealed.
     pub seal: Arc<dyn Seal>,
-    /// The most rows and bytes of a namespace, for each kind.
+    /// Limit of rows and bytes of a namespace, for each kind.
     pub quotas: Quotas,
 }
 
@@ -221,7 +222,7 @@ impl Position {
     }
 }
 
-/// Makes a page of `limit + 1` found entries at most: the surplus one says that there is a next page.
+/// Makes a page of at most `limit` entries. One entry more means that there is a next page.
 #[must_use]
 pub fn page_of(mut entries: Vec<EntryMeta>, limit: usize) -> ListPage {
     let more = entries.len() > limit;
@@ -249,7 +250,7 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
     None
 }
 
-/// Returns when an entry ends, `None` for one that lives for ever or beyond the year 9999.
+/// Returns when an entry expires, `None` for never or beyond the year 9999.
 #[must_use]
 pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     // 9999-12-31T23:59:59.999999Z

@@ -1,5 +1,6 @@
-//! Writes entries that lived elsewhere, many at a time, and counts what became of them. One that the store already
-//! has, as new or newer, stays: so doing it twice is the same as doing it once.
+//! Writes imported entries in bulk, and counts the results.
+//!
+//! An entry that the store already has, as new or newer, is kept: so a repeated import changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,8 +45,9 @@ pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 pub enum Destination {
     /// One that is open, and stays so.
     Store(Arc<dyn Store>),
-    /// One that is opened by the first entry and closed after the last: an import that has nothing to write, or comes
-    /// with a wrong key, makes no store.
+    /// A store that is opened for the first entry and closed after the last.
+    ///
+    /// An import with nothing to write, or with a wrong key, creates no store.
     Later(Opening),
     /// None; only for a dry run.
     Nothing,

@@ -36,7 +36,7 @@ pub enum End {
     Done,
     /// It was stopped; the next rotation continues.
     Stopped,
-    /// Somebody keeps writing rows with another key.
+    /// Another process keeps writing rows with another key.
     StillWritten,
 }
 
@@ -84,7 +84,7 @@ pub enum RotateError {
     Store(#[from] StoreError),
 }
 
-/// Seals every row that another key of the ring sealed with the current one, then lets the store prove the current key.
+/// Reseals every row of the other keys with the current key, then makes the store prove the current key.
 ///
 /// `stop` ends it between two steps. `progress` is called after each step.
 ///
@@ -105,7 +105,7 @@ pub async fn rotate(
     Ok(rotated)
 }
 
-/// Takes the lock. That of a rotation that was killed is waited for; one that is renewed meanwhile has an owner.
+/// Takes the lock. Waits for that of a killed rotation to expire; a renewed lock is `Busy`.
 async fn take_lock(store: &dyn Store) -> Result<Lock, RotateError> {
     let end = Instant::now() + HOLD + RENEW;
     loop {

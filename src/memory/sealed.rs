@@ -33,7 +33,7 @@ pub struct SealedValue {
 /// A row as a driver read it, not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRow {
-    /// What the row says about itself. Namespace, kind and key are those that were asked for.
+    /// Metadata of the row. Namespace, kind and key are those of the request.
     pub meta: EntryMeta,
     /// The stored value.
     pub sealed: SealedValue,
@@ -146,8 +146,9 @@ fn plain_fingerprint(plaintext: &[u8]) -> String {
     hex(&Sha256::digest(plaintext)[..8])
 }
 
-/// Everything that a row says in the clear. A row that was moved, renamed, retagged or given a longer life has other
-/// bytes here and does not open.
+/// Returns the clear fields of a row as associated data.
+///
+/// A row that was moved, renamed, retagged or extended has other bytes here and does not open.
 fn bound(key_id: &str, meta: &EntryMeta) -> Framed {
     let mut framed = Framed::new("helmdeck/memory/row")
         .number(FORMAT)

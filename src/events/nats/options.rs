@@ -18,8 +18,9 @@ const MOST_CREDENTIALS: u64 = 64 * 1024;
 /// How a NATS server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsOptions {
-    /// The server: `nats://host:port` or, encrypted, `tls://host:port`; the port is 4222 unless it is given. Never
-    /// with a password.
+    /// Server URL: `nats://host:port` or, encrypted, `tls://host:port`. Default port 4222.
+    ///
+    /// It must not contain a password.
     pub url: String,
     /// The file with the credentials (`.creds`: a JWT and a seed); none by default.
     pub credentials: Option<PathBuf>,
@@ -47,7 +48,7 @@ impl NatsOptions {
         }
     }
 
-    /// Checks the options. A message never repeats the URL, which may hold what should not be there.
+    /// Checks the options. A message never repeats the URL, which may hold a password.
     pub(super) fn check(&self) -> Result<(), SinkError> {
         let refuse = |why: &str| Err(SinkError::Settings(why.to_owned()));
         let Ok(url) = Url::parse(&self.url) else {

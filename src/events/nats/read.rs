@@ -39,13 +39,14 @@ impl Nats {
         })
     }
 
-    /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`; stops when `take` refuses.
+    /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`.
     ///
-    /// Returns how many were taken; the others come again. The server keeps the reader's position over restarts, but
-    /// may lose the last part of it when it is killed: then messages come twice.
+    /// Stops when `take` refuses a message, and returns how many were taken. The others are delivered again. The server
+    /// keeps the reader's position over restarts, but may lose the last part of it when it is killed: then messages are
+    /// delivered twice.
     ///
     /// # Errors
-    /// [`SinkError`]; what was taken before may come again.
+    /// [`SinkError`]; messages taken before it may be delivered again.
     pub fn follow(
         &self,
         reader: &str,

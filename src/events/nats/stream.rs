@@ -67,7 +67,9 @@ fn widen(subjects: &mut Vec<String>, ours: &[String]) -> bool {
     any
 }
 
-/// Says whether all that fits a subject fits a wider one too: `*` is any one word of it, `>` all of the rest.
+/// Returns whether a wider subject matches every match of a subject.
+///
+/// `*` is any one token of a subject, `>` is all remaining tokens.
 fn covers(wide: &str, narrow: &str) -> bool {
     let (mut wide, mut narrow) = (wide.split('.'), narrow.split('.'));
     loop {

@@ -1,4 +1,6 @@
-//! Import of an archive into a store. Verified entries are written while the rest is read. A repeat changes nothing.
+//! Import of an archive into a store.
+//!
+//! Verified entries are written while the rest is read. A repeated import changes nothing.
 
 use std::io::{BufReader, Read};
 
@@ -26,7 +28,7 @@ pub struct Imported {
     pub archive: String,
     /// Records read.
     pub read: u64,
-    /// Entries left out because they were not asked for.
+    /// Number of entries outside the selection.
     pub filtered: u64,
     /// Records that do not open.
     pub unreadable: u64,
@@ -50,11 +52,11 @@ impl Part {
     }
 }
 
-/// Reads an archive on a separate thread, and writes the selected entries with their former times and versions.
+/// Reads an archive on a separate thread, and writes the selected entries.
 ///
-/// Calls `progress` with the number of records so far.
+/// They keep their times and versions. Calls `progress` with the number of records so far.
 ///
-/// The report is true also if the archive turns out to be damaged or incomplete, or the store fails on the way.
+/// The report is correct even if the archive is damaged or incomplete, or if the store fails meanwhile.
 pub async fn import<R: Read + Send + 'static>(
     target: Target,
     ring: KeyRing,

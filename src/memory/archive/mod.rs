@@ -1,4 +1,4 @@
-//! Archives: a store, or a part of one, as one sealed file that another store takes in, whatever its driver.
+//! Archives: a store, or a part of one, as one sealed file that any other store can import.
 //!
 //! ```text
 //! "HELMDECK" | format (4) | key id (16 hex digits) | archive id (16)
@@ -7,10 +7,10 @@
 //! length (4) | sealed end with the number of records
 //! ```
 //!
-//! A record is sealed under a key of the archive's own (derived from the memory key) and bound to the whole header
-//! and to its number. So a record that was altered, moved, left out, doubled or taken from another archive does not
-//! open, and one that was cut off is missed. Names, times and values are all inside the seal; the clear part tells
-//! only how many records there are and how long each is.
+//! A record is sealed under a key of the archive (derived from the memory key) and bound to the whole header and to its
+//! number. So a record that was altered, moved, left out, doubled or taken from another archive does not open, and a
+//! missing end is detected. Names, times and values are all inside the seal. The clear part shows only the number of
+//! records and their lengths.
 
 mod export;
 mod format;
@@ -68,7 +68,7 @@ pub enum ArchiveError {
     /// Its end is missing.
     #[error("the archive is incomplete: it ends after {read} records")]
     Incomplete {
-        /// The records that there are.
+        /// Number of records.
         read: u64,
     },
     /// An entry is too large to be a record.

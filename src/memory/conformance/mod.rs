@@ -33,7 +33,9 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
 }
 
-/// Runs the whole suite. `make` must give a new, empty store at every call, with the clock and configuration given.
+/// Runs the whole suite.
+///
+/// Each call of `make` must return a new, empty store with the given clock and configuration.
 ///
 /// # Examples
 /// ```

@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::ops::{Delete, Op, Order, Put, Restore};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The cap of the claims about the cap; a look at the total every 4 KiB, and two such steps are left free.
+/// Cache limit in these test cases. The total is checked every 4 KiB, and two such steps are left free.
 const CAP: u64 = 256 << 10;
 const STEP: u64 = CAP / 64;
 

@@ -153,7 +153,7 @@ async fn a_rotation_can_be_ended_anywhere_and_begun_again(open: &impl Fn(&'stati
     assert_eq!((first.rows, first.unreadable), (20, 0));
     let refused = both.reseal(Some(Mark("nonsense".into())), 20).await;
     assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
-    // Somebody writes meanwhile, with both keys, on both sides of the mark.
+    // Other writers write meanwhile, with both keys, on both sides of the mark.
     both.put(note("00")).await.unwrap();
     both.put(note("49")).await.unwrap();
     old.put(note("new, with the old key")).await.unwrap();

@@ -373,7 +373,7 @@ async fn deletes_are_notified_also_after_a_lost_connection() {
     assert_eq!(hear(&mut heard_by_two).await, Change::Deleted(delete.clone()));
     one.put(put("k", "v")).await.unwrap();
 
-    // Who listens holds a lock that says that its process lives.
+    // A listening process holds a lock that shows that it is alive.
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
                 AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)";
     assert_eq!(server.query(&url, cut).lines().count(), 2);

@@ -1,4 +1,6 @@
-//! Rows in a map behind a mutex: for tests, and for `memory:`. Nothing survives the process, and no call waits.
+//! In-memory driver: rows in a map behind a mutex, for tests and for `memory:`.
+//!
+//! Nothing survives the process, and no call waits.
 
 mod space;
 mod state;

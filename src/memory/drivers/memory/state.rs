@@ -150,8 +150,9 @@ impl Ord for Share<'_> {
     }
 }
 
-/// Refuses a row that does not fit, after dropping what may go for it: what has ended, then, if its kind makes room,
-/// the oldest.
+/// Makes room for a row, or refuses it.
+///
+/// Drops expired rows first, then, if the kind makes room, the oldest.
 fn make_room(space: &mut Space, meta: &EntryMeta, batch: &Batch, undo: &mut Undo) -> Result<()> {
     let quota = batch.quotas.of(meta.kind);
     // Nothing goes for a row that would not fit into an empty space.

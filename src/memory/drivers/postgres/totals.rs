@@ -1,4 +1,4 @@
-//! Totals: counted from counters, so that their cost depends on namespaces and on rows that have ended, not on rows.
+//! Totals from counters: their cost depends on namespaces and expired rows, not on all rows.
 
 use std::collections::BTreeMap;
 

@@ -67,10 +67,10 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Reads a URL; touches nothing.
+    /// Parses a URL; connects to nothing.
     ///
     /// # Errors
-    /// `BadUrl`, which repeats nothing of the URL but the names of parameters that there are.
+    /// `BadUrl`, which repeats nothing of the URL but the names of its parameters.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (rest, ours) = split(url)?;
         let mut config: Config = rest.parse().map_err(|_| {

@@ -132,7 +132,7 @@ impl Work {
         self.deletes.truncate(self.deletes_before);
     }
 
-    /// Returns the place of a row, `None` if its space is not there.
+    /// Returns the key of a row, `None` if its space does not exist.
     pub(super) fn place(&self, namespace: &Namespace, kind: Kind, key: &str) -> Option<RowKey> {
         Some((*self.names.get(&(namespace.clone(), kind))?, key.to_owned()))
     }
@@ -236,7 +236,7 @@ impl Space {
 }
 
 impl Slot {
-    /// Returns version and times, end and cost of what will be there.
+    /// Returns version and times, expiry, and cost of the row after the transaction.
     fn row(&self) -> Option<(Existing, Option<Timestamp>, i64)> {
         match &self.next {
             Next::Nothing => None,

@@ -1,7 +1,7 @@
-//! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
+//! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! Two processes may do it at once: the work is inside one immediate transaction. A newer database is refused, never
-//! touched.
+//! Two processes may run it at once: all of it is inside one immediate transaction. A newer database is refused and
+//! never changed.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 

@@ -1,6 +1,7 @@
-//! Rows in a SQLite file: one thread that writes in groups, a few that read, each with its own connection.
+//! SQLite driver: one writer thread that groups commits, and a few reader threads.
 //!
-//! Several processes may use one file at a time. SQLite is never called on the caller's thread.
+//! Each thread has its own connection. Several processes may use one file at a time. SQLite is never called on the
+//! caller's thread.
 
 mod apply;
 mod error;
@@ -51,7 +52,7 @@ static MIGRATIONS: Migrations = Migrations {
     ],
 };
 
-/// How long a caller waits on its own thread for a point read, if a reader is awake: a few times its duration.
+/// How long a caller spins for a point read if a reader is awake: a few times its duration.
 const SPIN: Duration = Duration::from_micros(50);
 /// Most reads in the queue; more of them wait outside.
 const WAITING_READS: usize = 1024;
@@ -133,8 +134,9 @@ impl Sqlite {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the
-    /// spot.
+    /// As [`Sqlite::read`], for a query that takes microseconds.
+    ///
+    /// If a reader thread is awake, the caller spins for the answer.
     async fn read_point<T: Send + 'static>(
         &self,
         query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,

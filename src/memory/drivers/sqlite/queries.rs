@@ -35,7 +35,7 @@ pub(super) fn get(
         .prepare_cached(GET)?
         .query_row(
             (&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind.as_str(), now.micros(), key),
-            // Namespace, kind and key are those asked for, not what the row claims: the seal must agree with them.
+            // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
             |row| Ok(rows::raw(row, namespace, kind, key.to_owned())),
         )
         .optional()?

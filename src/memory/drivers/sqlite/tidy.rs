@@ -1,4 +1,4 @@
-//! Work of the idle writer thread: it empties the log after a delete, and returns free pages to the file system.
+//! Work of the idle writer thread: empties the log after a delete, and frees unused pages.
 //!
 //! It works in small steps, so that a new write waits for one step at most.
 
@@ -69,7 +69,7 @@ impl Tidy {
     }
 }
 
-/// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
+/// Checkpoints the log and truncates it; `false` if a reader or another process prevented it.
 pub(super) fn empty_log(pool: &ConnectionPool) -> Result<bool> {
     pool.with(WRITER, false, |pooled| {
         let timeout = pool.file().busy_timeout();
@@ -89,7 +89,9 @@ enum Step {
     Last,
 }
 
-/// Gives some free pages back if there are many. A file that was made before this was possible just keeps them.
+/// Returns some free pages to the file system if there are many.
+///
+/// A file from before this feature keeps them.
 fn shrink(db: &Connection) -> Result<Step> {
     let surplus = surplus(db)?;
     if surplus <= 0 {
