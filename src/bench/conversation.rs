@@ -79,8 +79,9 @@ async fn contexts(table: &mut Table) {
     close(&[hot, cold], &*store).await;
 }
 
-/// A turn at the end of conversations of growing length, beside a buffer that is written as a whole
-/// each time, in a store of its own: what it writes would push the pages of ours out of memory.
+/// Time of a turn at the end of ever longer conversations, against rewriting a whole buffer.
+///
+/// The buffer has a separate store: its writes would push our pages out of memory.
 async fn growth(table: &mut Table) {
     let (folder, folder_of_buffer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (store, store_of_buffer) = (open(folder.path()).await, open(folder_of_buffer.path()).await);

@@ -48,7 +48,7 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns what so many percent of the times do not exceed; sorts them.
+/// Sorts the times, and returns the given percentile.
 pub(crate) fn percentile(times: &mut [Duration], percent: f64) -> Duration {
     times.sort();
     times[((times.len() - 1) as f64 * percent / 100.0).round() as usize]

@@ -1,6 +1,7 @@
-//! Requests per second of a hit, against a bare axum handler in the same process that answers the same bytes.
+//! Requests per second of a hit, against a bare axum handler that sends the same bytes.
 //!
-//! The load comes from a process of its own (this binary again), so that client and server do not share a runtime.
+//! Both servers run in this process. The load comes from a separate process (this binary again), so that client and
+//! server do not share a runtime.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

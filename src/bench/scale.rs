@@ -39,9 +39,11 @@ pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
 /// Who writes.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// Everybody in turn.
+    /// All writers in turn.
     Even,
-    /// So many in turn until the cap is nearly reached, then one alone: what is left of the others is full of holes.
+    /// This many writers in turn until the cap is nearly reached, then one alone.
+    ///
+    /// The pages of the others are then full of holes.
     OneGoesOn(usize),
 }
 
@@ -220,7 +222,7 @@ async fn sweep(table: &mut Table) {
     let figure = format!("p50 {:.0} us, p99 {:.0} us of {}", micros(p50), micros(p99), times.len());
     table.add("  reads of 4 readers meanwhile", figure, "p99 < 5 ms", p99 < Duration::from_millis(5));
 
-    // The rest is given back while nobody writes.
+    // The rest is freed while no one writes.
     let (mut after, mut same) = (file_mib(&path), 0);
     while same < 30 {
         tokio::time::sleep(Duration::from_millis(100)).await;

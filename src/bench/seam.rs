@@ -8,7 +8,7 @@ use crate::measure::{Table, median};
 
 /// So often is each program started, in turn with the others.
 const RUNS: usize = 100;
-/// So many notes are there to recall.
+/// Number of notes to recall.
 const NOTES: usize = 5_000;
 
 pub(crate) fn doors(table: &mut Table) {

@@ -185,7 +185,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns the local caller, who may do everything: the caller of a machine without authentication.
+    /// Returns the local caller, the caller of a machine without authentication. It has every permission.
     #[must_use]
     pub fn local() -> Self {
         Self { identity: Arc::new(Identity::local()), permissions: Arc::new(Permissions::all()) }

@@ -61,9 +61,10 @@ impl Reply {
         self
     }
 
-    /// Requires that the stored answer is confirmed before each use, whatever the ttl (`no-cache` in RFC 9111).
+    /// Requires confirmation of the stored answer before each use (`no-cache` in RFC 9111).
     ///
-    /// For an answer that is cheap to confirm and may change at any moment. Needs a validator and `revalidate = true`.
+    /// This applies whatever the ttl: for an answer that is cheap to confirm and may change at any moment. Needs a
+    /// validator and `revalidate = true`.
     #[must_use]
     pub const fn confirm_always(mut self) -> Self {
         self.confirm_always = true;

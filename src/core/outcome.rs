@@ -132,7 +132,9 @@ pub struct Remark {
     pub had_secret: bool,
     /// The stored answer has to be confirmed by the handler before each use.
     pub confirm_always: bool,
-    /// Credentials of the packs that the handler called, directly or indirectly. Empty while gate 1 is shut.
+    /// Credentials of the packs that the handler called, directly or indirectly.
+    ///
+    /// Empty while gate 1 is shut.
     pub used: Vec<UsedGrant>,
 }
 

@@ -186,7 +186,9 @@ impl Schema {
         fill(&self.defaults, text)
     }
 
-    /// Refuses a default that breaks its own schema: an omitted member would be an error that no caller understands.
+    /// Refuses a default that breaks its own schema.
+    ///
+    /// With such a default an omitted member would be an error that no caller understands.
     fn check_defaults(&self) -> Result<(), String> {
         fn walk(schema: &Schema, value: &Value, at: &str) -> Result<(), String> {
             let Value::Object(object) = value else { return Ok(()) };

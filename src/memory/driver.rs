@@ -63,9 +63,9 @@ pub trait Driver: Send + Sync + 'static {
     /// [`crate::requests::WALK_BYTES`] of values.
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
 
-    /// Reseals rows after a mark whose key is not `current`, in one transaction, and reads at most `limit` rows.
+    /// Reseals rows after a mark whose key is not `current`, in one transaction.
     ///
-    /// A row that does not open is left unchanged. Only nonce, value and key id change.
+    /// Reads at most `limit` rows. A row that does not open is left unchanged. Only nonce, value and key id change.
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
 
     /// Puts a canary in the place of the one that is there.

@@ -33,7 +33,9 @@ pub(crate) struct LateStore {
 }
 
 impl LateStore {
-    /// Makes the store and, with `retry`, tries to open it until that succeeds. `is_told` = it will send changes.
+    /// Makes the store and, with `retry`, tries to open it until that succeeds.
+    ///
+    /// `is_told` = it will send changes.
     pub(crate) fn start(
         trouble: StoreError,
         opener: Box<dyn Fn() -> Opening + Send + Sync>,

@@ -222,7 +222,7 @@ impl Position {
     }
 }
 
-/// Makes a page of at most `limit` entries. One entry more means that there is a next page.
+/// Makes a page of at most `limit` entries. One entry more in `entries` shows that a next page exists.
 #[must_use]
 pub fn page_of(mut entries: Vec<EntryMeta>, limit: usize) -> ListPage {
     let more = entries.len() > limit;

@@ -84,7 +84,9 @@ pub enum RotateError {
     Store(#[from] StoreError),
 }
 
-/// Reseals every row of the other keys with the current key, then makes the store prove the current key.
+/// Reseals every row of the other keys with the current key.
+///
+/// Then it makes the store prove the current key.
 ///
 /// `stop` ends it between two steps. `progress` is called after each step.
 ///

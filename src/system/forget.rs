@@ -1,6 +1,8 @@
-//! Forgetting a person: every row of every kind and conversation, with idempotency keys, jobs and uses of credentials.
+//! Deletes all data of a person: rows of every kind and conversation, and what belongs to them.
 //!
-//! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
+//! Those are idempotency keys, jobs and uses of credentials.
+//!
+//! It deletes raw rows and never decrypts, so it works after a lost key. It never deletes what a whole tenant shares.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Rows that one transaction deletes.
 const STEP: usize = 500;
 
-/// What forgetting does not reach; it stands in every receipt.
+/// Data that forgetting does not delete; listed in every receipt.
 pub const NOT_COVERED: [&str; 3] = [
     "entries that the whole tenant shares, which belong to nobody alone",
     "backups and snapshots of the store, and exported archives",
@@ -58,9 +60,9 @@ pub struct Receipt {
     pub vault_uses: u64,
     /// Jobs removed, with their results. Those that have not ended are left.
     pub jobs: u64,
-    /// API tokens of the person that are still valid. They stay, and name the person, until they are revoked.
+    /// Number of API tokens of the person that are still valid.
     ///
-    /// Ended tokens are removed.
+    /// They stay, and name the person, until they are revoked. Ended tokens are removed.
     pub live_tokens: u64,
     /// How often the store was looked through.
     pub looks: u32,
@@ -188,8 +190,9 @@ async fn remove(
     Ok(found)
 }
 
-/// Removes live rows in small transactions until few are left: a person may have a million, and no writer should wait
-/// for all of them to go.
+/// Removes live rows in small transactions until few are left.
+///
+/// A person may have a million rows, and no writer should wait until all are deleted.
 async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u64> {
     let mut removed = 0;
     loop {

@@ -179,7 +179,9 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Revokes a token by its id; `false` if there is none. A second call keeps the first time. Creates no file.
+    /// Revokes a token by its id; `false` if it does not exist.
+    ///
+    /// A second call keeps the first time. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

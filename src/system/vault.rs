@@ -70,7 +70,9 @@ pub struct VaultUse {
 }
 
 impl System {
-    /// Returns a number that grows with every change of the vault, 0 if there is none. One row is read; makes no file.
+    /// Returns a number that grows with every change of the vault; 0 without a vault.
+    ///
+    /// It reads one row and creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -90,10 +92,10 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Changes the vault in one transaction: `decide` gets state and rows, and returns the change and an answer.
+    /// Changes the vault in one transaction.
     ///
-    /// The bytes of deleted and replaced rows are overwritten. Without `make` a missing vault stays missing, and
-    /// `decide` is not called.
+    /// `decide` gets state and rows, and returns the change and an answer. The bytes of deleted and replaced rows are
+    /// overwritten. Without `make` a missing vault stays missing, and `decide` is not called.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`. Then nothing was changed.

@@ -1,4 +1,4 @@
-//! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, also ones that a server must refuse.
+//! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, including invalid ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its keys has failed")]
 
@@ -69,7 +69,7 @@ impl Issuer {
         }
     }
 
-    /// Returns the public key as it stands in a key set.
+    /// Returns the public key as a member of a JSON Web Key set.
     #[must_use]
     pub fn jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -91,8 +91,9 @@ impl Issuer {
         jwk
     }
 
-    /// Returns the RSA public key in the forms in which it is handed around: DER (X.509), DER (PKCS #1), PEM with and
-    /// without a final line feed. Empty for other keys.
+    /// Returns the RSA public key in the common forms. Empty for other keys.
+    ///
+    /// The forms are DER (X.509), DER (PKCS #1), and PEM with and without a final line feed.
     #[must_use]
     pub fn public_forms(&self) -> Vec<Vec<u8>> {
         let Key::Rsa(pair) = &self.key else { return Vec::new() };

@@ -36,9 +36,9 @@ where
     }
 }
 
-/// Makes a built-in pack of a manifest and a closure, and counts its runs.
+/// Makes a built-in pack from a manifest and a closure, and counts its runs.
 ///
-/// The manifest lives as long as the process: tests make few.
+/// The manifest is leaked until the process ends: tests make few.
 pub fn function<F, R>(manifest: &str, run: F) -> (Builtin, Counted)
 where
     F: Fn(Context, Json) -> R + Send + Sync + 'static,

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The variable that names a running server: `postgres://user@host:port/database`, whose user may create databases.
+/// Environment variable with the URL of a running server: `postgres://user@host:port/database`.
+///
+/// Its user may create databases.
 pub const SERVER_VARIABLE: &str = "HELMDECK_TEST_POSTGRES_URL";
 
 /// How long a server may take to start or stop before a test gives up.
@@ -26,7 +28,7 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 /// How a server differs from the usual one.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
-    /// The password of the user `postgres` over TCP; `None` = everybody is trusted.
+    /// Password of the user `postgres` over TCP; `None` = every user is trusted.
     pub password: Option<String>,
     /// Files to put into the data folder, readable by the server only: name and content.
     pub files: Vec<(String, String)>,
@@ -82,8 +84,9 @@ impl Postgres {
         Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
     }
 
-    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share:
-    /// keep it as long as its databases are used.
+    /// Returns the server of the variable [`SERVER_VARIABLE`], or a server shared by this test process.
+    ///
+    /// Keep it as long as its databases are used.
     ///
     /// # Panics
     /// As [`Postgres::start`].

@@ -110,7 +110,7 @@ impl ReplicaStore {
         self.reads.load(Ordering::SeqCst)
     }
 
-    /// Returns how often a lock was asked for.
+    /// Returns how often a lock was requested.
     #[must_use]
     pub fn locks(&self) -> usize {
         self.locks.load(Ordering::SeqCst)

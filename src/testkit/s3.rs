@@ -68,8 +68,9 @@ impl S3 {
         Self { authority: format!("127.0.0.1:{}", server.ports[6]), key_id, secret, server: Some(server) }
     }
 
-    /// Returns the server that the variable [`S3_VARIABLE`] names, or one that the tests of this process share: keep
-    /// it as long as its buckets are used.
+    /// Returns the server of the variable [`S3_VARIABLE`], or a server shared by this test process.
+    ///
+    /// Keep it as long as its buckets are used.
     ///
     /// # Panics
     /// As [`S3::start`].
@@ -219,8 +220,9 @@ impl S3 {
         self.server.as_ref().expect("a server of its own")
     }
 
-    /// Sends a signed request (AWS Signature Version 4) and returns status and body. The names in a query must be in
-    /// order.
+    /// Sends a signed request (AWS Signature Version 4) and returns status and body.
+    ///
+    /// The names in a query must be sorted.
     fn ask(&self, method: &str, path: &str, query: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (day, time) = amazon_time(now);
@@ -376,8 +378,9 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Writes a Unix time as Amazon does: `20261122` and `20261122T120000Z`. The days are turned into a date as in
-/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+/// Formats a Unix time in the forms of AWS: `20261122` and `20261122T120000Z`.
+///
+/// The date algorithm is <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
 fn amazon_time(seconds: u64) -> (String, String) {
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

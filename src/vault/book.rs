@@ -1,5 +1,7 @@
-//! What an operator does with credentials. Every change is one transaction, so several processes may do it at once,
-//! and one that is killed leaves the old or the new.
+//! Operator commands on credentials.
+//!
+//! Every change is one transaction: several processes may run them at once, and a killed one leaves the old or the new
+//! state.
 
 use std::sync::Arc;
 
@@ -123,10 +125,12 @@ impl Book {
         saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Changes the grants of a credential, and returns its hosts, type and grants. The secret and its version stay.
+    /// Changes the grants of a credential, and returns its hosts, type and grants.
+    ///
+    /// The secret and its version stay.
     ///
     /// # Errors
-    /// `Missing`, `Invalid` if something to be revoked was never allowed so, `Unreadable`, `WrongKey`, `Store`.
+    /// `Missing`, `Invalid` if a grant to revoke does not exist, `Unreadable`, `WrongKey`, `Store`.
     pub async fn regrant(&self, name: &str, change: Change) -> Result<About> {
         let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
         let about = self.change(false, move |rows| {
@@ -169,10 +173,12 @@ impl Book {
         Ok((rows.len(), rows.iter().filter_map(open).collect()))
     }
 
-    /// Reseals every row with the current key, in one transaction. Secrets, versions and grants stay. Repeatable.
+    /// Reseals every row with the current key, in one transaction.
+    ///
+    /// Secrets, versions and grants stay. It may be repeated.
     ///
     /// # Errors
-    /// `WrongKey` if the key that the vault belongs to is not among those given, `Store`.
+    /// `WrongKey` if the key of the vault is not in the ring, `Store`.
     pub async fn rekey(&self) -> Result<Option<Rekeyed>> {
         let sealer = self.sealer.clone();
         self.change(false, move |rows| {
@@ -267,9 +273,10 @@ fn put(row: VaultRow) -> VaultChange {
     VaultChange { put: vec![row], ..VaultChange::default() }
 }
 
-/// Returns the head of a row with a new secret. Its version is the time in Unix microseconds, and always above the
-/// one before, so that a credential that was removed and set again is never taken for the one before, not even in a
-/// new database.
+/// Returns the head of a row with a new secret.
+///
+/// Its version is the time in Unix microseconds, and always higher than the previous one. So a credential that was
+/// removed and set again never passes for the previous one, even in a new database.
 fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Head {
     let version = u64::try_from(now.micros()).unwrap_or(1);
     Head {

@@ -41,8 +41,10 @@ impl Kind {
     }
 }
 
-/// Callers of a credential: `tenant/user`, `*` in each for any characters. The two are matched apart, so no user's
-/// name can reach into another tenant. An anonymous caller never matches.
+/// Callers of a credential: `tenant/user`, with `*` in each part for any characters.
+///
+/// The two parts are matched separately, so no user name can reach into another tenant. An anonymous caller never
+/// matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Subjects {
@@ -187,11 +189,10 @@ pub struct Material {
 }
 
 impl Material {
-    /// Takes a secret of a type: a key or token, a password, or the text of a private key with its passphrase.
+    /// Checks a secret of a type: a key or token, a password, or a private key with its passphrase.
     ///
     /// # Errors
-    /// `Refused` if it cannot be one: empty, too long, with characters that no header or form can carry, or not a
-    /// private key.
+    /// `Refused` if it is empty, too long, has characters that no header or form can carry, or is not a private key.
     pub fn new(kind: Kind, text: Zeroizing<String>, passphrase: Option<Zeroizing<String>>) -> Result<Self> {
         let refused = |why| Err(VaultError::Refused(why));
         let line = |text: &str| !text.contains(char::is_control);
@@ -239,10 +240,12 @@ pub fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Reads a pattern over hosts: a name or address in lower case, `*` for any characters; no scheme, port or path.
+/// Parses a host pattern: a name or address in lower case, `*` for any characters.
+///
+/// It has no scheme, port or path.
 ///
 /// # Errors
-/// `Invalid`, with what a host looks like.
+/// `Invalid`, with the expected form.
 pub fn parse_host(text: &str) -> Result<Glob> {
     let host = text.to_ascii_lowercase();
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');

@@ -1,5 +1,4 @@
-//! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are
-//! handed out.
+//! The vault for the engine: attributes of credentials in memory, secrets sealed until use.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -61,7 +60,7 @@ impl std::fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Reads the vault of a system database. Makes no file: a vault that is not there yet is empty.
+    /// Reads the vault of a system database. Creates no file: a missing vault is empty.
     ///
     /// # Errors
     /// `WrongKey`, `Store`. A row that does not open is logged, and no caller may use it.
@@ -171,7 +170,7 @@ impl Inner {
         Arc::clone(&self.known.read())
     }
 
-    /// Runs `then` with a credential that this caller may use with this pack; `None` if there is none of this name.
+    /// Runs `then` with a credential that this caller may use with this pack; `None` if it does not exist.
     fn with<T>(
         &self,
         name: &str,

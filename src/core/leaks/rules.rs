@@ -153,7 +153,7 @@ fn jwt_header(before: &[u8], _: &[u8]) -> Option<usize> {
     (back >= HEADER.len() + 8).then_some(back)
 }
 
-/// Accepts names of secrets, such as a word that means a secret, or `key` behind a word that qualifies it.
+/// Accepts names of secrets: words that mean a secret, or `key` behind a word that qualifies it.
 ///
 /// A page token is not a secret.
 fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {

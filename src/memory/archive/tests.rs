@@ -174,7 +174,9 @@ async fn small(clock: &Arc<ManualClock>) -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// Imports an incomplete archive into a new store: it must report that, and write only entries of the archive.
+/// Imports an incomplete archive into a new store.
+///
+/// The import must fail, and the store may hold only entries of the archive.
 async fn refused(clock: &Arc<ManualClock>, bytes: &[u8], what: &str) -> (Imported, ArchiveError) {
     let to = store(clock, Config::default()).await;
     let (report, end) = take(&to, clock, ring("a"), bytes).await;

@@ -11,7 +11,9 @@ use super::{get, open_at, put};
 use crate::Store;
 use std::sync::Arc;
 
-/// Environment variable that makes the test binary a writer: path, name of the writer, number of writes.
+/// Environment variable that makes the test binary a writer.
+///
+/// It holds the path, the name of the writer, and the number of writes.
 const ROLE: &str = "HELMDECK_TEST_WRITER";
 
 fn writer(path: &Path, name: &str, count: u32) -> Child {

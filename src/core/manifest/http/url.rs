@@ -152,7 +152,9 @@ fn origin(scheme: &str, authority: &str) -> Result<Url, String> {
 
 type Parts = (Vec<Template>, Vec<(String, Option<Template>)>);
 
-/// Splits the text after the host into segments and parameters. Only text outside placeholders separates them.
+/// Splits the text after the host into segments and parameters.
+///
+/// Only text outside placeholders separates them.
 fn split(parts: &[Part]) -> Result<Parts, String> {
     let (mut path, mut query): (Vec<Vec<Part>>, Vec<Vec<Part>>) = (Vec::new(), Vec::new());
     for part in parts {
@@ -269,7 +271,9 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Returns whether a URL parser treats a segment as `.` or `..`, percent-encoded dots included (WHATWG URL).
+/// Returns whether a URL parser treats a segment as `.` or `..` (WHATWG URL).
+///
+/// Percent-encoded dots count too.
 fn is_dots(segment: &str) -> bool {
     segment.len() <= 6 && matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }

@@ -55,6 +55,8 @@ INSERT INTO memory_spaces (tenant, subject, kind, session)
 SELECT n.tenant, n.subject, n.kind, CASE WHEN n.session = '\\x' THEN NULL ELSE substring(n.session FROM 2) END
   FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
  ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
+/// Query of rows by name.
+///
 /// `OFFSET 0` makes each row a separate lookup by its whole key, not a filter over the rows of its space.
 const LOOK_NAMED: &str = concat!(
     "SELECT ",

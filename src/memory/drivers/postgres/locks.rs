@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::error::Outcome;
 
-/// Runs in its own transaction: taking the lock of a dead process leaves a shared advisory lock, which ends with it.
+/// Takes or extends a lock, in its own transaction.
+///
+/// Taking the lock of a dead process leaves a shared advisory lock, which ends with the transaction.
 const TAKE: &str = "
 INSERT INTO memory_locks AS l (name, owner, until, session) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until, session = excluded.session
