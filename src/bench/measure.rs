@@ -76,7 +76,7 @@ impl Table {
         self.0.push((what.to_owned(), figure, target.to_owned(), verdict));
     }
 
-    /// Says whether a target is not reached.
+    /// Returns whether a target is not reached.
     pub(crate) fn has_missed(&self) -> bool {
         self.0.iter().any(|(_, _, _, verdict)| *verdict == "MISSED")
     }

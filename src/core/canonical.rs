@@ -7,7 +7,7 @@
 
 use serde_json::value::RawValue;
 
-/// The deepest nesting that is accepted. The reader in [`crate::json`] stops at the same depth.
+/// Limit of nesting. The reader in [`crate::json`] has the same limit.
 pub const MAX_DEPTH: usize = 128;
 
 /// How many digits an integer may have and be written without an exponent: as ECMAScript does, ...
@@ -15,7 +15,7 @@ const MAX_PLAIN_IN_KEY: i64 = 21;
 /// ... or as many as the largest number that is accepted.
 const MAX_PLAIN_FOR_HANDLER: i64 = 310;
 
-/// Why a text has no canonical form.
+/// Error of a text without a canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
     /// The text is not JSON.

@@ -87,7 +87,7 @@ pub mod text {
     /// Writes the form of [`super::format_duration`].
     ///
     /// # Errors
-    /// Whatever the serializer answers.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::format_duration(*duration))
     }
@@ -108,7 +108,7 @@ pub mod size {
     /// Writes the number of bytes, with the largest unit that divides it.
     ///
     /// # Errors
-    /// Whatever the serializer answers.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         let (count, unit) = match *bytes {
             0 => (0, ""),

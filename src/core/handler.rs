@@ -9,18 +9,28 @@ use crate::context::Context;
 use crate::error::{Code, Error, Result};
 use crate::json::Json;
 
-/// What a handler answers.
+/// Answer of a handler.
+///
+/// # Examples
+/// ```
+/// use helmdeck_core::Reply;
+///
+/// let reply = Reply::value(&serde_json::json!({ "stars": 12 }))?.with_validator("v7");
+/// assert_eq!(reply.output.unwrap().as_str(), r#"{"stars":12}"#);
+/// assert_eq!(reply.validator.as_deref(), Some("v7"));
+/// # Ok::<(), helmdeck_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The output, or `None` for "the stale answer that I was given still holds".
     pub output: Option<Json>,
     /// Do not store this answer.
     pub no_store: bool,
-    /// What this answer can be confirmed with later (an `ETag`).
+    /// Validator to confirm this answer with later (an `ETag`).
     pub validator: Option<Arc<str>>,
     /// Number of requests that count against the quota of another service.
     pub upstream_calls: u32,
-    /// The stored answer has to be confirmed by the handler before each use.
+    /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
 }
 
@@ -47,7 +57,7 @@ impl Reply {
         Self { output: None, no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
     }
 
-    /// Says what the answer can be confirmed with later.
+    /// Sets the validator to confirm the answer with later.
     #[must_use]
     pub fn with_validator(mut self, validator: impl Into<Arc<str>>) -> Self {
         self.validator = Some(validator.into());
@@ -71,7 +81,7 @@ impl Reply {
         self
     }
 
-    /// Asks that this answer is not stored.
+    /// Prevents storing this answer.
     #[must_use]
     pub const fn no_store(mut self) -> Self {
         self.no_store = true;
@@ -83,6 +93,26 @@ impl Reply {
 ///
 /// The future is dropped when the deadline passes or nobody waits any more; hold nothing across an `await` that a drop
 /// would leave half done.
+///
+/// # Examples
+/// ```
+/// use helmdeck_core::{Context, Handler, Json, Reply, Result};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Input {
+///     name: String,
+/// }
+///
+/// struct Greet;
+///
+/// #[async_trait::async_trait]
+/// impl Handler for Greet {
+///     async fn run(&self, _: Context, input: Json) -> Result<Reply> {
+///         let input: Input = input.read()?;
+///         Reply::value(&serde_json::json!({ "greeting": format!("Hello, {}", input.name) }))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Runs the pack once on an input that its schema accepts, with defaults filled in.

@@ -20,7 +20,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes the identity of a known caller.
+    /// Makes the identity of an authenticated caller.
     ///
     /// # Errors
     /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name
@@ -44,7 +44,7 @@ impl Identity {
         Self { tenant: "local".into(), user: "local".into(), session: None, anonymous: false }
     }
 
-    /// Returns the identity of a caller that an authenticated server does not know.
+    /// Returns the anonymous identity: that of an unauthenticated caller at a server with authentication.
     ///
     /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no
     /// tenant.
@@ -54,7 +54,7 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: true }
     }
 
-    /// Narrows the identity to one conversation.
+    /// Adds a conversation to the identity.
     ///
     /// # Errors
     /// As [`Identity::new`].

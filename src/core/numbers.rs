@@ -65,7 +65,7 @@ fn stand_in(number: &str) -> Option<f64> {
     Some(if number.starts_with('-') { -near } else { near })
 }
 
-/// Says whether a JSON number is an integer, exactly.
+/// Returns whether a JSON number is an integer, exactly.
 fn is_integer(number: &str) -> bool {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) =

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::Grant;
 use crate::{Json, PackName, Timestamp, Version};
 
-/// How the cache took part in an answer.
+/// Cache status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStatus {
@@ -44,12 +44,12 @@ impl CacheStatus {
     }
 }
 
-/// What the cache says about an answer; only there when both gates are open.
+/// Cache metadata of an answer. Exists only when both gates are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheInfo {
     /// How the cache took part.
     pub status: CacheStatus,
-    /// How old the answer is.
+    /// Age of the answer.
     pub age: Duration,
     /// How long it is fresh from its making on.
     pub ttl: Duration,
@@ -96,7 +96,7 @@ impl CacheInfo {
     }
 }
 
-/// The answer to a call.
+/// Outcome of a call.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The pack that answered.
@@ -105,19 +105,19 @@ pub struct Outcome {
     pub version: Version,
     /// The output, byte for byte what the handler returned.
     pub output: Json,
-    /// What the run wrote.
+    /// The artifacts of the run.
     pub artifacts: Arc<[ArtifactRef]>,
     /// How long the call took, as its caller saw it.
     pub duration: Duration,
     /// The session that the run used, if it was kept.
     pub session_id: Option<Arc<str>>,
-    /// What the cache did; `None` unless both gates are open.
+    /// Cache metadata; `None` unless both gates are open.
     pub cache: Option<CacheInfo>,
-    /// What the layers tell each other on the way out. Never on the wire.
+    /// State that the layers pass outwards. Never on the wire.
     pub remark: Remark,
 }
 
-/// What the handler and the layers say about an outcome on its way out.
+/// State of an outcome that the handler and the layers pass outwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remark {
     /// The handler does not want this answer stored.
@@ -130,7 +130,7 @@ pub struct Remark {
     pub upstream_calls: u32,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
-    /// The stored answer has to be confirmed by the handler before each use.
+    /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
     /// Credentials of the packs that the handler called, directly or indirectly.
     ///
@@ -213,10 +213,10 @@ fn hex(bytes: &[u8; 8]) -> [u8; 16] {
     text
 }
 
-/// A file that a run wrote.
+/// Artifact of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRef {
-    /// Where it is kept: `<pack>/<run id>/<name>`.
+    /// Key of the artifact: `<pack>/<run id>/<name>`.
     pub key: String,
     /// The name that the handler gave it.
     pub name: String,

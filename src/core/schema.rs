@@ -111,7 +111,7 @@ impl Schema {
         &self.source
     }
 
-    /// Says whether the schema accepts the text without a look inside, given only that it is JSON.
+    /// Returns whether the schema accepts every JSON text, so that no check is needed.
     #[must_use]
     pub fn accepts_unread(&self, text: &[u8]) -> bool {
         match self.shape {

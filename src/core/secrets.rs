@@ -19,7 +19,7 @@ pub fn credential_tag(name: &str) -> String {
     format!("{CREDENTIAL_TAG}{}", name.to_lowercase())
 }
 
-/// Says whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
+/// Returns whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
 #[must_use]
 pub fn is_credential_tag(tag: &str) -> bool {
     tag.to_lowercase().starts_with(CREDENTIAL_TAG)

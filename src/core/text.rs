@@ -119,7 +119,7 @@ pub fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Says whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
+/// Returns whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
 #[must_use]
 pub fn is_percent_encoded(text: &str) -> bool {
     text.split('%')

@@ -32,7 +32,7 @@ pub struct Stored {
     pub message: Message,
 }
 
-/// Why a message was not stored, as far as it is known: after [`SinkError::Elapsed`] it may be.
+/// Errors of a sink. After [`SinkError::Elapsed`] the message may be stored or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
@@ -45,12 +45,12 @@ pub enum SinkError {
     /// It took too long.
     #[error("the event server did not answer within {} ms", .0.as_millis())]
     Elapsed(Duration),
-    /// The server does not want it.
+    /// The server refused it.
     #[error("the event server refused: {0}")]
     Refused(String),
 }
 
-/// The way out to other processes, and back.
+/// Sink: publishes messages to other processes, and reads them back.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Hands a message on and waits until it is stored, but never longer than `within`. Blocking.
     ///

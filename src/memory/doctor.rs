@@ -11,7 +11,7 @@ use crate::store::ReadStore;
 /// Rows that one part of the walk asks for.
 const PART: usize = 500;
 
-/// What an examination found.
+/// Result of an examination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examined {
     /// Rows that open.

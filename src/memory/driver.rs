@@ -22,7 +22,7 @@ use crate::requests::{Batch, Canary, PendingOp, PendingWrite, Position, Quotas, 
 use crate::sealed::{NoSeal, RowSeal, Seal};
 use crate::store::{Maintenance, ReadStore, Store};
 
-/// A place to keep rows.
+/// Storage of rows.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
     /// Returns the driver's name.
@@ -56,7 +56,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns a number that grows with every delete, by any process.
     async fn generation(&self) -> Result<u64>;
 
-    /// Does a batch in one transaction.
+    /// Runs a batch in one transaction.
     async fn write(&self, batch: Batch) -> Result<Vec<Written>>;
 
     /// Returns rows of all namespaces after a mark, opened, at most `limit` and at most about
@@ -68,7 +68,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Reads at most `limit` rows. A row that does not open is left unchanged. Only nonce, value and key id change.
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
 
-    /// Puts a canary in the place of the one that is there.
+    /// Replaces the canary.
     async fn replace_canary(&self, canary: Canary) -> Result<()>;
 
     /// Replaces the canary if the store has no live row; returns whether it did.
@@ -91,7 +91,7 @@ pub trait Driver: Send + Sync + 'static {
     async fn close(&self) -> Result<()>;
 }
 
-/// A driver under a seal.
+/// Store over a driver and a seal.
 pub struct DriverStore<D> {
     driver: Arc<D>,
     seal: Arc<dyn Seal>,

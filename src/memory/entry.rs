@@ -48,7 +48,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Says whether a write of this kind must survive a power cut: what cannot be computed again must.
+    /// Returns whether a write of this kind must survive a power cut: what cannot be computed again must.
     #[must_use]
     pub const fn is_durable(self) -> bool {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
@@ -94,12 +94,12 @@ impl Namespace {
     }
 }
 
-/// Whose entries a delete reaches.
+/// Scope of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
     /// Entries of all callers.
     Everybody,
-    /// Those of one namespace.
+    /// Entries of one namespace.
     One(Namespace),
     /// Entries that a caller can reach: its own, in any conversation, and those shared by its tenant.
     Caller {
@@ -117,7 +117,7 @@ impl Reach {
         Self::Caller { tenant: identity.tenant().into(), subject: identity.user().into() }
     }
 
-    /// Says whether the entries of a namespace are within reach.
+    /// Returns whether it covers the entries of a namespace.
     #[must_use]
     pub fn covers(&self, namespace: &Namespace) -> bool {
         match self {
@@ -147,7 +147,7 @@ pub struct Entry {
 /// An entry without its value. It is stored in the clear, and the seal binds it to the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryMeta {
-    /// Whose it is.
+    /// The namespace of its owner.
     pub namespace: Namespace,
     /// What it is for.
     pub kind: Kind,
@@ -163,7 +163,7 @@ pub struct EntryMeta {
     pub fingerprint: String,
     /// 1 for a new entry, one more for each replacement.
     pub version: u64,
-    /// When the entry came to be; kept by replacements.
+    /// Creation time; kept by replacements.
     pub created_at: Timestamp,
     /// When it was last replaced.
     pub updated_at: Timestamp,
@@ -185,7 +185,7 @@ impl EntryMeta {
         self.size.saturating_add(fields as u64).saturating_add(ROW_BYTES)
     }
 
-    /// Says whether the entry has ended.
+    /// Returns whether the entry has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| now >= end)

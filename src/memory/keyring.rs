@@ -29,6 +29,17 @@ pub(crate) const TAG_BYTES: usize = 16;
 const READY_KEYS: usize = 512;
 
 /// The memory keys. Cheap to clone; clones share the derived keys.
+///
+/// # Examples
+/// ```
+/// use helmdeck_memory::{KeyRing, MemoryKey};
+///
+/// let (current, previous) = (MemoryKey::generate()?, MemoryKey::generate()?);
+/// let ring = KeyRing::parse(("CURRENT_KEY", current.expose()), Some(("PREVIOUS_KEYS", previous.expose())))?;
+/// assert_eq!(ring.ids().next(), Some(ring.current_id()));
+/// assert_eq!(ring.ids().count(), 2);
+/// # Ok::<(), helmdeck_memory::StoreError>(())
+/// ```
 #[derive(Clone)]
 pub struct KeyRing(Arc<Inner>);
 
@@ -39,7 +50,7 @@ struct Inner {
     macs: Ready<(Namespace, &'static str), Hmac<Sha256>>,
 }
 
-/// What a derived key encrypts.
+/// Purpose of a derived key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Row(Kind),
@@ -47,7 +58,7 @@ enum Purpose {
 }
 
 impl KeyRing {
-    /// Makes a ring of keys already read.
+    /// Makes a keyring of parsed keys.
     #[must_use]
     pub fn new(current: MemoryKey, previous: Vec<MemoryKey>) -> Self {
         let mut keys = vec![current];

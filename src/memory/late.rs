@@ -23,7 +23,7 @@ const CHANGES: usize = 256;
 /// One try to open the store.
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// A store that opens when it can.
+/// Store that opens as soon as it can.
 pub(crate) struct LateStore {
     opened: OnceLock<Arc<dyn Store>>,
     trouble: Mutex<StoreError>,

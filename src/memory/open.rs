@@ -24,7 +24,7 @@ pub const SCHEMES: &[&str] = &[
     "postgres://<user>@<host>/<database>",
 ];
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// `memory:`; ends with the process.
@@ -107,7 +107,7 @@ impl Location {
     }
 }
 
-/// Says whether a store is there; makes nothing. What ends with its process is never there.
+/// Returns whether a store is there; makes nothing. What ends with its process is never there.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
@@ -153,6 +153,26 @@ async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
 /// # Errors
 /// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if the data is not a valid store;
 /// `Unavailable`.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+///
+/// use helmdeck_core::SystemClock;
+/// use helmdeck_memory::{Config, KeyRing, Kind, MemoryKey, Namespace, Put};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let key = MemoryKey::generate()?;
+/// let ring = KeyRing::parse(("HELMDECK_MEMORY_KEY", key.expose()), None)?;
+/// let store = helmdeck_memory::open("memory:", ring, Config::default(), Arc::new(SystemClock::default())).await?;
+///
+/// let alice = Namespace::new("acme", "alice", None);
+/// store.put(Put::new(alice.clone(), Kind::Note, "colour", "blue")).await?;
+/// let entry = store.get(&alice, Kind::Note, "colour").await?.unwrap();
+/// assert_eq!(entry.value, "blue");
+/// # Ok::<(), helmdeck_memory::StoreError>(())
+/// # }).unwrap();
+/// ```
 pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match Location::parse(url)? {
         Location::Memory => Ok(Arc::new(DriverStore::sealed(Memory::new(), ring, &config, clock).await?)),

@@ -9,7 +9,7 @@ use helmdeck_core::Timestamp;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 use crate::error::Result;
 
-/// A write.
+/// Write of an entry.
 #[derive(Debug, Clone)]
 pub struct Put {
     /// The namespace.
@@ -124,7 +124,7 @@ pub enum Op {
     Delete(Delete),
 }
 
-/// What one operation did.
+/// Result of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
     /// The entry as it is now, without its value.
@@ -133,12 +133,12 @@ pub enum Written {
     Deleted(u64),
 }
 
-/// Where a page starts: opaque, made by the store.
+/// Start of a page: opaque, made by the store.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// Which part of a list is wanted.
+/// Page request of a list.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// Limit of entries, 1 to 1000.
@@ -162,7 +162,7 @@ pub struct ListPage {
     pub next: Option<Cursor>,
 }
 
-/// In which order a scan goes.
+/// Order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By key, byte for byte, ascending.
@@ -173,7 +173,7 @@ pub enum Order {
     NewestFirst,
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// The entries with their values.
@@ -182,7 +182,7 @@ pub struct Scan {
     pub unreadable: u64,
 }
 
-/// How far a walk over all rows has come: opaque, made by the store.
+/// Position of a walk over all rows: opaque, made by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(pub String);
 
@@ -206,7 +206,7 @@ pub struct Walk {
     pub next: Option<Mark>,
 }
 
-/// What a step of a rotation did.
+/// Result of a step of a rotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resealed {
     /// Rows that are now sealed with the current key.
@@ -231,7 +231,7 @@ pub enum Change {
 /// PostgreSQL sends them itself; a message bus (NATS) can be another source.
 pub type Changes = tokio::sync::broadcast::Receiver<Change>;
 
-/// What one namespace holds of one kind.
+/// Totals of one kind in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceStats {
     /// The namespace.
@@ -244,7 +244,7 @@ pub struct NamespaceStats {
     pub bytes: u64,
 }
 
-/// What a store holds and how it is.
+/// Totals and state of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The driver's name.

@@ -124,7 +124,7 @@ pub enum PendingOp {
 }
 
 impl PendingOp {
-    /// Says whether the operation touches a kind that must survive a power cut.
+    /// Returns whether the operation touches a kind that must survive a power cut.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         match self {

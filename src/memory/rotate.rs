@@ -28,7 +28,7 @@ const PASSES: u32 = 10;
 /// How often a step is tried while the store is busy.
 const TRIES: u32 = 5;
 
-/// How a rotation ended.
+/// End of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -40,7 +40,7 @@ pub enum End {
     StillWritten,
 }
 
-/// What a rotation did.
+/// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rotated {
     /// The key that seals now.
@@ -55,7 +55,7 @@ pub struct Rotated {
     pub end: End,
 }
 
-/// How far a rotation has come.
+/// Progress of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Rows sealed anew.
@@ -64,7 +64,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Why a rotation did not begin, or could not go on.
+/// Errors of a rotation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {

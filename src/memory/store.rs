@@ -133,7 +133,7 @@ pub trait Store: Maintenance {
         }
     }
 
-    /// Does all operations, in order, in one transaction: all of them or none.
+    /// Runs all operations, in order, in one transaction: all of them or none.
     ///
     /// # Errors
     /// As [`Store::put`], for the first operation that fails.

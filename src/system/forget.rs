@@ -27,7 +27,7 @@ pub const NOT_COVERED: [&str; 3] = [
     "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
 ];
 
-/// What was removed of one namespace and kind.
+/// Rows removed from one namespace and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Removed {
     /// The conversation, if the rows belonged to one.
@@ -38,7 +38,7 @@ pub struct Removed {
     pub rows: u64,
 }
 
-/// Says what was removed, and that nothing was left.
+/// Receipt of forgetting: what was removed, and that nothing was left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Receipt {
     /// When it was done.

@@ -52,7 +52,7 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Says whether it is still valid.
+    /// Returns whether it is still valid.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)

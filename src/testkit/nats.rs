@@ -151,7 +151,7 @@ impl Nats {
         command
     }
 
-    /// Says whether the server answers, with `JetStream`.
+    /// Returns whether the server answers, with `JetStream`.
     fn answers(&self) -> bool {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
         let mut line = String::new();

@@ -22,7 +22,7 @@ pub struct Book {
     clock: Arc<dyn Clock>,
 }
 
-/// What a change of a secret did.
+/// Result of a change of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saved {
     /// The credential's version now.
@@ -48,7 +48,7 @@ pub struct Listed {
     pub about: Option<Result<About>>,
 }
 
-/// What becomes of what a credential is for.
+/// Change of the grants of a credential.
 #[derive(Debug, Default, Clone)]
 pub struct Change {
     /// Callers to grant it to.
@@ -61,7 +61,7 @@ pub struct Change {
     pub revoke_packs: Vec<helmdeck_core::caller::Glob>,
 }
 
-/// What sealing anew did.
+/// Result of resealing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rekeyed {
     /// How many rows were sealed anew.
@@ -255,7 +255,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
     Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
 }
 
-/// Says whether the vault belongs to a key of the ring. One without rows belongs to the first writer.
+/// Returns whether the vault belongs to a key of the ring. One without rows belongs to the first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
         Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {

@@ -17,7 +17,7 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 /// The longest user of a login, in bytes.
 const MAX_USER_BYTES: usize = 256;
 
-/// What kind of secret it is.
+/// Type of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -53,7 +53,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// Says whether a caller is meant.
+    /// Returns whether a caller matches.
     #[must_use]
     pub fn cover(&self, identity: &Identity) -> bool {
         !identity.is_anonymous() && self.tenant.matches(identity.tenant()) && self.user.matches(identity.user())
@@ -91,10 +91,10 @@ impl fmt::Display for Subjects {
     }
 }
 
-/// What a credential is for: everything but the secret.
+/// Attributes of a credential: everything but the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// What kind of secret it is.
+    /// Type of a secret.
     pub kind: Kind,
     /// Where it may be sent: patterns over host names in lower case. Empty = nowhere.
     pub hosts: Vec<Glob>,
@@ -113,7 +113,7 @@ impl About {
         Self { kind, hosts: Vec::new(), subjects: Vec::new(), packs: Vec::new(), user: None }
     }
 
-    /// Says whether a caller may use it with a pack: both must be meant.
+    /// Returns whether a caller may use it with a pack: both must be meant.
     #[must_use]
     pub fn allows(&self, identity: &Identity, pack: &str) -> bool {
         self.subjects.iter().any(|subjects| subjects.cover(identity))

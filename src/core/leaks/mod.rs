@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use rules::RULES;
 
-/// A place that looks like a credential. It does not hold the credential.
+/// Finding: the location of text that looks like a credential, without the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The rule that found it.
@@ -93,7 +93,7 @@ pub fn what(rule: &str) -> &'static str {
     RULES.iter().find(|known| known.id == rule).map_or("a secret", |known| known.what)
 }
 
-/// Says whether a text holds something that looks like a credential. Stops at the first one.
+/// Returns whether a text holds something that looks like a credential. Stops at the first one.
 #[must_use]
 pub fn has_leak(text: &[u8]) -> bool {
     let mut found = false;
@@ -104,7 +104,7 @@ pub fn has_leak(text: &[u8]) -> bool {
     found
 }
 
-/// Finds everything that looks like a credential, in the order of its places.
+/// Finds everything that looks like a credential, in text order.
 #[must_use]
 pub fn scan(text: &str) -> Vec<Finding> {
     let mut places = Vec::new();

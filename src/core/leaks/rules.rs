@@ -174,7 +174,7 @@ fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {
     accepted.then_some(0)
 }
 
-/// Says whether a name is that of a hash: `token_sha256`.
+/// Returns whether a name is that of a hash: `token_sha256`.
 fn names_a_hash(whole: &str) -> bool {
     let name = whole.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
     let name = name.to_ascii_lowercase();
@@ -197,7 +197,7 @@ fn is_member_path(whole: &str, value: &str) -> bool {
         })
 }
 
-/// Says whether a value only stands for another.
+/// Returns whether a value only stands for another.
 fn is_placeholder(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     value.starts_with(['$', '<', '{', '%', '['])
@@ -206,7 +206,7 @@ fn is_placeholder(value: &str) -> bool {
         || ["your", "example", "placeholder", "redacted", "changeme"].iter().any(|word| lower.starts_with(word))
 }
 
-/// Says whether a value is not a piece of code: no call, no path of names.
+/// Returns whether a value is not a piece of code: no call, no path of names.
 fn is_plain(value: &str) -> bool {
     !value.contains("::") && !value.contains(['(', ')', '{', '}']) && !value.contains("://")
 }
@@ -222,7 +222,7 @@ fn has(value: &str, kind: impl Fn(char) -> bool) -> bool {
     value.chars().any(kind)
 }
 
-/// Says whether a value is random: no words, no labelled hash, no UUID, no artifact name.
+/// Returns whether a value is random: no words, no labelled hash, no UUID, no artifact name.
 fn is_disordered(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     if ["triv", "sha1", "sha256", "sha384", "sha512", "md5", "blob"].iter().any(|prefix| lower.starts_with(prefix))

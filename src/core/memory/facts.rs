@@ -9,7 +9,7 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Facts(pub(super) Memory);
 
-/// A fact to be written: `{key, value, category?, tags?, ttl_seconds?}`.
+/// New fact: `{key, value, category?, tags?, ttl_seconds?}`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewFact {
@@ -34,7 +34,7 @@ impl std::fmt::Debug for NewFact {
     }
 }
 
-/// Which facts to list: those that fit everything that is given.
+/// Filter for a list of facts: all given members must match.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListFacts {
@@ -46,11 +46,11 @@ pub struct ListFacts {
     pub prefix: Option<String>,
     /// Limit of facts per page: 1 to 1000; 100 if absent.
     pub limit: Option<u64>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
-/// Which facts to recall: one by its key, or those that fit everything else that is given.
+/// Filter for recalling facts: one by its key, or those that match all other given members.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecallFacts {
@@ -64,7 +64,7 @@ pub struct RecallFacts {
     pub prefix: Option<String>,
     /// Limit of facts per page: 1 to 100; 20 if absent.
     pub limit: Option<u64>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub struct FactList {
 pub struct Recalled {
     /// The facts, newest first.
     pub facts: Vec<Fact>,
-    /// How many fit and do not open; they are left out.
+    /// Number of matching facts that do not open; they are left out.
     pub unreadable: u64,
     /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
     pub next: Option<String>,
@@ -131,7 +131,7 @@ impl Facts {
         self.0.views.list_facts(&self.0.owner, wanted).await
     }
 
-    /// Deletes what is kept for the caller: facts unless the request says otherwise.
+    /// Deletes memory of the caller. Default: facts.
     ///
     /// # Errors
     /// `invalid_input` for a request that says not exactly what is to go; `overloaded`.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::PackName;
 use crate::error::{Code, Error, Result};
 
-/// What is kept for a caller.
+/// Part of the memory of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -15,13 +15,13 @@ pub enum Part {
     Facts,
     /// Notes that packs wrote, those of its conversations too.
     Notes,
-    /// The rows about its calls.
+    /// Audit rows of its calls.
     Audit,
     /// Answers that are cached for it alone, those of its conversations too.
     Cache,
     /// Files that packs wrote for it.
     Artifacts,
-    /// What was said in its conversations: turns, summaries, and how they are doing.
+    /// Its conversations: turns, summaries, and health.
     Conversations,
 }
 
@@ -54,11 +54,11 @@ pub struct Forget {
     pub pack: Option<PackName>,
     /// All of them.
     pub all: bool,
-    /// Of which parts; facts if absent.
+    /// The parts; facts if absent.
     pub what: Option<Vec<Part>>,
 }
 
-/// Which entries of a part are to go.
+/// Selection of the entries to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection<'a> {
     /// The one with exactly this key.
@@ -104,7 +104,7 @@ impl Forget {
     }
 }
 
-/// What was forgotten.
+/// Result of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
     /// Number of deleted entries for each requested part. One audit entry holds several calls.

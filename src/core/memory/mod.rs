@@ -49,7 +49,7 @@ use crate::error::{Code, Error, Result};
 use crate::secrets::{CallSecrets, CallingPack};
 use crate::{Identity, PackName, Timestamp};
 
-/// Why there is no memory for a call. Each has one error, the same at every transport.
+/// Reason why a call has no memory. Each has one error, the same at every transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMemory {
     /// Gate 1 is shut.
@@ -77,7 +77,7 @@ impl From<NoMemory> for Error {
     }
 }
 
-/// Whose memory is used, and on whose behalf. What runs is known to the views: each pack has its own.
+/// Owner of the memory that a call uses, and the pack that uses it.
 #[derive(Clone)]
 pub struct Owner {
     /// Whose.
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// Everything that is known of a note or a fact but its value.
+/// Metadata of a note or a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct About {
     /// Its name.

@@ -12,7 +12,7 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Notes(pub(super) Memory);
 
-/// A note to be written.
+/// New note.
 #[derive(Clone)]
 pub struct NewNote {
     /// Name of the note: any text of 1 byte to 1 KiB, compared byte for byte.

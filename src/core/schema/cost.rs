@@ -146,7 +146,7 @@ impl Graph {
         Ok(size)
     }
 
-    /// Says whether a document of this many bytes is checked in no time, whatever is in it.
+    /// Returns whether a document of this many bytes is checked in no time, whatever is in it.
     pub(super) fn is_quick(&self, bytes: usize) -> bool {
         const QUICK: u64 = 1_000_000;
         !self.recursive && self.unfolded.saturating_mul(bytes as u64) <= QUICK

@@ -15,7 +15,7 @@ pub const STREAM: &str = "FORGE_MEMORY";
 /// The largest file of credentials that is read, in bytes.
 const MOST_CREDENTIALS: u64 = 64 * 1024;
 
-/// How a NATS server is reached.
+/// Options of a NATS connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsOptions {
     /// Server URL: `nats://host:port` or, encrypted, `tls://host:port`. Default port 4222.

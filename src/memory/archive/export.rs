@@ -18,7 +18,7 @@ const PART: usize = 500;
 /// Parts that may wait for the file; the walk bounds each at about 8 MiB.
 const WAITING: usize = 2;
 
-/// What an export did.
+/// Result of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Entries written.

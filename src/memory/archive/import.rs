@@ -21,7 +21,7 @@ const PART_BYTES: usize = 1 << 20;
 /// A part is handed over from this many entries on.
 const PART: usize = 256;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// The archive's id.

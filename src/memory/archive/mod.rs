@@ -22,7 +22,7 @@ use crate::error::StoreError;
 pub use export::{Exported, export};
 pub use import::{Imported, import};
 
-/// Which entries are wanted. By default all.
+/// Filter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only of this namespace; without a conversation, of all conversations of the caller.
@@ -32,7 +32,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Says whether an entry is wanted.
+    /// Returns whether an entry matches.
     #[must_use]
     pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {
         let ours = |wanted: &Namespace| {
@@ -44,14 +44,14 @@ impl Filter {
     }
 }
 
-/// What can go wrong with an archive.
+/// Errors of an archive.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// It does not begin like one.
+    /// The file is not an archive.
     #[error("this is not an archive of helmdeck")]
     NotAnArchive,
-    /// It has another format.
+    /// The format version is unknown.
     #[error("the archive has format {0}; this version reads format 1")]
     OtherFormat(u32),
     /// It was sealed with another key.

@@ -75,7 +75,7 @@ pub struct NamespaceRead {
     pub why: &'static str,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Rows of the file.
@@ -93,7 +93,7 @@ pub struct Report {
     pub restored: Restored,
 }
 
-/// What can go wrong with an import as a whole.
+/// Errors of an import.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoError {

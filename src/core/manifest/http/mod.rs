@@ -23,10 +23,10 @@ pub(super) use parse::{Around, Raw, read};
 pub use url::UrlTemplate;
 use values::Values;
 
-/// The request that a pack makes, as its manifest describes it.
+/// The HTTP request of a pack, as its manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSpec {
-    /// The method; GET unless said otherwise.
+    /// The method. Default GET.
     pub method: HttpMethod,
     /// The URL; scheme, host and port are fixed.
     pub url: UrlTemplate,
@@ -36,11 +36,11 @@ pub struct HttpSpec {
     pub headers: Vec<(String, HeaderTemplate)>,
     /// The body.
     pub body: Option<BodyTemplate>,
-    /// How the body is written; JSON unless said otherwise.
+    /// Encoding of the body. Default JSON.
     pub body_type: BodyType,
-    /// What the pack answers with; the body unless said otherwise.
+    /// The part of the response that is the output. Default: the body.
     pub output: HttpOutput,
-    /// The statuses that are an answer, all others are errors; 200 to 299 unless said otherwise.
+    /// The statuses that are an answer; all others are errors. Default 200 to 299.
     pub ok: Vec<RangeInclusive<u16>>,
     /// Limit of the response size in bytes. Default 4 MiB.
     pub max_response_bytes: u64,
@@ -53,7 +53,7 @@ pub enum HttpMethod {
     Get,
     /// Reads the headers only.
     Head,
-    /// Asks the resource to do something.
+    /// Processes the request body by the rules of the resource.
     Post,
     /// Replaces.
     Put,
@@ -80,13 +80,13 @@ impl HttpMethod {
         }
     }
 
-    /// Says whether the method only reads by definition (RFC 9110 section 9.2.1).
+    /// Returns whether the method only reads by definition (RFC 9110 section 9.2.1).
     #[must_use]
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
 
-    /// Says whether sending it twice is the same as once by definition (RFC 9110 section 9.2.2).
+    /// Returns whether sending it twice is the same as once by definition (RFC 9110 section 9.2.2).
     #[must_use]
     pub const fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete)
@@ -145,7 +145,7 @@ pub struct HttpRequest {
 }
 
 impl HttpSpec {
-    /// Says whether a status is an answer.
+    /// Returns whether a status is an answer.
     #[must_use]
     pub fn accepts(&self, status: u16) -> bool {
         self.ok.iter().any(|range| range.contains(&status))
@@ -178,7 +178,7 @@ impl HttpSpec {
 }
 
 impl HeaderTemplate {
-    /// Says whether a credential is part of the value.
+    /// Returns whether a credential is part of the value.
     #[must_use]
     pub fn has_credential(&self) -> bool {
         self.0.iter().any(|part| matches!(part, HeaderPart::Credential(_)))

@@ -49,7 +49,7 @@ impl<'a> Values<'a> {
         scalar(json).into_iter().collect()
     }
 
-    /// Says whether a list is at a path.
+    /// Returns whether a list is at a path.
     pub(super) fn is_list(&self, path: &[String]) -> bool {
         self.json(path).is_some_and(|json| json.starts_with('['))
     }

@@ -29,7 +29,7 @@ pub(super) struct Done {
     pub(super) next_alone: bool,
 }
 
-/// Says whether all operations of a batch name their rows.
+/// Returns whether all operations of a batch name their rows.
 pub(super) fn is_named(batch: &Batch) -> bool {
     batch.ops.iter().all(|op| row_of(op).is_some())
 }

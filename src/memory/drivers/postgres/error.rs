@@ -57,7 +57,7 @@ impl Failure {
         Self { error: unavailable(format!("{what} took too long")), remedy: Remedy::Discard }
     }
 
-    /// Says whether the connection must not be used again.
+    /// Returns whether the connection must not be used again.
     pub(super) const fn is_of_connection(&self) -> bool {
         matches!(self.remedy, Remedy::Reconnect | Remedy::Discard)
     }

@@ -63,7 +63,7 @@ pub(super) async fn apply(client: &mut Client) -> Outcome<String> {
     Ok(format!("helmdeck_memory_{}", row.try_get::<_, u32>(0)?))
 }
 
-/// Says whether anything was done yet.
+/// Returns whether anything was done yet.
 ///
 /// # Errors
 /// As [`apply`].

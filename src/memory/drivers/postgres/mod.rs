@@ -111,7 +111,7 @@ impl Postgres {
         })
     }
 
-    /// Says whether the tables are there. Makes nothing.
+    /// Returns whether the tables are there. Makes nothing.
     ///
     /// # Errors
     /// As [`Postgres::open`].

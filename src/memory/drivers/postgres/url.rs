@@ -164,7 +164,7 @@ fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
     }
 }
 
-/// Says whether every host is on this machine.
+/// Returns whether every host is on this machine.
 fn is_local(config: &Config) -> bool {
     // An address, where given, is what is connected to; the host is then only a name.
     let addresses = config.get_hostaddrs();

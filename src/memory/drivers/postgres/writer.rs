@@ -28,7 +28,7 @@ const GROUP_BYTES: usize = 8 << 20;
 /// How often a transaction is tried.
 const TRIES: u32 = 5;
 
-/// What the task is asked to do.
+/// Command of the task.
 pub(super) enum Command {
     /// Do a batch.
     Write(Waiting),

@@ -131,7 +131,7 @@ impl DatabaseFile {
         Ok(Some(FileIdentity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
     }
 
-    /// Says whether the file at the path is the one that was opened.
+    /// Returns whether the file at the path is the one that was opened.
     #[must_use]
     pub fn is_still(&self, identity: &FileIdentity) -> bool {
         matches!(self.id(""), Ok(Some(main)) if main == identity.main)

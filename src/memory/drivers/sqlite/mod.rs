@@ -75,7 +75,7 @@ pub struct Sqlite {
 /// A query, to be run on a connection.
 type Query = Box<dyn FnOnce(&ConnectionPool, usize) + Send>;
 
-/// What a reading thread is asked to do.
+/// Command of a reader thread.
 enum Read {
     Run(Query),
     Stop(oneshot::Sender<()>),
@@ -112,7 +112,7 @@ impl Sqlite {
         })
     }
 
-    /// Says whether another process held the write lock at the time of opening. Reads work regardless.
+    /// Returns whether another process held the write lock at the time of opening. Reads work regardless.
     #[must_use]
     pub const fn was_locked(&self) -> bool {
         self.locked

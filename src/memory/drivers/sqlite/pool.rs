@@ -148,7 +148,7 @@ impl ConnectionPool {
         Ok(adopted)
     }
 
-    /// Says whether another process holds the lock for writing, and for longer than a commit takes.
+    /// Returns whether another process holds the lock for writing, and for longer than a commit takes.
     pub(super) fn is_locked(&self) -> Result<bool> {
         self.with(WRITER, false, |pooled| {
             pooled.connection.busy_timeout(LOCK_WAIT.min(self.file.busy_timeout()))?;

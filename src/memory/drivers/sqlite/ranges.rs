@@ -140,7 +140,7 @@ fn newest<'s>(
     ))?)
 }
 
-/// Says whether the prefix matches enough keys that a scan by age finds the newest sooner.
+/// Returns whether the prefix matches enough keys that a scan by age finds the newest sooner.
 ///
 /// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age at about N * limit
 /// / n: they are equal at n = sqrt(N * limit).

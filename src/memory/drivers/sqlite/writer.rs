@@ -28,7 +28,7 @@ const GROUP_BYTES: usize = 8 << 20;
 /// Also how long they do not wait again for a lock that one process kept.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread is asked to do.
+/// Command of the thread.
 pub(super) enum Command {
     /// Do a batch.
     Write(Waiting),
@@ -270,13 +270,13 @@ impl Waiting {
         self.batch.ops.iter().any(PendingOp::is_durable)
     }
 
-    /// Says whether it is worth a long wait: what cannot be computed again, and deletes.
+    /// Returns whether it is worth a long wait: what cannot be computed again, and deletes.
     fn must_not_be_lost(&self) -> bool {
         self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
     }
 }
 
-/// Says whether an error comes from the database, so that the transaction cannot be trusted any more.
+/// Returns whether an error comes from the database, so that the transaction cannot be trusted any more.
 const fn is_of_database(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable { .. })
 }
