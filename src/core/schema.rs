@@ -111,7 +111,7 @@ impl Schema {
         &self.source
     }
 
-    /// Returns whether the schema accepts every JSON text, so that no check is needed.
+    /// Returns whether the first byte shows that the schema accepts a JSON text.
     #[must_use]
     pub fn accepts_unread(&self, text: &[u8]) -> bool {
         match self.shape {

@@ -60,7 +60,7 @@ impl Bus {
         kept.last
     }
 
-    /// Listens from now on.
+    /// Subscribes from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         let kept = self.0.kept.lock();
@@ -69,7 +69,7 @@ impl Bus {
         Subscription { replay: VecDeque::new(), receiver }
     }
 
-    /// Listens to everything after the event with this sequence (0 = from the first).
+    /// Subscribes to everything after the event with this sequence number (0 = from the first).
     ///
     /// # Errors
     /// [`Lagged`] if some of it is no longer kept.
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Bus {
     }
 }
 
-/// One listener.
+/// Subscription to the bus.
 #[derive(Debug)]
 pub struct Subscription {
     replay: VecDeque<Arc<Event>>,

@@ -28,7 +28,7 @@ pub enum EventKind {
         /// Its version.
         version: Version,
     },
-    /// A pack is no longer there.
+    /// A pack was removed.
     PackRemoved {
         /// The pack.
         pack: PackName,
@@ -39,12 +39,12 @@ pub enum EventKind {
     PackRefused {
         /// The manifest's file.
         file: String,
-        /// Why, with its place.
+        /// The error, with its place.
         reason: String,
     },
     /// Cached answers were dropped.
     CachePurged {
-        /// What was purged, in words (`tag github:a/b`).
+        /// The selection of the purge (`tag github:a/b`).
         what: String,
         /// Number of deleted rows.
         rows: u64,

@@ -3,30 +3,30 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A message for other processes.
+/// Message for other processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is about, in words with dots between them: `sx9.forge.memory.session.start`.
+    /// Subject: tokens separated by dots, such as `sx9.forge.memory.session.start`.
     pub subject: String,
     /// Its id, by which a receiver recognises a duplicate.
     pub id: String,
-    /// What it says.
+    /// The payload.
     pub body: Vec<u8>,
 }
 
-/// A message was stored.
+/// Receipt of a stored message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its place in what is stored, from 1.
+    /// Sequence number, from 1.
     pub sequence: u64,
-    /// It was there already, and is not stored twice.
+    /// Whether the message was stored before; it is not stored twice.
     pub duplicate: bool,
 }
 
-/// A message that is stored.
+/// Stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its place in what is stored, from 1.
+    /// Sequence number, from 1.
     pub sequence: u64,
     /// The message.
     pub message: Message,

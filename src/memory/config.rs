@@ -52,25 +52,25 @@ impl Default for Config {
 /// Limits of writes and namespaces. A write over a limit is refused whole.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The bytes of a key. Default 1 KiB.
+    /// Limit of a key in bytes. Default 1 KiB.
     pub key_bytes: usize,
-    /// The bytes of a value. Default 1 MiB.
+    /// Limit of a value in bytes. Default 1 MiB.
     pub value_bytes: usize,
-    /// The bytes of a category. Default 256.
+    /// Limit of a category in bytes. Default 256.
     pub category_bytes: usize,
-    /// The tags of an entry. Default 32.
+    /// Limit of tags of an entry. Default 32.
     pub tags: usize,
-    /// The bytes of a tag. Default 256.
+    /// Limit of a tag in bytes. Default 256.
     pub tag_bytes: usize,
-    /// The attributes of an entry. Default 16.
+    /// Limit of attributes of an entry. Default 16.
     pub attributes: usize,
-    /// The bytes of an attribute's name, and of its value. Default 256.
+    /// Limit of an attribute's name, and of its value, in bytes. Default 256.
     pub attribute_bytes: usize,
-    /// The operations of a batch. Default 1024.
+    /// Limit of operations in a batch. Default 1024.
     pub batch: usize,
-    /// The rows that one kind may have in one namespace. Default 1,000,000.
+    /// Limit of rows of one kind in one namespace. Default 1,000,000.
     pub rows: u64,
-    /// What the rows of one kind may take in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
+    /// Limit of bytes of one kind in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
     pub bytes: u64,
     /// Limit of all entries of kind `cache` together in bytes. Default 4 GiB.
     ///
@@ -118,7 +118,7 @@ impl Limits {
         Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
     }
 
-    /// Returns how long an entry of a kind may live at most.
+    /// Returns the longest lifetime of an entry of a kind.
     #[must_use]
     pub fn retention(&self, kind: Kind) -> Option<Duration> {
         self.kinds.get(&kind)?.retention
@@ -127,7 +127,7 @@ impl Limits {
     /// Checks a batch against every limit that does not depend on what is stored.
     ///
     /// # Errors
-    /// `TooLarge` or `Invalid` for the first operation that cannot be.
+    /// `TooLarge` or `Invalid` for the first operation over a limit or with an invalid argument.
     pub fn check(&self, batch: &[Op]) -> Result<()> {
         within("batch", batch.len(), self.batch)?;
         for op in batch {

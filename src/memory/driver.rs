@@ -47,7 +47,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns live entries in the given order, opened. Rows that do not open are counted.
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
 
-    /// Returns what each namespace holds of each kind, in no particular order.
+    /// Returns the totals of each kind in each namespace, in no particular order.
     async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>>;
 
     /// Returns totals.
@@ -87,7 +87,7 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
-    /// Ends the driver.
+    /// Closes the driver.
     async fn close(&self) -> Result<()>;
 }
 
@@ -98,7 +98,7 @@ pub struct DriverStore<D> {
     ring: Option<KeyRing>,
     /// Shared with the threads that prepare large writes.
     limits: Arc<Limits>,
-    /// What follows from the limits for each kind.
+    /// The quotas of each kind, from the limits.
     quotas: Quotas,
     clock: Arc<dyn Clock>,
     /// Bytes written of kind `cache` since its total was checked.
@@ -116,11 +116,11 @@ const INLINE_BYTES: usize = 64 << 10;
 /// Most rows that one write evicts, when entries of kind `cache` exceed their limit.
 const EVICT_ROWS: usize = 4096;
 
-/// What the canary says once it is opened.
+/// Plaintext of the canary.
 const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
 
 impl<D: Driver> DriverStore<D> {
-    /// Makes a store that keeps values as they are.
+    /// Makes a store that does not seal values.
     #[must_use]
     pub fn plain(driver: D, config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self::new(driver, Arc::new(NoSeal), None, config, clock)
@@ -184,12 +184,12 @@ impl<D: Driver> DriverStore<D> {
     }
 }
 
-/// Returns after how many bytes the total of kind `cache` is looked at.
+/// Returns after how many written bytes the total of kind `cache` is checked.
 fn step(cap: u64) -> u64 {
     (cap / 64).clamp(1, 4 << 20)
 }
 
-/// Returns about what an operation adds to kind `cache`.
+/// Returns about how many bytes an operation adds to kind `cache`.
 fn cached_bytes(op: &PendingOp) -> u64 {
     match op {
         PendingOp::Put(pending) if pending.put.kind == Kind::Cache => op.weight() as u64,

@@ -30,7 +30,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation];
 
-    /// Returns the name, as stored and as shown.
+    /// Returns the name, in the store and in output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -138,7 +138,7 @@ const ROW_BYTES: u64 = 240;
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Everything but the value.
+    /// The metadata.
     pub meta: EntryMeta,
     /// The value.
     pub value: Bytes,
@@ -149,13 +149,13 @@ pub struct Entry {
 pub struct EntryMeta {
     /// The namespace of its owner.
     pub namespace: Namespace,
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// Its name within namespace and kind.
     pub key: String,
-    /// A word to group entries by; may be empty.
+    /// Category; may be empty.
     pub category: String,
-    /// Labels to purge by, in the order given.
+    /// Tags to purge by, in the given order.
     pub tags: Vec<String>,
     /// Clear attributes that tools may show without the key, such as digests of the parts of a cache key.
     pub attributes: BTreeMap<String, String>,
@@ -165,9 +165,9 @@ pub struct EntryMeta {
     pub version: u64,
     /// Creation time; kept by replacements.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never. An entry with `now >= expires_at` is invisible.
+    /// Expiry; `None` = never. An entry with `now >= expires_at` is invisible.
     pub expires_at: Option<Timestamp>,
     /// The bytes of the value, as stored (a sealed value is 16 bytes longer than its plaintext).
     pub size: u64,
@@ -220,7 +220,7 @@ impl Quota {
     }
 }
 
-/// How fingerprints are made of a value.
+/// Fingerprint algorithm of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fingerprint {
     /// The first 16 hex digits of SHA-256 of the plaintext, the same in every store for comparison.

@@ -41,7 +41,7 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
-    /// The row is there but does not open: another key, moved, altered, or never sealed.
+    /// The row exists but does not open: another key, moved, altered, or never sealed.
     #[error("the row does not open: {reason}")]
     Unreadable {
         /// Why, in general terms.
@@ -61,13 +61,13 @@ pub enum StoreError {
     /// The URL names an unknown driver, or an impossible file.
     #[error("{0}")]
     BadUrl(String),
-    /// The store holds something that it cannot have written: damaged, or of a newer version.
+    /// The store holds data that it cannot have written: damaged, or of a newer version.
     #[error("the store is damaged or of another version: {0}")]
     Corrupt(String),
     /// The store cannot be reached or is busy; the same call may succeed later.
     #[error("the store is not available: {message}")]
     Unavailable {
-        /// What the driver says.
+        /// The driver's message.
         message: String,
         /// The driver's error.
         #[source]

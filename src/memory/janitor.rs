@@ -54,7 +54,7 @@ pub struct Snapshot {
 pub struct Work(Mutex<(Snapshot, Option<Instant>)>);
 
 impl Work {
-    /// Returns everything that it did so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let (snapshot, ended) = self.lock().clone();
@@ -137,7 +137,7 @@ impl Janitor {
         Self { work, task, stop: stop.drop_guard() }
     }
 
-    /// Returns what it did so far, as it goes on.
+    /// Returns its live counters.
     #[must_use]
     pub fn work(&self) -> Arc<Work> {
         Arc::clone(&self.work)

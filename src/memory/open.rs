@@ -1,4 +1,4 @@
-//! Opens a store by its URL. The only place that knows which drivers there are.
+//! Opens a store by its URL. Only this module knows all drivers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub enum Location {
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Returns hosts and database: what may be shown.
+    /// Returns hosts and database, which are safe to show.
     ///
     /// # Errors
     /// `BadUrl`, which repeats no secret.
@@ -107,7 +107,7 @@ impl Location {
     }
 }
 
-/// Returns whether a store is there; makes nothing. What ends with its process is never there.
+/// Returns whether a store exists; creates nothing. `memory:` never exists.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
@@ -227,7 +227,7 @@ pub async fn open_or_later(
     }
 }
 
-/// A store, and what was wrong with it when it was opened.
+/// Result of opening a store: the store, and its trouble if any.
 #[derive(Clone)]
 pub struct Opened {
     /// The store.

@@ -20,9 +20,9 @@ pub struct Put {
     pub key: String,
     /// The value; up to 1 MiB by default, may be empty.
     pub value: Bytes,
-    /// A word to group entries by.
+    /// Category.
     pub category: String,
-    /// Labels to purge by.
+    /// Tags to purge by.
     pub tags: Vec<String>,
     /// Clear facts for tools.
     pub attributes: BTreeMap<String, String>,
@@ -41,11 +41,11 @@ pub struct Put {
 pub struct Restore {
     /// Its version.
     pub version: u64,
-    /// When it came to be.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never. The retention of its kind may end it earlier.
+    /// Expiry; `None` = never. The retention of its kind may set an earlier one.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -83,7 +83,7 @@ impl Put {
     }
 }
 
-/// What to delete. Deleting works on raw rows and never decrypts, so forgetting works after a lost key.
+/// Selection of a delete. It works on raw rows and never decrypts, so it works after a lost key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delete {
     /// One entry; no error if it is absent.
@@ -238,9 +238,9 @@ pub struct NamespaceStats {
     pub namespace: Namespace,
     /// The kind.
     pub kind: Kind,
-    /// Live entries.
+    /// Number of live entries.
     pub rows: u64,
-    /// What they take: see [`EntryMeta::cost`].
+    /// Size in bytes: see [`EntryMeta::cost`].
     pub bytes: u64,
 }
 
@@ -249,13 +249,13 @@ pub struct NamespaceStats {
 pub struct Stats {
     /// The driver's name.
     pub driver: &'static str,
-    /// Live rows.
+    /// Number of live rows.
     pub rows: u64,
-    /// Rows that have ended and wait for the sweep.
+    /// Number of expired rows that wait for the sweep.
     pub expired: u64,
-    /// What all rows take: see [`EntryMeta::cost`].
+    /// Size of all rows in bytes: see [`EntryMeta::cost`].
     pub bytes: u64,
-    /// Bytes on disk, 0 if there is none.
+    /// Bytes on disk, 0 without a file.
     pub disk_bytes: u64,
     /// Rows per key id; the empty id stands for rows that are not sealed.
     pub rows_by_key_id: BTreeMap<String, u64>,

@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::ops::{Cursor, Delete, ListPage, Put, Restore};
 use crate::sealed::{Seal, SealedValue};
 
-/// A row that proves which key a store was written with.
+/// Canary: a row that proves which key a store was written with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Canary {
     /// The id of the key.
@@ -20,27 +20,27 @@ pub struct Canary {
     pub sealed: Vec<u8>,
 }
 
-/// A write, checked against the limits and with everything settled but what depends on the stored row.
+/// Pending write: checked against the limits, and resolved except for the stored row.
 #[derive(Debug, Clone)]
 pub struct PendingWrite {
     /// What to write.
     pub put: Put,
     /// The fingerprint of its plaintext.
     pub fingerprint: String,
-    /// When it ends.
+    /// Expiry.
     pub expires_at: Option<Timestamp>,
     /// The value sealed as a new entry, before the driver's turn. Valid only if no live row exists.
     pub fresh: Option<SealedValue>,
 }
 
-/// What a driver needs to know of the row that a pending write replaces.
+/// Version and times of the row that a pending write replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Existing {
     /// Its version.
     pub version: u64,
     /// Time of its first write.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
 }
 
@@ -114,7 +114,7 @@ pub enum PendingOp {
     /// Deletes at most `limit` rows, each time from the namespace with the most bytes of this kind. Not counted in the
     /// generation: the deleted answers were valid.
     Evict {
-        /// Of which kind.
+        /// The kind.
         kind: Kind,
         /// What its rows may take, ended or not.
         bytes: u64,
@@ -182,12 +182,12 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// Which keys of which key space are wanted, at a time.
+/// Range of keys in a key space, at a time.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// Whose.
+    /// The namespace.
     pub namespace: Namespace,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
     /// What the keys start with.
     pub prefix: String,

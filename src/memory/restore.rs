@@ -21,16 +21,16 @@ const IN_FLIGHT: usize = 64;
 /// How many refused entries are named; all are counted.
 const NAMED: usize = 20;
 
-/// What became of entries.
+/// Results of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Written.
     pub imported: u64,
-    /// Left as they are in the store, which has them as new or newer.
+    /// Number of entries kept as stored, because the stored ones are as new or newer.
     pub kept: u64,
-    /// Left out, because they had ended.
+    /// Number of expired entries, which are left out.
     pub expired: u64,
-    /// Left out, because the store takes nothing so large or so much.
+    /// Number of entries over a limit of the store, which are left out.
     pub refused: u64,
     /// Some of those that were refused, and why.
     pub named: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Restored {
 /// A store that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// The store that entries go to.
+/// Destination of entries.
 pub enum Destination {
     /// One that is open, and stays so.
     Store(Arc<dyn Store>),
@@ -53,13 +53,13 @@ pub enum Destination {
     Nothing,
 }
 
-/// Where entries go, and how.
+/// Target of a restore.
 pub struct Target {
     /// The store.
     pub store: Destination,
-    /// Whether it is only looked at.
+    /// Whether this is a dry run.
     pub dry_run: bool,
-    /// Tells what has ended.
+    /// The clock for expiry.
     pub clock: Arc<dyn Clock>,
 }
 

@@ -45,7 +45,7 @@ pub enum End {
 pub struct Rotated {
     /// The key that seals now.
     pub key_id: String,
-    /// Rows that were sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
     /// Rows that no key of the ring opens; they stay as they are.
     pub unreadable: u64,
@@ -58,7 +58,7 @@ pub struct Rotated {
 /// Progress of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Rows sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
     /// Rows of other keys that there were at the start.
     pub total: u64,
@@ -68,10 +68,10 @@ pub struct Progress {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {
-    /// Another one runs on this store.
+    /// Another rotation runs on this store.
     #[error("another rotation runs on this store")]
     Busy,
-    /// There is one key only, and others sealed rows.
+    /// The ring has one key only, but other keys sealed rows.
     #[error("only key {given} is given, and the store has rows of {}", .others.join(", "))]
     KeysMissing {
         /// The id of the key given.

@@ -17,7 +17,7 @@ use crate::ops::{
 /// A store that can be read.
 #[async_trait]
 pub trait ReadStore: Send + Sync + 'static {
-    /// Returns a live entry, `None` if it is absent or has ended.
+    /// Returns a live entry, `None` if it is absent or expired.
     ///
     /// # Errors
     /// `Unreadable` if the row does not open; `Unavailable`, `Closed`.
@@ -37,7 +37,7 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan>;
 
-    /// Returns what each namespace holds of each kind: live rows only, most rows first, ties by name.
+    /// Returns the totals of live rows of each kind in each namespace, most rows first, ties by name.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.

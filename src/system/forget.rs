@@ -32,9 +32,9 @@ pub const NOT_COVERED: [&str; 3] = [
 pub struct Removed {
     /// The conversation, if the rows belonged to one.
     pub session: Option<String>,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -50,9 +50,9 @@ pub struct Receipt {
     pub subject: String,
     /// The driver of the store; `None` if there is no store.
     pub driver: Option<String>,
-    /// What was removed, by conversation and kind.
+    /// The removed rows, by conversation and kind.
     pub removed: Vec<Removed>,
-    /// Rows removed, all together.
+    /// Number of removed rows in total.
     pub rows: u64,
     /// Idempotency keys removed, with their answers.
     pub idempotency_keys: u64,
@@ -64,11 +64,11 @@ pub struct Receipt {
     ///
     /// They stay, and name the person, until they are revoked. Ended tokens are removed.
     pub live_tokens: u64,
-    /// How often the store was looked through.
+    /// Number of passes over the store.
     pub looks: u32,
-    /// Whether the last two looks found nothing.
+    /// Whether the last two passes found nothing.
     pub verified: bool,
-    /// What this does not reach.
+    /// Data that is not deleted.
     pub not_covered: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Result, VaultError};
 use crate::record::{About, Material, check_name};
 use crate::seal::{Head, Sealer};
 
-/// The credentials, for the operator with the key.
+/// Credentials for the operator, who has the key.
 #[derive(Clone)]
 pub struct Book {
     system: System,
@@ -53,11 +53,11 @@ pub struct Listed {
 pub struct Change {
     /// Callers to grant it to.
     pub allow: Vec<crate::Subjects>,
-    /// Packs that may use it from now on.
+    /// Packs to grant it to.
     pub allow_packs: Vec<helmdeck_core::caller::Glob>,
     /// Callers to withdraw it from, written as when granted.
     pub revoke: Vec<crate::Subjects>,
-    /// Packs that may no longer, written as they were.
+    /// Packs to withdraw it from, written as when granted.
     pub revoke_packs: Vec<helmdeck_core::caller::Glob>,
 }
 
@@ -90,7 +90,7 @@ impl Book {
         Self { system, sealer: Sealer(ring), clock }
     }
 
-    /// Sets a credential: makes it, or replaces it whole.
+    /// Creates a credential, or replaces all of it.
     ///
     /// # Errors
     /// `Invalid`, `WrongKey`, `Store`.
@@ -108,7 +108,7 @@ impl Book {
         .ok_or_else(|| VaultError::Invalid("the vault could not be made".to_owned()))
     }
 
-    /// Gives a credential a new secret. What it is for stays.
+    /// Replaces the secret of a credential. Its attributes stay.
     ///
     /// # Errors
     /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`, `WrongKey`, `Store`.
@@ -143,7 +143,7 @@ impl Book {
         about.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Returns every credential by name, with what it is for and without its secret.
+    /// Returns every credential by name, with its attributes and without its secret.
     ///
     /// # Errors
     /// `WrongKey`, `Store`.
@@ -153,7 +153,7 @@ impl Book {
         Ok(rows.iter().map(|row| listed(row, Some(self.sealer.about(row)))).collect())
     }
 
-    /// Returns what one credential is for.
+    /// Returns the attributes of one credential.
     ///
     /// # Errors
     /// `Missing`, `Unreadable`, `WrongKey`, `Store`.
@@ -231,7 +231,7 @@ impl Book {
     }
 }
 
-/// Removes a credential. It takes no key, so that one whose key is lost can go too.
+/// Removes a credential. It needs no key, so it works after a lost key.
 ///
 /// # Errors
 /// `Missing`, `Store`.
@@ -255,7 +255,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
     Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
 }
 
-/// Returns whether the vault belongs to a key of the ring. One without rows belongs to the first writer.
+/// Checks that the vault belongs to a key of the ring. An empty vault belongs to its first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
         Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {

@@ -1,4 +1,4 @@
-//! What a credential is: its name, its type, what it is for, and the secret itself.
+//! Record of a credential: name, type, attributes, and secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -96,7 +96,7 @@ impl fmt::Display for Subjects {
 pub struct About {
     /// Type of a secret.
     pub kind: Kind,
-    /// Where it may be sent: patterns over host names in lower case. Empty = nowhere.
+    /// Hosts that may receive it: patterns over host names in lower case. Empty = none.
     pub hosts: Vec<Glob>,
     /// Callers that may use it. Empty = none.
     pub subjects: Vec<Subjects>,
@@ -142,7 +142,7 @@ impl About {
     }
 }
 
-/// How [`About`] is written before it is sealed.
+/// Serialized form of [`About`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Written {
     kind: Kind,

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How many looks there are from one write of the use log to the next.
 const LOOKS_PER_WRITE: u32 = 2;
 
-/// The credentials, for the engine. Cheap to clone; clones are one.
+/// Credentials for the engine. Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Vault(Arc<Inner>);
 

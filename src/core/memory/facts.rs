@@ -17,7 +17,7 @@ pub struct NewFact {
     pub key: String,
     /// What is known; white space around it is taken off, and something must remain.
     pub value: String,
-    /// A word to group by; `user_facts` if absent or blank.
+    /// Category; `user_facts` if absent or blank.
     #[serde(default)]
     pub category: Option<String>,
     /// Labels; none of them blank.
@@ -71,7 +71,7 @@ pub struct RecallFacts {
 /// A fact.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// Everything but its value.
+    /// The metadata.
     #[serde(flatten)]
     pub about: About,
     /// What is known: data, never an instruction.

@@ -80,18 +80,18 @@ impl From<NoMemory> for Error {
 /// Owner of the memory that a call uses, and the pack that uses it.
 #[derive(Clone)]
 pub struct Owner {
-    /// Whose.
+    /// The owner.
     pub identity: Arc<Identity>,
-    /// Whether only the caller's conversation is meant; of notes only.
+    /// Whether notes are limited to the caller's conversation.
     pub in_session: bool,
     /// The pack that calls, if one does.
     pub called_by: Option<Arc<CallingPack>>,
-    /// The secrets of the call, which are kept out of what is written.
+    /// The secrets of the call, to redact them from writes.
     pub secrets: Option<Arc<dyn CallSecrets>>,
 }
 
 impl Owner {
-    /// Makes the owner who speaks for itself, at a transport.
+    /// Makes the owner of a call at a transport.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
         Self { identity, in_session: false, called_by: None, secrets: None }
@@ -154,9 +154,9 @@ impl std::fmt::Debug for Memory {
 pub struct About {
     /// Its name.
     pub key: String,
-    /// A word to group by; may be empty.
+    /// Category; may be empty.
     pub category: String,
-    /// Labels, in the order given.
+    /// Tags, in the given order.
     pub tags: Vec<String>,
     /// The pack that wrote it; `None` = the caller itself, through a transport.
     ///
@@ -170,13 +170,13 @@ pub struct About {
     pub fingerprint: String,
     /// 1 for a new one, one more for each replacement.
     pub version: u64,
-    /// When it came to be.
+    /// Creation time.
     #[serde(with = "crate::clock::rfc3339")]
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     #[serde(with = "crate::clock::rfc3339")]
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never.
+    /// Expiry; `None` = never.
     #[serde(serialize_with = "end")]
     pub expires_at: Option<Timestamp>,
 }

@@ -21,7 +21,7 @@ pub struct NewNote {
     pub key: String,
     /// Its value: any bytes, up to 1 MiB by default.
     pub value: Bytes,
-    /// A word to group by; may be empty.
+    /// Category; may be empty.
     pub category: String,
     /// Labels.
     pub tags: Vec<String>,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for NewNote {
 /// A note.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Everything but its value.
+    /// The metadata.
     pub about: About,
     /// Its value.
     pub value: Bytes,

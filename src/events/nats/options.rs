@@ -1,4 +1,4 @@
-//! Where the server is, and which are refused.
+//! Options of a NATS connection, and their checks.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,7 +9,7 @@ use url::{Host, Url};
 
 use crate::sink::SinkError;
 
-/// The name of the stream unless said otherwise.
+/// Default name of the stream.
 pub const STREAM: &str = "FORGE_MEMORY";
 
 /// The largest file of credentials that is read, in bytes.
@@ -26,7 +26,7 @@ pub struct NatsOptions {
     pub credentials: Option<PathBuf>,
     /// A file with certificates (PEM) to trust; by default those of the system.
     pub certificates: Option<PathBuf>,
-    /// Says that the server may be on another machine; false by default.
+    /// Whether the server may be on another machine. Default false.
     pub remote: bool,
     /// The name of the stream; [`STREAM`] by default.
     pub stream: String,

@@ -26,13 +26,13 @@ const PART: usize = 256;
 pub struct Imported {
     /// The archive's id.
     pub archive: String,
-    /// Records read.
+    /// Number of records read.
     pub read: u64,
     /// Number of entries outside the selection.
     pub filtered: u64,
-    /// Records that do not open.
+    /// Number of records that do not open.
     pub unreadable: u64,
-    /// What became of the others.
+    /// Results of the other entries.
     #[serde(flatten)]
     pub restored: Restored,
 }

@@ -25,9 +25,9 @@ pub use import::{Imported, import};
 /// Filter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only of this namespace; without a conversation, of all conversations of the caller.
+    /// Entries of this namespace only; without a conversation, those of all conversations of the caller.
     pub namespace: Option<Namespace>,
-    /// Only of this kind.
+    /// Entries of this kind only.
     pub kind: Option<Kind>,
 }
 
@@ -54,7 +54,7 @@ pub enum ArchiveError {
     /// The format version is unknown.
     #[error("the archive has format {0}; this version reads format 1")]
     OtherFormat(u32),
-    /// It was sealed with another key.
+    /// The archive was sealed with another key.
     #[error("the archive was sealed with key {archive}; the key given is {given}")]
     WrongKey {
         /// The id of the key that sealed it.
@@ -62,10 +62,10 @@ pub enum ArchiveError {
         /// The ids of the keys given, current first.
         given: String,
     },
-    /// Something in it was altered, moved or left out.
+    /// The archive was altered: something was changed, moved or left out.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// Its end is missing.
+    /// The end of the archive is missing.
     #[error("the archive is incomplete: it ends after {read} records")]
     Incomplete {
         /// Number of records.

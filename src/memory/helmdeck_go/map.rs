@@ -22,7 +22,7 @@ const MAX_FINDINGS: usize = 50;
 /// The longest learnable input of an audit row.
 const MAX_INPUT_BYTES: usize = 256;
 
-/// What a row becomes.
+/// Result of mapping a row.
 pub(super) enum Mapped {
     /// An entry.
     Put(Box<Put>),

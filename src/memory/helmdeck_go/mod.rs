@@ -53,16 +53,16 @@ pub enum Sessions {
     Never,
 }
 
-/// How a database is imported.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tenant that everything goes to.
+    /// The tenant of all imported entries.
     pub tenant: String,
     /// How to separate sessions from callers.
     pub sessions: Sessions,
 }
 
-/// What was made of a namespace with a colon.
+/// Result of splitting a namespace with a colon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NamespaceRead {
     /// As the original writes it.
@@ -78,17 +78,17 @@ pub struct NamespaceRead {
 /// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Rows of the file.
+    /// Number of rows in the file.
     pub rows: u64,
-    /// Rows that become nothing, by what they are.
+    /// Number of rows that become nothing, by type.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// Rows that do not open or make no sense.
+    /// Number of rows that do not open or are invalid.
     pub bad: u64,
     /// Some of these, by id, and why.
     pub bad_rows: Vec<String>,
     /// What was made of every namespace with a colon.
     pub namespaces: Vec<NamespaceRead>,
-    /// What became of the others.
+    /// Results of the other entries.
     #[serde(flatten)]
     pub restored: Restored,
 }
@@ -97,7 +97,7 @@ pub struct Report {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoError {
-    /// It is not a database, or not one of the original.
+    /// The file is not a database of the original.
     #[error("{path}: {reason}")]
     NotOurs {
         /// The file.

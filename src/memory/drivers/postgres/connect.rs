@@ -26,7 +26,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// It is longer than the limit of the server, so that it ends only connections to a silent server.
 const PATIENCE: Duration = Duration::from_secs(35);
 
-/// The same for deletes of any number of rows.
+/// Client-side time limit of deletes of any number of rows.
 const LONG_PATIENCE: Duration = Duration::from_mins(11);
 
 /// How long a silent server keeps a connection before it counts as lost.

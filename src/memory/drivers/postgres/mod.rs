@@ -111,7 +111,7 @@ impl Postgres {
         })
     }
 
-    /// Returns whether the tables are there. Makes nothing.
+    /// Returns whether the tables exist. Creates nothing.
     ///
     /// # Errors
     /// As [`Postgres::open`].

@@ -95,7 +95,7 @@ impl Target {
         Ok(Self { config, protection })
     }
 
-    /// Returns hosts and database: what may be shown.
+    /// Returns hosts and database, which are safe to show.
     pub(super) fn shown(&self) -> String {
         let ports = self.config.get_ports();
         let port = |index: usize| ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);

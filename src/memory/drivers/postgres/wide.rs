@@ -133,7 +133,7 @@ pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: u
 /// What of a kind takes too much.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Excess {
-    /// Of which kind.
+    /// The kind.
     pub(super) kind: Kind,
     /// What its rows may take.
     pub(super) bytes: u64,

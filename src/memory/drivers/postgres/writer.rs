@@ -30,19 +30,19 @@ const TRIES: u32 = 5;
 
 /// Command of the task.
 pub(super) enum Command {
-    /// Do a batch.
+    /// Write a batch.
     Write(Waiting),
-    /// Do what waits, then end.
+    /// Write the waiting batches, then end.
     Close(oneshot::Sender<()>),
 }
 
 /// A batch that waits for its commit.
 pub(super) struct Waiting {
-    /// What to do.
+    /// The batch.
     pub(super) batch: Arc<Batch>,
     /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
-    /// Its share of what may wait at once.
+    /// Its share of the limit on waiting bytes.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 

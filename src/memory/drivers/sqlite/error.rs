@@ -29,7 +29,7 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
-/// Returns whether a connection should be thrown away after this error, because a new one may do better.
+/// Returns whether to discard the connection after this error, because a new one may work.
 pub(super) fn spoils_connection(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt(_)) || (error.is_temporary() && !is_environmental(error))
 }

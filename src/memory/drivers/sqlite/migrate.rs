@@ -10,14 +10,14 @@ use crate::error::{Result, StoreError};
 /// The migrations of one database.
 #[derive(Debug)]
 pub struct Migrations {
-    /// The table that says what was done.
+    /// The ledger of migrations that ran.
     pub ledger: &'static str,
     /// Name and SQL, in order; the first has number 1.
     pub steps: &'static [(&'static str, &'static str)],
 }
 
 impl Migrations {
-    /// Does what is not done yet.
+    /// Runs the missing migrations.
     ///
     /// # Errors
     /// `Corrupt` for a database of a newer program or of another one; `Unavailable`.

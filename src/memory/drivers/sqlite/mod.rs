@@ -72,7 +72,7 @@ pub struct Sqlite {
     locked: bool,
 }
 
-/// A query, to be run on a connection.
+/// Query to run on a connection.
 type Query = Box<dyn FnOnce(&ConnectionPool, usize) + Send>;
 
 /// Command of a reader thread.
@@ -174,7 +174,7 @@ impl Sqlite {
         Ok((answer, awake))
     }
 
-    /// Does something on the writing thread, after what waits there.
+    /// Runs work on the writer thread, after the waiting commands.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ConnectionPool) -> Result<T> + Send + 'static,

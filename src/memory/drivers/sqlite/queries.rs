@@ -43,7 +43,7 @@ pub(super) fn get(
     raw.map(|raw| seal.open(raw)).transpose()
 }
 
-/// What has ended and was not swept, which the counters still count.
+/// Expired rows that are not swept yet and still counted.
 const ENDED: &str = "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 

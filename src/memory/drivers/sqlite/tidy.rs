@@ -23,7 +23,7 @@ const STEP_PAGES: i64 = 256;
 /// Free pages that are never given back (1 MiB); nor is a tenth of the file.
 const SPARE_PAGES: i64 = 256;
 
-/// What is to be done, and when.
+/// Pending work and its time.
 #[derive(Debug, Default)]
 pub(super) struct Tidy {
     empty_log_at: Option<Instant>,
@@ -47,7 +47,7 @@ impl Tidy {
         }
     }
 
-    /// Does what is due. A failure costs nothing but time: the next delete tries again.
+    /// Does the work that is due. A failure only delays it: the next delete tries again.
     pub(super) fn work(&mut self, pool: &ConnectionPool) {
         let now = Instant::now();
         if self.empty_log_at.is_some_and(|at| at <= now) {

@@ -30,9 +30,9 @@ const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// Command of the thread.
 pub(super) enum Command {
-    /// Do a batch.
+    /// Write a batch.
     Write(Waiting),
-    /// Do something else with the connections.
+    /// Run other work with the connections.
     Run(Box<dyn FnOnce(&ConnectionPool) + Send>),
     /// Empty the log, close the connection, end.
     Close(oneshot::Sender<Result<()>>),
@@ -40,11 +40,11 @@ pub(super) enum Command {
 
 /// A batch that waits for its commit.
 pub(super) struct Waiting {
-    /// What to do.
+    /// The batch.
     pub(super) batch: Batch,
     /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
-    /// Its share of what may wait at once.
+    /// Its share of the limit on waiting bytes.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -217,9 +217,9 @@ struct Group {
     bytes: usize,
     /// Whether the commit waits for the disk.
     durable: bool,
-    /// Whether no more may join.
+    /// Whether the group accepts no more batches.
     full: bool,
-    /// What was found in the queue and cannot join.
+    /// A command from the queue that cannot join the group.
     next: Option<Command>,
 }
 
@@ -228,7 +228,7 @@ impl Group {
         Self { bytes: first.weight(), durable: first.is_durable(), waiting: vec![first], full: false, next: None }
     }
 
-    /// Takes in what waits.
+    /// Adds the waiting batches.
     fn gather(&mut self, commands: &Receiver<Command>) {
         while !self.full {
             match commands.try_recv() {
@@ -276,7 +276,7 @@ impl Waiting {
     }
 }
 
-/// Returns whether an error comes from the database, so that the transaction cannot be trusted any more.
+/// Returns whether an error comes from the database and spoils the transaction.
 const fn is_of_database(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable { .. })
 }
