@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 
-/// The bytes of a key.
+/// Length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 
 /// A memory key.
@@ -25,9 +25,9 @@ pub struct MemoryKey {
 }
 
 impl MemoryKey {
-    /// Reads a key: exactly 64 hex digits of either case, white space around them ignored.
+    /// Parses a key: exactly 64 hex digits of either case, ignoring surrounding white space.
     ///
-    /// `label` says in the error where the text came from, for example the name of a variable.
+    /// `label` names the source of the text in errors, for example an environment variable.
     ///
     /// # Errors
     /// `MalformedKey`, which names `label` and the expected form, never the text.
@@ -60,10 +60,10 @@ impl MemoryKey {
         Self { bytes, id: hex(&id) }
     }
 
-    /// Makes a new key of the system's random source, as text in the form that [`MemoryKey::parse`] reads.
+    /// Makes a new random key, as text in the form that [`MemoryKey::parse`] reads.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub fn generate() -> Result<Secret> {
         let bytes = Zeroizing::new(<[u8; KEY_BYTES]>::try_generate().map_err(StoreError::unavailable)?);
         Ok(Secret::new(hex(bytes.as_slice())))

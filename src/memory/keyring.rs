@@ -20,15 +20,15 @@ use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 use crate::key::{KEY_BYTES, MemoryKey};
 
-/// The bytes of a nonce.
+/// Length of a nonce in bytes.
 pub(crate) const NONCE_BYTES: usize = 12;
-/// The bytes that a seal adds to a value.
+/// Length that a seal adds to a value, in bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// Derived keys that are kept ready, each about 1 KiB.
+/// Number of cached derived keys, each about 1 KiB.
 const READY_KEYS: usize = 512;
 
-/// The memory keys. Cheap to clone; clones share the derived keys.
+/// Keyring of the memory keys. Cheap to clone; clones share the derived keys.
 ///
 /// # Examples
 /// ```
@@ -89,7 +89,7 @@ impl KeyRing {
         Ok(Self::new(first, rest))
     }
 
-    /// Returns the id of the key that seals.
+    /// Returns the id of the current key, which seals.
     #[must_use]
     pub fn current_id(&self) -> &str {
         self.0.keys[0].id()
@@ -143,10 +143,10 @@ impl KeyRing {
         Ok([id.as_bytes(), nonce.as_slice(), sealed.as_slice()].concat())
     }
 
-    /// Opens what [`KeyRing::seal_blob`] made, with any key of the ring.
+    /// Opens the result of [`KeyRing::seal_blob`], with any key of the ring.
     ///
     /// # Errors
-    /// `Unreadable` if no key of the ring made it, or for this namespace, purpose and `bound`.
+    /// `Unreadable` if no key of the ring sealed it for this namespace, purpose and `bound`.
     pub fn open_blob(
         &self,
         namespace: &Namespace,

@@ -129,7 +129,7 @@ pub enum Op {
 pub enum Written {
     /// The entry as it is now, without its value.
     Put(Box<EntryMeta>),
-    /// How many entries were deleted (expired ones that were still there count).
+    /// Number of deleted entries, including expired ones that were still stored.
     Deleted(u64),
 }
 
@@ -178,7 +178,7 @@ pub enum Order {
 pub struct Scan {
     /// The entries with their values.
     pub entries: Vec<Entry>,
-    /// How many rows did not open and were left out.
+    /// Number of rows that did not open and were left out.
     pub unreadable: u64,
 }
 
@@ -186,18 +186,18 @@ pub struct Scan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(pub String);
 
-/// A row that a walk visited.
+/// Row that a walk visited.
 #[derive(Debug, Clone)]
 pub struct Walked {
-    /// What the row says about itself; it may have ended.
+    /// Metadata of the row; it may have expired.
     pub meta: EntryMeta,
-    /// The id of the key that it names; empty if it is not sealed.
+    /// The id of its key; empty if it is not sealed.
     pub key_id: String,
-    /// Its value, or why it does not open.
+    /// The value, or why it does not open.
     pub value: Result<Bytes, &'static str>,
 }
 
-/// A part of a walk.
+/// Part of a walk.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
     /// The rows, in no particular order.
@@ -209,9 +209,9 @@ pub struct Walk {
 /// Result of a step of a rotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resealed {
-    /// Rows that are now sealed with the current key.
+    /// Number of rows now sealed with the current key.
     pub rows: u64,
-    /// Rows that do not open with any key of the ring; they stay as they are.
+    /// Number of rows that no key of the ring opens; they are left unchanged.
     pub unreadable: u64,
     /// Where the next step starts; `None` = every row was looked at.
     pub next: Option<Mark>,

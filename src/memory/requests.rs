@@ -23,7 +23,7 @@ pub struct Canary {
 /// Pending write: checked against the limits, and resolved except for the stored row.
 #[derive(Debug, Clone)]
 pub struct PendingWrite {
-    /// What to write.
+    /// The write.
     pub put: Put,
     /// The fingerprint of its plaintext.
     pub fingerprint: String,
@@ -45,7 +45,7 @@ pub struct Existing {
 }
 
 impl PendingWrite {
-    /// Settles what depends on the live row that is there (`None` = absent or ended).
+    /// Resolves the write against the live row (`None` = absent or expired).
     ///
     /// # Errors
     /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is
@@ -100,7 +100,7 @@ impl PendingWrite {
     }
 }
 
-/// One operation of a batch as a driver gets it.
+/// Operation of a batch for a driver.
 #[derive(Debug, Clone)]
 pub enum PendingOp {
     /// Write.
@@ -135,7 +135,7 @@ impl PendingOp {
         }
     }
 
-    /// Returns about how many bytes the operation holds while it waits.
+    /// Returns the approximate size of the waiting operation in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -145,7 +145,7 @@ impl PendingOp {
     }
 }
 
-/// A batch as a driver gets it: all of it or nothing.
+/// Batch for a driver: it is applied as a whole or not at all.
 #[derive(Clone)]
 pub struct Batch {
     /// The operations, in order.
@@ -163,7 +163,7 @@ pub struct Batch {
 pub struct Quotas([Quota; Kind::ALL.len()]);
 
 impl Quotas {
-    /// Asks for the quota of each kind.
+    /// Makes the quotas from a function of the kind.
     #[must_use]
     pub fn new(of: impl Fn(Kind) -> Quota) -> Self {
         Self(Kind::ALL.map(of))
@@ -189,16 +189,16 @@ pub struct Range {
     pub namespace: Namespace,
     /// The kind.
     pub kind: Kind,
-    /// What the keys start with.
+    /// Prefix of the keys.
     pub prefix: String,
-    /// The time: what has ended is invisible.
+    /// The time: rows expired by then are invisible.
     pub now: Timestamp,
 }
 
-/// Where a page of a list starts: after this time and key.
+/// Position in a list: after this time and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The `updated_at` of the last entry of the page before.
+    /// The `updated_at` of the last entry of the previous page.
     pub updated_at: Timestamp,
     /// Its key.
     pub key: String,
@@ -258,7 +258,7 @@ pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     ttl.map(|ttl| now.saturating_add(ttl)).filter(|end| *end <= LAST)
 }
 
-/// The bytes of values after which a part of a walk ends.
+/// Size of values in bytes after which a part of a walk ends.
 pub const WALK_BYTES: usize = 8 << 20;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const NAMED: usize = 20;
 /// Results of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Written.
+    /// Number of written entries.
     pub imported: u64,
     /// Number of entries kept as stored, because the stored ones are as new or newer.
     pub kept: u64,
@@ -32,9 +32,9 @@ pub struct Restored {
     pub expired: u64,
     /// Number of entries over a limit of the store, which are left out.
     pub refused: u64,
-    /// Some of those that were refused, and why.
+    /// Some of the refused entries, and why.
     pub named: Vec<String>,
-    /// Those that were written, by kind.
+    /// Number of written entries, by kind.
     pub kinds: BTreeMap<Kind, u64>,
 }
 

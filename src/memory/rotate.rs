@@ -17,9 +17,9 @@ use crate::store::Store;
 
 /// The lock that a rotation holds.
 const LOCK: &str = "rotate";
-/// How long the lock outlives a rotation that was killed.
+/// How long the lock is held after a rotation was killed.
 const HOLD: Duration = Duration::from_secs(5);
-/// How often it is renewed.
+/// Interval between renewals of the lock.
 const RENEW: Duration = Duration::from_secs(1);
 /// Rows that one step looks at: a few milliseconds of writing, so that no writer waits long.
 const STEP: usize = 256;
@@ -34,7 +34,7 @@ const TRIES: u32 = 5;
 pub enum End {
     /// Every row that opens is sealed with the current key, which the store now proves.
     Done,
-    /// It was stopped; the next rotation continues.
+    /// The rotation was stopped; the next one continues.
     Stopped,
     /// Another process keeps writing rows with another key.
     StillWritten,
@@ -43,15 +43,15 @@ pub enum End {
 /// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rotated {
-    /// The key that seals now.
+    /// The id of the current key.
     pub key_id: String,
     /// Number of resealed rows.
     pub resealed: u64,
-    /// Rows that no key of the ring opens; they stay as they are.
+    /// Number of rows that no key of the ring opens; they are left unchanged.
     pub unreadable: u64,
-    /// Rows that another key of the ring sealed and that are still so.
+    /// Number of rows still sealed with another key of the ring.
     pub remaining: u64,
-    /// How it ended.
+    /// How the rotation ended.
     pub end: End,
 }
 
@@ -60,7 +60,7 @@ pub struct Rotated {
 pub struct Progress {
     /// Number of resealed rows.
     pub resealed: u64,
-    /// Rows of other keys that there were at the start.
+    /// Number of rows of other keys at the start.
     pub total: u64,
 }
 

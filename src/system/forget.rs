@@ -17,7 +17,7 @@ use crate::database::System;
 const LOOKS: u32 = 20;
 /// The time between two looks: longer than a server lets a finished call's rows wait.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Rows that one transaction deletes.
+/// Limit of rows per transaction.
 const STEP: usize = 500;
 
 /// Data that forgetting does not delete; listed in every receipt.

@@ -31,7 +31,7 @@ pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Data of a token; never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
-    /// Names the token in lists and when it is revoked: 16 hex digits.
+    /// Id of the token in lists and for revoking: 16 hex digits.
     pub id: String,
     /// Name given at creation; may be empty.
     pub name: String,
@@ -52,7 +52,7 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Returns whether it is still valid.
+    /// Returns whether the token is still valid.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)

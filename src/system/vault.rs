@@ -11,7 +11,7 @@ use crate::database::{System, before, empty_log, signed, unsigned};
 /// How long a row of the use log is kept after its last use.
 pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// A credential as stored.
+/// Stored credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultRow {
     /// Its name.
@@ -20,11 +20,11 @@ pub struct VaultRow {
     pub version: u64,
     /// The id of the key that sealed it.
     pub key_id: String,
-    /// Everything else, sealed.
+    /// All other data, sealed.
     pub sealed: Vec<u8>,
-    /// When it was first set.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 

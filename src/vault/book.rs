@@ -27,11 +27,11 @@ pub struct Book {
 pub struct Saved {
     /// The credential's version now.
     pub version: u64,
-    /// There was one of this name before.
+    /// Whether it replaced a credential of this name.
     pub replaced: bool,
 }
 
-/// A credential without its secret.
+/// Listed credential, without its secret.
 #[derive(Debug, Clone)]
 pub struct Listed {
     /// Its name.
@@ -40,9 +40,9 @@ pub struct Listed {
     pub version: u64,
     /// The id of the key that sealed it.
     pub key_id: String,
-    /// When it was first set.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
     /// Its hosts, type and grants; `None` if it was not opened, an error if it does not open.
     pub about: Option<Result<About>>,
@@ -64,11 +64,11 @@ pub struct Change {
 /// Result of resealing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rekeyed {
-    /// How many rows were sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
-    /// How many were sealed with the current key already.
+    /// Number of rows already sealed with the current key.
     pub already: u64,
-    /// Those that do not open with the keys given; they stay as they are.
+    /// Credentials that do not open with the given keys; they are left unchanged.
     pub unreadable: Vec<String>,
     /// The id of the current key.
     pub key_id: String,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Book {
     }
 }
 
-/// What a transaction does, and its answer.
+/// Changes of a transaction, and its answer.
 type Decided<T> = (Option<VaultChange>, Result<T>);
 
 impl Book {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::error::{Result, VaultError};
 use crate::record::{About, Material, Written};
 
-/// What a key is derived for, besides the credential's name.
+/// Purpose of a derived key, besides the credential's name.
 const ABOUT: &str = "helmdeck/vault/about/v1";
 const SECRET: &str = "helmdeck/vault/secret/v1";
 

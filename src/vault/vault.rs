@@ -20,9 +20,9 @@ use crate::record::About;
 use crate::seal::Sealer;
 use crate::uses::Uses;
 
-/// How often the database is asked whether something changed.
+/// Interval between checks of the database for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How many looks there are from one write of the use log to the next.
+/// Number of such checks between two writes of the use log.
 const LOOKS_PER_WRITE: u32 = 2;
 
 /// Credentials for the engine. Cheap to clone; clones share their state.
@@ -34,12 +34,12 @@ struct Inner {
     sealer: Sealer,
     clock: Arc<dyn Clock>,
     known: RwLock<Arc<Known>>,
-    /// Counts what was seen to change. Unlike the database's own number it never comes back to an old one.
+    /// Counter of seen changes. Unlike the database's number, it never returns to an old value.
     seen: AtomicU64,
     uses: Uses,
 }
 
-/// The vault as it was read last.
+/// Last state that was read from the vault.
 #[derive(Default)]
 struct Known {
     generation: u64,

@@ -28,7 +28,7 @@ const DEFAULT_MAX_BYTES: u64 = 1 << 20;
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
 
-/// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
+/// Top-level keys of a manifest that are easily put below a table header by mistake.
 const TOP_KEYS: &[&str] = &[
     "name",
     "version",
@@ -91,7 +91,7 @@ impl Source<'_> {
     }
 }
 
-/// Hands a template on if every place of it is declared in `[input]`.
+/// Checks that every placeholder of a template is declared in `[input]`.
 pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, String> {
     let known = schema::properties(input.source());
     if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {

@@ -86,7 +86,7 @@ impl Link {
     }
 }
 
-/// Takes what is there, and waits for nothing.
+/// Takes the available messages without waiting.
 async fn fetch(consumer: &PullConsumer, most: usize) -> Result<Vec<Delivered>, SinkError> {
     let batch: FetchBuilder<'_> = consumer.fetch().max_messages(most.min(MOST));
     let mut messages = batch.messages().await.map_err(|error| refused(&error))?;
@@ -97,7 +97,7 @@ async fn fetch(consumer: &PullConsumer, most: usize) -> Result<Vec<Delivered>, S
     Ok(all)
 }
 
-/// Tells the server which messages were taken, and which it shall hand out again.
+/// Acknowledges the taken messages, and returns the others for redelivery.
 async fn answer(taken: Vec<Delivered>, rest: Vec<Delivered>) -> Result<usize, SinkError> {
     for message in &taken {
         message.double_ack().await.map_err(|error| refused(&error))?;

@@ -1,4 +1,4 @@
-//! The stream: made when it is missing, and published to.
+//! The stream: created if missing, and published to.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,14 +36,14 @@ impl Link {
         }
     }
 
-    /// Returns the stream, made if it is missing. One that is there stays as it is.
+    /// Returns the stream, and creates it if missing. An existing stream is left unchanged.
     pub(super) async fn stream(&self) -> Result<Stream, SinkError> {
         self.jetstream.get_or_create_stream(config(&self.options)).await.map_err(|error| refused(&error))
     }
 }
 
 impl Link {
-    /// Has a stream that was made for other subjects take ours too. Its other settings stay as they are.
+    /// Adds our subjects to a stream that was made for others. Its other settings stay.
     async fn widened(&self, stream: Stream) -> Result<(), SinkError> {
         let mut config = stream.cached_info().config.clone();
         if widen(&mut config.subjects, &self.options.subjects) {

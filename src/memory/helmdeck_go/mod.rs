@@ -65,7 +65,7 @@ pub struct Options {
 /// Result of splitting a namespace with a colon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NamespaceRead {
-    /// As the original writes it.
+    /// The name in the original.
     pub from: String,
     /// The caller.
     pub subject: String,
@@ -84,9 +84,9 @@ pub struct Report {
     pub skipped: BTreeMap<&'static str, u64>,
     /// Number of rows that do not open or are invalid.
     pub bad: u64,
-    /// Some of these, by id, and why.
+    /// Some of these rows, by id, and why.
     pub bad_rows: Vec<String>,
-    /// What was made of every namespace with a colon.
+    /// Result of splitting each namespace with a colon.
     pub namespaces: Vec<NamespaceRead>,
     /// Results of the other entries.
     #[serde(flatten)]
@@ -105,10 +105,10 @@ pub enum GoError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It has rows, and none of them opens.
+    /// The file has rows, and none of them opens.
     #[error("none of the {rows} rows opens with key {given}: it is not the memory key that the file was written with")]
     WrongKey {
-        /// How many rows there are.
+        /// The number of rows.
         rows: u64,
         /// The ids of the keys given, current first.
         given: String,

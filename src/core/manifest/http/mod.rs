@@ -113,30 +113,30 @@ pub enum HttpOutput {
     Full,
 }
 
-/// The value of a header: text, places and credentials.
+/// Value of a header: text, placeholders and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderTemplate(Vec<HeaderPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HeaderPart {
     Text(Template),
-    /// A credential, by its place in the manifest's `credentials`.
+    /// A credential, by its index in the manifest's `credentials`.
     Credential(usize),
 }
 
-/// A piece of a header's value.
+/// Part of a header's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderPiece {
     /// Visible ASCII characters and spaces.
     Text(String),
-    /// A credential, by its place in the manifest's `credentials`.
+    /// A credential, by its index in the manifest's `credentials`.
     Credential(usize),
 }
 
-/// A template that was filled from an input.
+/// Request made from an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Where it goes, in full.
+    /// The full URL.
     pub url: Url,
     /// Headers by name in lower case, with credentials not yet filled in.
     pub headers: Vec<(String, Vec<HeaderPiece>)>,
@@ -145,7 +145,7 @@ pub struct HttpRequest {
 }
 
 impl HttpSpec {
-    /// Returns whether a status is an answer.
+    /// Returns whether a status counts as an answer.
     #[must_use]
     pub fn accepts(&self, status: u16) -> bool {
         self.ok.iter().any(|range| range.contains(&status))
@@ -206,7 +206,7 @@ impl HeaderTemplate {
     }
 }
 
-/// Returns the name in a place `{credential:name}`.
+/// Returns the name in a placeholder `{credential:name}`.
 fn credential_of(part: &Part) -> Option<String> {
     match part {
         Part::Place { path, .. } => path.join(".").strip_prefix("credential:").map(str::to_owned),

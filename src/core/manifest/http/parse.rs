@@ -56,7 +56,7 @@ pub(in crate::manifest) struct Raw {
     max_response_bytes: Option<Spanned<String>>,
 }
 
-/// What the rest of the manifest says.
+/// The rest of the manifest.
 pub(in crate::manifest) struct Around<'a> {
     pub(in crate::manifest) input: &'a Schema,
     pub(in crate::manifest) credentials: &'a [Template],
@@ -65,7 +65,7 @@ pub(in crate::manifest) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Hands on a template that may stand outside a header.
+    /// Checks a template outside a header.
     fn plain(&self, template: Template) -> Result<Template, String> {
         match template.parts().iter().find_map(credential_of) {
             Some(name) => Err(format!(

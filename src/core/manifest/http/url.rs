@@ -9,7 +9,7 @@ use crate::template::{Part, Template};
 /// The longest URL that is made, in bytes; longer ones are refused by common servers.
 const MAX_BYTES: usize = 8 << 10;
 
-/// A URL with places in its path and in the values of its query.
+/// URL template: placeholders in its path and in the values of its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlTemplate {
     source: String,

@@ -69,7 +69,7 @@ impl Origin {
     /// Makes a random origin.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub(super) fn new(channel: String) -> Result<Self> {
         let id = <[u8; 8]>::try_generate().map_err(StoreError::unavailable)?;
         Ok(Self { channel, id: i64::from_le_bytes(id) })
