@@ -125,7 +125,7 @@ pub(crate) fn shut(table: &mut Table) {
     }
 }
 
-/// Polls a future that never waits, on this thread, without a runtime's own costs.
+/// Polls a future that never waits, on this thread, without the cost of a runtime.
 fn runtime_free<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

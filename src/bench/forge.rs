@@ -19,7 +19,7 @@ use crate::measure::{Table, median};
 
 const TIMES: usize = 15;
 
-/// A git repository that goes when it is dropped.
+/// Git repository, removed when dropped.
 struct Repository(tempfile::TempDir);
 
 impl Repository {
@@ -61,7 +61,7 @@ impl Repository {
     }
 }
 
-/// Adds the median time of an operation for which every caller opens the project anew.
+/// Adds the median time of an operation that opens the project each time.
 fn measure<T>(table: &mut Table, what: &str, limit: f64, repository: &Repository, work: impl Fn(&Project) -> T) -> T {
     let mut times = Vec::new();
     let mut last = None;

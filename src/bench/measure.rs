@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many rounds a figure is the median of.
+/// Number of rounds of which a figure is the median.
 pub(crate) const ROUNDS: usize = 31;
 
 /// Returns the processor time of this thread.
@@ -61,7 +61,7 @@ pub(crate) fn resident_mib(process: u32) -> f64 {
     line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
 }
 
-/// The figures, as they are printed.
+/// Table of the results.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, String, String, &'static str)>);
 

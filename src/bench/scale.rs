@@ -1,4 +1,4 @@
-//! Sealed SQLite with a million rows: does it stay as fast as with a thousand, and within its cap?
+//! Sealed SQLite with a million rows: speed against a thousand rows, and the store limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MILLION: usize = 1_000_000;
 const BATCH: usize = 64;
 const MIB: f64 = 1_048_576.0;
 
-/// Runs the parts that are wanted.
+/// Runs the selected parts.
 pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
     if wants("get") {
         runtime().block_on(reads(table));
@@ -36,7 +36,7 @@ pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
     }
 }
 
-/// Who writes.
+/// Pattern of writers.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     /// All writers in turn.
@@ -117,7 +117,7 @@ async fn fill(
     }
 }
 
-/// A number that looks random, from the one before.
+/// Pseudorandom number from the previous one.
 fn next(seed: &mut usize) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33

@@ -1,4 +1,4 @@
-//! The trait that a pack author implements.
+//! Handlers of packs, and their replies.
 
 use std::sync::Arc;
 
@@ -89,10 +89,10 @@ impl Reply {
     }
 }
 
-/// The code behind a pack.
+/// Handler of a pack: the trait that a pack author implements.
 ///
-/// The future is dropped when the deadline passes or nobody waits any more; hold nothing across an `await` that a drop
-/// would leave half done.
+/// The future is dropped when the deadline passes or no caller waits any more. So hold no state across an
+/// `await` that a drop would leave half done.
 ///
 /// # Examples
 /// ```

@@ -109,7 +109,7 @@ impl Issuer {
         ]
     }
 
-    /// Signs claims, with a header that says what is true.
+    /// Signs claims with a correct header.
     #[must_use]
     pub fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({"alg": self.algorithm(), "typ": "JWT", "kid": self.key_id}), claims)
@@ -121,7 +121,7 @@ impl Issuer {
         self.token_of(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs the texts of a header and of claims, whatever they are.
+    /// Signs the given texts of header and claims, valid or not.
     #[must_use]
     pub fn token_of(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));

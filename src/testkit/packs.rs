@@ -1,4 +1,4 @@
-//! Packs made of a closure.
+//! Built-in packs from closures.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, PackName, Reply, Result};
 
-/// How often a handler ran.
+/// Counter of the runs of a handler.
 #[derive(Debug, Clone, Default)]
 pub struct Counted(Arc<AtomicUsize>);
 

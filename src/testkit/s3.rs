@@ -1,4 +1,4 @@
-//! A real S3-compatible store for tests (`SeaweedFS`), on loopback ports and in a temporary folder.
+//! S3-compatible store for tests (`SeaweedFS`), on loopback ports and in a temporary folder.
 //!
 //! A test without a server fails; it is never skipped.
 
@@ -17,17 +17,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::{digest, hmac};
 
-/// The variable that names a running server: `http://key:secret@host:port`, whose key may make buckets.
+/// Environment variable with a running server: `http://key:secret@host:port`.
+///
+/// Its key may create buckets.
 pub const S3_VARIABLE: &str = "HELMDECK_TEST_S3_URL";
 
-/// How long a server may take to start or stop before a test gives up.
+/// Time limit for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REGION: &str = "us-east-1";
 
 static SHARED: Mutex<Weak<S3>> = Mutex::new(Weak::new());
 static BUCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// A server with buckets: a private one, stopped and removed when dropped, or one that runs already.
+/// S3 server: a private one, stopped and removed when dropped, or a running one.
 pub struct S3 {
     authority: String,
     key_id: String,
@@ -53,7 +55,7 @@ impl S3 {
     /// Starts a server.
     ///
     /// # Panics
-    /// If the program cannot be had, or does not start.
+    /// If the program is not available, or does not start.
     #[must_use]
     pub fn start() -> Self {
         let server = Server::create();
@@ -172,7 +174,7 @@ impl S3 {
         keys
     }
 
-    /// Returns an object, `None` if there is none.
+    /// Returns an object, `None` if it does not exist.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -203,7 +205,7 @@ impl S3 {
     /// Kills a private server with SIGKILL.
     ///
     /// # Panics
-    /// If the server is not this one's.
+    /// If the server is not a private one.
     pub fn kill9(&self) {
         self.own().kill();
     }

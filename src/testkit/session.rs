@@ -23,7 +23,7 @@ impl FolderSession {
     /// Makes a session with empty folders.
     ///
     /// # Panics
-    /// If they cannot be made.
+    /// If the folders cannot be created.
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));

@@ -1,4 +1,4 @@
-//! Claims about entries that come from elsewhere with a life behind them.
+//! Test cases about restored entries.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

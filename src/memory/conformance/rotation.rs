@@ -1,4 +1,4 @@
-//! Claims about changing the key while the store is used: for sealed stores that can be opened twice.
+//! Test cases about rotation in a used store: for sealed stores that can be opened twice.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -32,7 +32,7 @@ fn id(letter: &str) -> String {
     ring(letter).current_id().to_owned()
 }
 
-/// Runs the claims about rotation.
+/// Runs the test cases about rotation.
 ///
 /// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the
 /// clock. A database is opened several times at once, as by several processes.

@@ -24,7 +24,7 @@ async fn make(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What a store answered over all flips.
+/// Counts of a store's answers over all flips.
 #[derive(Debug, Default)]
 struct Tally {
     right: u32,

@@ -1,4 +1,4 @@
-//! What a real PostgreSQL shows: the suite, several stores on one database, tampering, wrong databases.
+//! Tests with a real PostgreSQL: the suite, several stores on one database, tampering.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -287,7 +287,7 @@ async fn a_quota_is_exact_among_four_stores() {
     assert_eq!(stats.rows_by_key_id[&id(KEY_A)], 100);
 }
 
-/// The counters, and the same counted.
+/// The counters, and the counted rows.
 async fn counted(server: &Server, url: &str) -> (String, String) {
     (
         server.query(
