@@ -90,7 +90,7 @@ pub struct Executed {
     pub stdout: Captured,
     /// What it wrote to stderr; empty if that was merged.
     pub stderr: Captured,
-    /// How the rotation ended.
+    /// How the command ended.
     pub ended: Ended,
     /// How long it took.
     pub duration: Duration,
