@@ -27,7 +27,7 @@ struct Kept {
     events: VecDeque<Arc<Event>>,
 }
 
-/// The subscriber was too slow, or asked for an event that is too old: this many events are lost.
+/// The subscriber was too slow, or requested an event that is too old: this many events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{missed} events are no longer kept")]
 pub struct Lagged {

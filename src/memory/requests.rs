@@ -111,8 +111,8 @@ pub enum PendingOp {
     Sweep(usize),
     /// Delete the oldest rows (by `updated_at`) of a kind until its rows take at most `bytes`.
     ///
-    /// Deletes at most `limit` rows, each time from the namespace with the most bytes of this kind. Not counted in the
-    /// generation: the deleted answers were valid.
+    /// Deletes at most `limit` rows, each time from the largest namespace of this kind. Not counted in the generation:
+    /// the deleted answers were valid.
     Evict {
         /// The kind.
         kind: Kind,

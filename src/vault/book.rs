@@ -14,7 +14,7 @@ use crate::error::{Result, VaultError};
 use crate::record::{About, Material, check_name};
 use crate::seal::{Head, Sealer};
 
-/// Credentials for the operator, who has the key.
+/// Operator access to the credentials, with the key.
 #[derive(Clone)]
 pub struct Book {
     system: System,

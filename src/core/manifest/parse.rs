@@ -288,7 +288,7 @@ fn handler_of(
 /// Refuses keys that a handler of kind `command` does not support.
 ///
 /// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`. Declared
-/// `credentials` are allowed: they restrict who may call it, and its cached answers belong to them.
+/// `credentials` are allowed: they restrict its callers, and its cached answers belong to them.
 fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
     if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {
