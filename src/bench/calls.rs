@@ -1,4 +1,4 @@
-//! Calls in process: gates shut against a direct call, a hit from the hot tier, a hit from sealed SQLite.
+//! In-process calls: shut gates against a direct call, hits from the hot tier and from sealed SQLite.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ pub(crate) async fn sealed_engine(folder: &std::path::Path, hot_bytes: u64, pack
     Engine::builder(config).builtins(packs).memory(Memory { store, keyring: Arc::new(keyring), system: None }).build()
 }
 
-/// Gates shut: against a call written by hand, and in itself.
+/// Calls with shut gates, alone and against a direct call.
 pub(crate) fn shut(table: &mut Table) {
     let identity = Arc::new(Identity::local());
     let runtime = runtime();
@@ -125,7 +125,7 @@ pub(crate) fn shut(table: &mut Table) {
     }
 }
 
-/// Polls a future that never waits, on this thread, without a runtime's own costs.
+/// Polls a future that never waits, on this thread, without the cost of a runtime.
 fn runtime_free<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -135,7 +135,7 @@ fn runtime_free<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The same validation and handler, by hand.
+/// A direct call: the same validation and handler without the engine.
 async fn direct_call(manifest: &Manifest, handler: &Arc<dyn Handler>, call: Call) -> Result<Json> {
     let value = json::read_strict(&call.input).unwrap();
     let text = std::str::from_utf8(&call.input).unwrap();
@@ -236,7 +236,9 @@ pub(crate) fn without_audit(mut pack: Builtin) -> Builtin {
     pack
 }
 
-/// Calls with gate 1 shut, for an instruction counter: `opted-in` = the manifest says cache, `plain` = it does not.
+/// Calls with gate 1 shut, for an instruction counter.
+///
+/// `opted-in`: the manifest enables the cache; `plain`: it does not.
 pub(crate) fn callgrind(stack: &str) {
     // A comment of the same length, so that both find the same memory.
     let comment = format!("#{}\n", "x".repeat(CACHE.len() - 2));

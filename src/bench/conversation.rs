@@ -15,17 +15,17 @@ use helmdeck_memory::{KeyRing, Kind, Limits, Namespace, Put, Store};
 use crate::calls::{KEY, runtime};
 use crate::measure::{Table, percentile, resident_mib};
 
-/// The turns of a conversation whose context is read.
+/// Number of turns of a conversation whose context is read.
 const TURNS: usize = 50;
-/// The bytes of a turn's two texts.
+/// Size of a turn's two texts in bytes.
 const TEXT: usize = 400;
-/// The lengths at which a turn's cost is looked at.
+/// The lengths at which a turn is timed.
 const LENGTHS: [usize; 4] = [10, 100, 1000, 5000];
-/// The turns that are timed at each length.
+/// Number of timed turns at each length.
 const TIMED: usize = 41;
-/// The conversations of the scale part.
+/// Number of conversations of the scale part.
 const SESSIONS: usize = 10_000;
-/// The cap of the scale part.
+/// The store limit of the scale part.
 const CAP: u64 = 32 << 20;
 /// What else may grow with use: the page caches of the store's five connections, 8 MiB each, and what
 /// the allocator keeps for the threads that freed it.
@@ -79,8 +79,9 @@ async fn contexts(table: &mut Table) {
     close(&[hot, cold], &*store).await;
 }
 
-/// A turn at the end of conversations of growing length, beside a buffer that is written as a whole
-/// each time, in a store of its own: what it writes would push the pages of ours out of memory.
+/// Time of a turn at the end of ever longer conversations, against rewriting a whole buffer.
+///
+/// The buffer has a separate store: its writes would push our pages out of memory.
 async fn growth(table: &mut Table) {
     let (folder, folder_of_buffer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (store, store_of_buffer) = (open(folder.path()).await, open(folder_of_buffer.path()).await);

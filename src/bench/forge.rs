@@ -1,4 +1,6 @@
-//! Project memory in a large project: 10,000 files, 500 features, 2,000 commits, 5,000 entries, 1,000 skills.
+//! Project memory in a large project.
+//!
+//! It has 10,000 files, 500 features, 2,000 commits, 5,000 entries and 1,000 skills.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -17,7 +19,7 @@ use crate::measure::{Table, median};
 
 const TIMES: usize = 15;
 
-/// A git repository that goes when it is dropped.
+/// Git repository, removed when dropped.
 struct Repository(tempfile::TempDir);
 
 impl Repository {
@@ -59,7 +61,7 @@ impl Repository {
     }
 }
 
-/// Adds the median time of an operation for which every caller opens the project anew.
+/// Adds the median time of an operation that opens the project each time.
 fn measure<T>(table: &mut Table, what: &str, limit: f64, repository: &Repository, work: impl Fn(&Project) -> T) -> T {
     let mut times = Vec::new();
     let mut last = None;
@@ -74,7 +76,7 @@ fn measure<T>(table: &mut Table, what: &str, limit: f64, repository: &Repository
     last.unwrap()
 }
 
-/// Makes so many commits on a branch of its own, and checks it out.
+/// Makes `count` commits on a separate branch, and checks it out.
 fn commits(repository: &Repository, count: usize) {
     let mut stream = String::new();
     for number in 0..count {

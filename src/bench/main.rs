@@ -70,7 +70,7 @@ fn main() {
     }
     scale::scale(&mut table, wants);
     table.print();
-    // Whoever names what is measured asks whether it is met.
+    // A run with named benchmarks fails if a target is missed.
     if !all && table.has_missed() {
         std::process::exit(1);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many rounds a figure is the median of.
+/// Number of rounds of which a figure is the median.
 pub(crate) const ROUNDS: usize = 31;
 
 /// Returns the processor time of this thread.
@@ -48,7 +48,7 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns what so many percent of the times do not exceed; sorts them.
+/// Sorts the times, and returns the given percentile.
 pub(crate) fn percentile(times: &mut [Duration], percent: f64) -> Duration {
     times.sort();
     times[((times.len() - 1) as f64 * percent / 100.0).round() as usize]
@@ -61,7 +61,7 @@ pub(crate) fn resident_mib(process: u32) -> f64 {
     line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
 }
 
-/// The figures, as they are printed.
+/// Table of the results.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<(String, String, String, &'static str)>);
 
@@ -76,7 +76,7 @@ impl Table {
         self.0.push((what.to_owned(), figure, target.to_owned(), verdict));
     }
 
-    /// Says whether a target is not reached.
+    /// Returns whether a target is not reached.
     pub(crate) fn has_missed(&self) -> bool {
         self.0.iter().any(|(_, _, _, verdict)| *verdict == "MISSED")
     }

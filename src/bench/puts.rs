@@ -71,7 +71,9 @@ fn sealed_puts(kind: Kind) -> f64 {
     })
 }
 
-/// The same rows into a table of the same shape: one connection, as SQLite has one writer, `group` rows a commit.
+/// Writes the same rows with plain SQLite into a table of the same shape.
+///
+/// It uses one connection, as SQLite has one writer, and commits every `group` rows.
 fn raw_puts(level: &str, group: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let connection = rusqlite::Connection::open(folder.path().join("raw.db")).unwrap();

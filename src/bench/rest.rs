@@ -1,6 +1,7 @@
-//! Requests per second of a hit, against a bare axum handler in the same process that answers the same bytes.
+//! Requests per second of a hit, against a bare axum handler that sends the same bytes.
 //!
-//! The load comes from a process of its own (this binary again), so that client and server do not share a runtime.
+//! Both servers run in this process. The load comes from a separate process (this binary again), so that client and
+//! server do not share a runtime.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -49,7 +50,7 @@ pub(crate) fn requests(table: &mut Table) {
     stop.cancel();
 }
 
-/// A server that does nothing but answer these bytes.
+/// Server that only sends these bytes.
 async fn bare(body: bytes::Bytes) -> String {
     let answer = move |_: bytes::Bytes| {
         let body = body.clone();
@@ -62,7 +63,7 @@ async fn bare(body: bytes::Bytes) -> String {
     address
 }
 
-/// A server of ours.
+/// A helmdeck server.
 pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationToken) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -70,7 +71,7 @@ pub(crate) async fn cached(engine: helmdeck_engine::Engine, stop: &CancellationT
     address
 }
 
-/// Returns how many times a second this request is answered.
+/// Returns the answers per second to this request.
 pub(crate) fn rate(address: &str, request: &str) -> f64 {
     let binary = std::env::current_exe().unwrap();
     let output = Command::new(binary).args(["load", address, request]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Sealed SQLite with a million rows: does it stay as fast as with a thousand, and within its cap?
+//! Sealed SQLite with a million rows: speed against a thousand rows, and the store limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const MILLION: usize = 1_000_000;
 const BATCH: usize = 64;
 const MIB: f64 = 1_048_576.0;
 
-/// Runs the parts that are wanted.
+/// Runs the selected parts.
 pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
     if wants("get") {
         runtime().block_on(reads(table));
@@ -36,12 +36,14 @@ pub(crate) fn scale(table: &mut Table, wants: impl Fn(&str) -> bool) {
     }
 }
 
-/// Who writes.
+/// Pattern of writers.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// Everybody in turn.
+    /// All writers in turn.
     Even,
-    /// So many in turn until the cap is nearly reached, then one alone: what is left of the others is full of holes.
+    /// This many writers in turn until the cap is nearly reached, then one alone.
+    ///
+    /// The pages of the others are then full of holes.
     OneGoesOn(usize),
 }
 
@@ -115,7 +117,7 @@ async fn fill(
     }
 }
 
-/// A number that looks random, from the one before.
+/// Pseudorandom number from the previous one.
 fn next(seed: &mut usize) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
@@ -220,7 +222,7 @@ async fn sweep(table: &mut Table) {
     let figure = format!("p50 {:.0} us, p99 {:.0} us of {}", micros(p50), micros(p99), times.len());
     table.add("  reads of 4 readers meanwhile", figure, "p99 < 5 ms", p99 < Duration::from_millis(5));
 
-    // The rest is given back while nobody writes.
+    // The rest is freed while no one writes.
     let (mut after, mut same) = (file_mib(&path), 0);
     while same < 30 {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! The seam beside the smallest program and beside git: the release binary, started anew each time.
+//! Process start of the seam (release binary), against the smallest program and git.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use crate::measure::{Table, median};
 
-/// So often is each program started, in turn with the others.
+/// Number of starts of each program, in turn with the others.
 const RUNS: usize = 100;
-/// So many notes are there to recall.
+/// Number of notes to recall.
 const NOTES: usize = 5_000;
 
 pub(crate) fn doors(table: &mut Table) {

@@ -12,17 +12,17 @@ pub use crate::secrets::CallingPack;
 use crate::session::Session;
 use crate::{Identity, PackName, RunId, Version};
 
-/// What the caller wants of the cache. Without both gates open it changes nothing.
+/// Cache directive of a call. It has no effect unless both gates are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Directive {
-    /// Read and write as the manifest says.
+    /// Read and write as the manifest specifies.
     #[default]
     Default,
     /// Neither read nor write.
     Bypass,
     /// Do not read; write the fresh answer.
     Refresh,
-    /// Answer from the cache or not at all (`cache_miss`).
+    /// Answer from the cache only; otherwise fail with `cache_miss`.
     OnlyIfCached,
 }
 
@@ -39,37 +39,37 @@ impl Directive {
     }
 }
 
-/// One call.
+/// Call of a pack.
 #[derive(Clone)]
 pub struct Call {
     /// The pack.
     pub pack: PackName,
     /// The version; `None` = the latest.
     pub version: Option<Version>,
-    /// The input, raw: the very bytes that came in, not yet parsed.
+    /// The input as raw bytes, not yet parsed.
     pub input: Bytes,
-    /// Who calls.
+    /// The caller.
     pub identity: Arc<Identity>,
-    /// What the caller wants of the cache.
+    /// The cache directive.
     pub directive: Directive,
-    /// The oldest answer that the caller takes from the cache.
+    /// Maximum age of a cached answer that the caller accepts (`max-age` of RFC 9111).
     pub max_age: Option<Duration>,
-    /// How long past its freshness an answer may be and still be taken.
+    /// How stale a cached answer may be (`max-stale` of RFC 9111).
     pub max_stale: Option<Duration>,
-    /// Where progress goes.
+    /// Receiver of progress reports.
     pub progress: Option<Arc<dyn ProgressSink>>,
-    /// When the caller stops waiting.
+    /// Deadline of the caller.
     pub deadline: Option<Instant>,
-    /// Cancelled when the caller wants it to stop. Dropping the call's future cancels too.
+    /// Cancels the call. Dropping the call's future cancels it too.
     pub cancel: Option<CancellationToken>,
-    /// How many packs deep: 0 from a transport, one more for each `cx.call`.
+    /// Nesting depth: 0 from a transport, one more for each `cx.call`.
     pub depth: u8,
-    /// What the layers hand to each other on the way in. A transport leaves it empty.
+    /// State that the layers pass inwards. A transport leaves it empty.
     pub stage: Stage,
 }
 
 impl Call {
-    /// Makes a call with nothing but a pack, an input and a caller.
+    /// Makes a call that has only a pack, an input and a caller.
     #[must_use]
     pub fn new(pack: PackName, input: impl Into<Bytes>, identity: Arc<Identity>) -> Self {
         Self {
@@ -106,12 +106,14 @@ impl std::fmt::Debug for Call {
 pub struct Raw {
     /// The bytes.
     pub input: Bytes,
-    /// The generation of the secrets ([`crate::secrets::Secrets::generation`]) when they came in. Grants are resolved
-    /// after this: an answer whose grants changed while it was made is not taken for one made with those of today.
+    /// Generation of the secrets ([`crate::secrets::Secrets::generation`]) when the call came in.
+    ///
+    /// Grants are resolved after this. So an answer made while grants changed does not pass for one made with the new
+    /// grants.
     pub secrets: u64,
 }
 
-/// What the layers of the pipeline hand to each other, in the order in which they set it.
+/// State that the layers of the pipeline pass inwards, in the order in which they set it.
 #[derive(Clone, Default)]
 pub struct Stage {
     /// Set when a pack calls this one; not while gate 1 is shut.
@@ -122,13 +124,13 @@ pub struct Stage {
     pub pinned_session: Option<Arc<str>>,
     /// Set by `validate_input`: the input with its defaults, parsed.
     pub value: Option<Arc<Value>>,
-    /// Set by `credentials`: what the handler may ask for.
+    /// Set by `credentials`: the credentials of the handler.
     pub secrets: Option<Arc<dyn CallSecrets>>,
     /// Set by `cache`: the stale answer that the handler may confirm.
     pub stale: Option<Stale>,
     /// Set by `session`: where the handler runs commands.
     pub session: Option<Arc<dyn Session>>,
-    /// Set by `artifacts`: where the handler writes.
+    /// Set by `artifacts`: receiver of the handler's files.
     pub artifacts: Option<Arc<dyn Artifacts>>,
     /// Set by `artifacts`: the id of this run.
     pub run: Option<RunId>,

@@ -1,7 +1,7 @@
 //! Authenticated callers and their permissions.
 //!
-//! Doors (REST, MCP) make one per request from what the request proves, and ask it before they act. Past the transport
-//! only the [`Identity`] travels: a pack that calls another pack asks for no permission of its own.
+//! Transports (REST, MCP) make one per request from what the request proves, and check it before they act. Past the
+//! transport only the [`Identity`] travels: a pack that calls another pack needs no permission for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use crate::error::{Code, Error, Result};
 use crate::{Identity, PackName};
 
-/// One thing that a token allows: a word of its `scope` (RFC 6749, section 3.3).
+/// Permission of a token: a word of its `scope` (RFC 6749, section 3.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// `metrics:read`: `/metrics` and what else is about the whole server and no caller.
+    /// `metrics:read`: `/metrics` and other data about the whole server, not about a caller.
     MetricsRead,
     /// `packs:run`: every pack.
     RunAny,
-    /// `packs:run:<glob>`: packs whose name fits; `*` stands for any characters, also none.
+    /// `packs:run:<glob>`: packs whose name matches; `*` matches any characters, including none.
     Run(Glob),
-    /// `memory:read`: what is kept for the caller.
+    /// `memory:read`: read the caller's own memory.
     MemoryRead,
-    /// `memory:write`: keep, forget and purge what is the caller's own.
+    /// `memory:write`: write, forget and purge the caller's own memory.
     MemoryWrite,
-    /// `admin`: everything, and what is not one caller's own.
+    /// `admin`: everything, including data of other callers.
     Admin,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// A pattern over names: `*` stands for any characters, also none; everything else for itself.
+/// Pattern over names: `*` matches any characters, including none; all else is literal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Glob(Box<str>);
 
@@ -71,7 +71,7 @@ pub struct Glob(Box<str>);
 const MAX_GLOB_BYTES: usize = 256;
 
 impl Glob {
-    /// Says whether a name fits.
+    /// Returns whether a name matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
@@ -108,43 +108,44 @@ impl fmt::Display for Glob {
     }
 }
 
-/// What a caller may do.
+/// Permissions of a caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions(Vec<Permission>);
 
 impl Permissions {
-    /// Allows everything, as the one local caller of a machine without authentication may.
+    /// Allows everything: for the local caller of a machine without authentication.
     #[must_use]
     pub fn all() -> Self {
         Self(vec![Permission::Admin])
     }
 
-    /// Allows nothing but what is open to everybody.
+    /// Allows only what is open to every caller.
     #[must_use]
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Reads the `scope` of a token that somebody else issued: words between spaces. Those that are not ours mean
-    /// nothing here.
+    /// Reads the `scope` of a token from another issuer: words separated by spaces.
+    ///
+    /// Unknown words are ignored.
     #[must_use]
     pub fn of_scope(scope: &str) -> Self {
         scope.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
     }
 
-    /// Returns the scope that says the same.
+    /// Returns these permissions as a scope.
     #[must_use]
     pub fn to_scope(&self) -> String {
         self.0.iter().map(Permission::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// Says whether this allows nothing.
+    /// Returns whether there are no permissions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Says whether this allows a thing.
+    /// Returns whether a permission is granted.
     #[must_use]
     pub fn allow(&self, wanted: &Permission) -> bool {
         self.0.iter().any(|held| {
@@ -154,7 +155,7 @@ impl Permissions {
         })
     }
 
-    /// Says whether this allows to run a pack.
+    /// Returns whether running a pack is allowed.
     #[must_use]
     pub fn allow_run(&self, pack: &str) -> bool {
         self.0.iter().any(|held| match held {
@@ -174,31 +175,31 @@ impl FromIterator<Permission> for Permissions {
     }
 }
 
-/// Who stands at a transport, and what it may do there. Cheap to clone.
+/// Caller at a transport: its identity and permissions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Who.
+    /// The identity.
     pub identity: Arc<Identity>,
-    /// What it may do.
+    /// The permissions.
     pub permissions: Arc<Permissions>,
 }
 
 impl Caller {
-    /// Returns everyone on a machine without authentication: the local caller, who may do everything.
+    /// Returns the local caller, the caller of a machine without authentication. It has every permission.
     #[must_use]
     pub fn local() -> Self {
         Self { identity: Arc::new(Identity::local()), permissions: Arc::new(Permissions::all()) }
     }
 
-    /// Lets through who may do a thing.
+    /// Checks that the caller has a permission.
     ///
     /// # Errors
-    /// `forbidden`, with the scope that is missing; `unauthenticated` if nobody vouches for the caller.
+    /// `forbidden`, with the missing scope; `unauthenticated` if the caller is anonymous.
     pub fn need(&self, permission: &Permission) -> Result<()> {
         if self.permissions.allow(permission) { Ok(()) } else { Err(self.refusal(&permission.to_string())) }
     }
 
-    /// Lets through who may run a pack.
+    /// Checks that the caller may run a pack.
     ///
     /// # Errors
     /// As [`Caller::need`].

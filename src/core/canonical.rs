@@ -7,7 +7,7 @@
 
 use serde_json::value::RawValue;
 
-/// The deepest nesting that is accepted. The reader in [`crate::json`] stops at the same depth.
+/// Limit of nesting. The reader in [`crate::json`] has the same limit.
 pub const MAX_DEPTH: usize = 128;
 
 /// How many digits an integer may have and be written without an exponent: as ECMAScript does, ...
@@ -15,7 +15,7 @@ const MAX_PLAIN_IN_KEY: i64 = 21;
 /// ... or as many as the largest number that is accepted.
 const MAX_PLAIN_FOR_HANDLER: i64 = 310;
 
-/// Why a text has no canonical form.
+/// Error of a text without a canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
     /// The text is not JSON.
@@ -44,8 +44,10 @@ pub fn canonical(text: &str) -> Result<Vec<u8>, CanonicalError> {
     Ok(out)
 }
 
-/// Returns the canonical form of a JSON text for a program to read: as [`canonical`], and every integer in plain
-/// digits, since many readers take a number with an exponent for a float and lose digits.
+/// Returns the canonical form of a JSON text for a handler.
+///
+/// As [`canonical`], but every integer is in plain digits: many readers take a number with an exponent for a float and
+/// lose digits.
 ///
 /// # Errors
 /// As [`canonical`].
@@ -111,18 +113,23 @@ fn write_array(text: &str, out: &mut Vec<u8>, depth: usize, plain: i64) -> Resul
     Ok(())
 }
 
-/// RFC 8785 section 3.2.3: members are sorted by UTF-16 code units, which differs from UTF-8 order beyond U+FFFF.
+/// Order of members: by UTF-16 code units (RFC 8785 section 3.2.3).
+///
+/// It differs from UTF-8 order beyond U+FFFF.
 fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
     a.encode_utf16().cmp(b.encode_utf16())
 }
 
-/// `serde_json` escapes exactly as RFC 8785 section 3.2.2.2 asks: `\b \t \n \f \r \" \\` and `\u00xx` in lower case.
+/// Writes a string with the escapes of RFC 8785 section 3.2.2.2.
+///
+/// `serde_json` writes exactly these: `\b \t \n \f \r \" \\` and `\u00xx` in lower case.
 fn write_string(string: &str, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     serde_json::to_writer(out, string).map_err(|_| CanonicalError::Malformed)
 }
 
-/// Writes a number as an exact decimal in the layout of ECMAScript's `Number::toString`: plain digits while the point
-/// lies within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
+/// Writes a number as an exact decimal in the layout of ECMAScript's `Number::toString`.
+///
+/// Plain digits while the point lies within 21 digits (for an integer, `plain`), `d.ddde±x` beyond.
 fn write_number(text: &str, out: &mut Vec<u8>, plain: i64) -> Result<(), CanonicalError> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -183,7 +190,7 @@ mod tests {
 
     #[test]
     fn numbers_are_exact_and_laid_out_as_ecmascript_does() {
-        // Right-hand sides from RFC 8785 appendix B and ECMA-262, or by hand where a float would round.
+        // Expected values are from RFC 8785 appendix B and ECMA-262, or hand-written where a float would round.
         for (text, expected) in [
             ("0", "0"),
             ("-0", "0"),

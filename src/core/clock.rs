@@ -1,4 +1,4 @@
-//! Clock trait. Whatever decides on freshness takes its time from a `Clock`, not from the system.
+//! Clock trait. Code that decides on freshness uses a `Clock`, not the system time.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -47,7 +47,7 @@ impl Timestamp {
     }
 }
 
-/// Writes a timestamp as RFC 3339 text, as it goes over the wire: `#[serde(with = "helmdeck_core::clock::rfc3339")]`.
+/// Timestamps as RFC 3339 text, as on the wire: `#[serde(with = "helmdeck_core::clock::rfc3339")]`.
 pub mod rfc3339 {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -56,7 +56,7 @@ pub mod rfc3339 {
     /// Writes the form of [`Timestamp::to_rfc3339`].
     ///
     /// # Errors
-    /// Whatever the serializer answers.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&time.to_rfc3339())
     }
@@ -64,7 +64,7 @@ pub mod rfc3339 {
     /// Reads any RFC 3339 time.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is not an RFC 3339 time.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
         let time: jiff::Timestamp = String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)?;
         Ok(Timestamp(time.as_microsecond()))
@@ -77,16 +77,16 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Where the time comes from.
+/// Source of the time.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the wall-clock time. It may jump, also backwards.
+    /// Returns the wall-clock time. It may jump in both directions.
     fn now(&self) -> Timestamp;
 
-    /// Returns a time that only grows, for measuring durations.
+    /// Returns a monotonic time, for measuring durations.
     fn monotonic(&self) -> Duration;
 }
 
-/// The machine's own clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     start: Instant,

@@ -19,16 +19,18 @@ use crate::secrets::Secret;
 use crate::session::Session;
 use crate::{Identity, Json, Outcome, PackName, RunId, Version};
 
-/// Takes progress of a running call.
+/// Receiver of progress of a running call.
 pub trait ProgressSink: Send + Sync {
-    /// Takes one report: a percentage (0 to 100) if the handler knows one, and a short text. Must not block.
+    /// Reports a percentage (0 to 100), if the handler knows one, and a short text. Must not block.
     fn report(&self, percent: Option<f32>, message: &str);
 }
 
-/// The bytes of a file, piece by piece. An error is the last piece, and means that the file is not whole.
+/// The content of a file in chunks.
+///
+/// An error is the last chunk, and means that the file is incomplete.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
-/// Takes files of one run.
+/// Receiver of the files of one run.
 #[async_trait]
 pub trait Artifacts: Send + Sync {
     /// Stores a file under a name of this run. The same name again replaces it.
@@ -38,7 +40,7 @@ pub trait Artifacts: Send + Sync {
     /// be stored.
     async fn put(&self, name: &str, media_type: &str, bytes: Bytes) -> Result<ArtifactRef>;
 
-    /// Stores a file while it is read, in bounded memory. The same name again replaces it.
+    /// Stores a stream as a file, in bounded memory. The same name again replaces it.
     ///
     /// The file is there as a whole or not at all: if the source fails, or the future is dropped, nothing of it is
     /// kept.
@@ -54,55 +56,57 @@ pub trait Packs: Send + Sync {
     /// Calls a pack. At most 8 deep.
     ///
     /// # Errors
-    /// Whatever the pack's pipeline answers.
+    /// Any error of the pack's pipeline.
     async fn call(&self, from: &Context, pack: &PackName, version: Option<Version>, input: Json) -> Result<Outcome>;
 }
 
-/// An answer of earlier, which the handler may confirm instead of fetching it anew.
+/// A stale answer that the handler may confirm instead of fetching a new one.
 #[derive(Debug, Clone)]
 pub struct Stale {
-    /// The output of then.
+    /// The stored output.
     pub output: Json,
-    /// What the handler gave to confirm it with.
+    /// The validator that the handler gave with it.
     pub validator: Arc<str>,
 }
 
-/// What a handler is given besides its input.
+/// Everything that a handler gets besides its input.
 #[derive(Clone)]
 pub struct Context {
     /// The pack that runs.
     pub pack: PackName,
     /// Its version.
     pub version: Version,
-    /// Who called.
+    /// The caller.
     pub identity: Arc<Identity>,
-    /// This run.
+    /// The id of this run.
     pub run: RunId,
-    /// When the run must have ended.
+    /// The deadline of the run.
     pub deadline: Option<Instant>,
-    /// Cancelled when nobody waits for the answer any more.
+    /// Cancelled when no caller waits for the answer any more.
     pub cancel: Option<CancellationToken>,
-    /// How many packs deep this run is.
+    /// Nesting depth of this run.
     pub depth: u8,
-    /// An answer of earlier that the handler may confirm with [`crate::Reply::not_modified`].
+    /// A stale answer that the handler may confirm with [`crate::Reply::not_modified`].
     pub stale: Option<Stale>,
-    /// Where progress goes.
+    /// Receiver of progress reports.
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// The credentials of this call.
     pub secrets: Option<Arc<dyn CallSecrets>>,
-    /// Where files go.
+    /// Receiver of files.
     pub artifacts: Option<Arc<dyn Artifacts>>,
-    /// The session that the manifest asks for, or that the caller pinned.
+    /// The session that the manifest requires, or that the caller pinned.
     pub session: Option<Arc<dyn Session>>,
     /// The other packs.
     pub packs: Option<Arc<dyn Packs>>,
-    /// What is kept for the caller, or why nothing can be.
+    /// The memory of the caller, or why there is none.
     pub memory: Result<Memory, NoMemory>,
 }
 
 impl Context {
-    /// Makes the context of a run with nothing but who runs for whom: no deadline, no credentials, no files, no other
-    /// packs, no memory. For handlers that run without an engine, in tests and measurements.
+    /// Makes a context that has only a pack, a caller and a run id.
+    ///
+    /// It has no deadline, credentials, files, other packs or memory. For handlers that run without an engine, in tests
+    /// and measurements.
     #[must_use]
     pub const fn new(pack: PackName, version: Version, identity: Arc<Identity>, run: RunId) -> Self {
         Self {
@@ -130,7 +134,9 @@ impl Context {
         }
     }
 
-    /// Returns the secret of the first credential that the manifest declares, `None` if it does not exist (anonymous).
+    /// Returns the secret of the first credential in the manifest.
+    ///
+    /// `None` if it does not exist: the handler then works anonymously.
     ///
     /// # Errors
     /// As [`CallSecrets::get`].
@@ -157,7 +163,7 @@ impl Context {
         }
     }
 
-    /// Stores a file of this run while it is read, in bounded memory.
+    /// Stores a stream as a file of this run, in bounded memory.
     ///
     /// # Errors
     /// As [`Artifacts::put_stream`]; `artifact_failed` if this engine has no artifact store.
@@ -168,7 +174,7 @@ impl Context {
         }
     }
 
-    /// Returns the session of this call, for packs whose manifest asks for one.
+    /// Returns the session of this call, for packs whose manifest requires one.
     ///
     /// # Errors
     /// `session_unavailable` if there is none.
@@ -177,14 +183,16 @@ impl Context {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Returns the notes of this caller, `None` if there is no memory for this call: gate 1 is shut, nobody vouches for
-    /// the caller, or callers share the answer. A handler that takes notes must do without them too.
+    /// Returns the notes of this caller, `None` if this call has no memory.
+    ///
+    /// It has none if gate 1 is shut, if the caller is anonymous, or if callers share the answer. A handler that uses
+    /// notes must work without them too.
     #[must_use]
     pub fn memory(&self) -> Option<Notes> {
         self.memory.as_ref().ok().map(Memory::notes)
     }
 
-    /// Returns the facts about this caller, for packs that make no sense without a memory.
+    /// Returns the facts about this caller, for packs that require memory.
     ///
     /// # Errors
     /// Why there is no memory for this call; `not_found` if gate 1 is shut.
@@ -192,7 +200,7 @@ impl Context {
         self.own_memory().map(Memory::facts)
     }
 
-    /// Returns the memory of this caller, for packs that make no sense without one.
+    /// Returns the memory of this caller, for packs that require memory.
     ///
     /// # Errors
     /// Why there is no memory for this call; `not_found` if gate 1 is shut.
@@ -203,7 +211,7 @@ impl Context {
     /// Runs another pack through its own pipeline with this caller, deadline and cancel.
     ///
     /// # Errors
-    /// Whatever that pipeline answers; `invalid_input` beyond 8 levels.
+    /// Any error of that pipeline; `invalid_input` beyond 8 levels.
     pub async fn call(&self, pack: &str, input: Json) -> Result<Outcome> {
         let pack = PackName::new(pack).map_err(|message| Error::new(Code::InvalidInput, message))?;
         match &self.packs {

@@ -1,8 +1,10 @@
-//! Parsers for durations and sizes as in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`, `2g`.
+//! Parsers for durations and sizes in manifests and configuration: `90s`, `1h30m`, `7d`, `64KiB`, `2g`.
 
 use std::time::Duration;
 
-/// Parses a duration: one or more `<integer><unit>` with unit `us`, `ms`, `s`, `m`, `h` or `d` (24 hours).
+/// Parses a duration: one or more `<integer><unit>`.
+///
+/// The units are `us`, `ms`, `s`, `m`, `h` and `d` (24 hours).
 ///
 /// # Errors
 /// A message that names the text and the accepted form.
@@ -55,8 +57,9 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
-/// Parses a size in bytes: an integer with an optional unit `B`, `KiB`, `MiB`, `GiB`, or the short `k`, `m`, `g`
-/// (all powers of 1024, upper or lower case).
+/// Parses a size in bytes: an integer with an optional unit.
+///
+/// The units are `B`, `KiB`, `MiB`, `GiB`, or the short `k`, `m`, `g` (all powers of 1024, upper or lower case).
 ///
 /// # Errors
 /// A message that names the text and the accepted form.
@@ -75,7 +78,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(factor).ok_or_else(bad)
 }
 
-/// Reads and writes a duration as text in configuration: `#[serde(with = "helmdeck_core::duration::text")]`.
+/// Durations as text in configuration: `#[serde(with = "helmdeck_core::duration::text")]`.
 pub mod text {
     use std::time::Duration;
 
@@ -84,7 +87,7 @@ pub mod text {
     /// Writes the form of [`super::format_duration`].
     ///
     /// # Errors
-    /// Whatever the serializer answers.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::format_duration(*duration))
     }
@@ -98,14 +101,14 @@ pub mod text {
     }
 }
 
-/// Reads and writes a size as text in configuration: `#[serde(with = "helmdeck_core::duration::size")]`.
+/// Sizes as text in configuration: `#[serde(with = "helmdeck_core::duration::size")]`.
 pub mod size {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// Writes the number of bytes, with the largest unit that divides it.
     ///
     /// # Errors
-    /// Whatever the serializer answers.
+    /// The error of the serializer.
     pub fn serialize<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         let (count, unit) = match *bytes {
             0 => (0, ""),

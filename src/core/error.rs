@@ -1,7 +1,7 @@
-//! The error type of the engine and everything above it: a closed set of codes with fault, retry hint and HTTP status.
+//! Error type of the engine and the transports: a closed set of codes.
 //!
-//! The public message never holds the cause, a panic text or a secret; the cause is for the log alone. Nothing is ever
-//! classified by searching message text.
+//! Each code has a fault, a retry hint and an HTTP status. The public message never holds the cause, a panic text or a
+//! secret; the cause is for the log only. Errors are never classified by their message text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Whose doing an error is.
+/// Party that is at fault for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -25,7 +25,7 @@ pub enum Fault {
     Host,
 }
 
-/// Whether the same call may succeed when it is made again.
+/// Whether a retry of the same call may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
@@ -37,7 +37,7 @@ pub enum Retry {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $fault:ident, $retry:ident, $status:literal;)*) => {
-        /// What went wrong: a closed set.
+        /// Error codes: a closed set.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $variant,)* }
 
@@ -51,13 +51,13 @@ macro_rules! codes {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// Returns whose doing it is.
+            /// Returns the party at fault.
             #[must_use]
             pub const fn fault(self) -> Fault {
                 match self { $(Self::$variant => Fault::$fault,)* }
             }
 
-            /// Returns whether trying again later can help.
+            /// Returns whether a later retry can help.
             #[must_use]
             pub const fn retry(self) -> Retry {
                 match self { $(Self::$variant => Retry::$retry,)* }
@@ -73,31 +73,31 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The input does not fit the pack's schema.
+    /// The input does not match the pack's schema.
     InvalidInput = "invalid_input", Caller, Never, 400;
-    /// The caller did not say who it is, or could not prove it.
+    /// The caller is not authenticated.
     Unauthenticated = "unauthenticated", Caller, Never, 401;
     /// The caller may not do this.
     Forbidden = "forbidden", Caller, Never, 403;
-    /// There is no such pack, version or thing.
+    /// Pack, version or other object not found.
     NotFound = "not_found", Caller, Never, 404;
-    /// The world changed: a rejected push, a version that is no longer the newest.
+    /// The state has changed: a rejected push, a version that is no longer the newest.
     Conflict = "conflict", Caller, Never, 409;
     /// The input is over a size limit.
     TooLarge = "too_large", Caller, Never, 413;
     /// A credential is missing, wrong or expired.
     CredentialInvalid = "credential_invalid", Caller, Never, 424;
-    /// Somebody's quota is used up; `retry_after_ms` says when to come back.
+    /// A quota is used up; `retry_after_ms` says when to try again.
     RateLimited = "rate_limited", Caller, Later, 429;
-    /// A defect of ours.
+    /// A defect of helmdeck.
     Internal = "internal", Host, Never, 500;
-    /// The handler's output does not fit the pack's schema.
+    /// The handler's output does not match the pack's schema.
     InvalidOutput = "invalid_output", Pack, Never, 502;
     /// The handler failed.
     HandlerFailed = "handler_failed", Pack, Later, 502;
     /// An artifact could not be stored or read.
     ArtifactFailed = "artifact_failed", Host, Later, 502;
-    /// The pack needs a session and none can be had.
+    /// The pack needs a session, and none is available.
     SessionUnavailable = "session_unavailable", Host, Later, 503;
     /// Disk, memory or a quota of this machine ran out.
     ResourceExhausted = "resource_exhausted", Host, Later, 507;
@@ -105,9 +105,9 @@ codes! {
     Timeout = "timeout", Host, Later, 504;
     /// Too many calls at once.
     Overloaded = "overloaded", Host, Later, 503;
-    /// The caller asked for a cached answer only, and there is none.
+    /// The caller accepts only a cached answer, and none is stored.
     CacheMiss = "cache_miss", Caller, Never, 504;
-    /// The caller went away or cancelled.
+    /// The caller disconnected or cancelled.
     Cancelled = "cancelled", Caller, Never, 499;
 }
 
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Code {
     }
 }
 
-/// One place of a document that breaks its schema. It names the place and the rule, never the value.
+/// Schema violation in a document. It names the place and the rule, never the value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// JSON pointer (RFC 6901) to the value; empty for the whole document.
@@ -143,9 +143,9 @@ pub struct Violation {
     pub detail: String,
 }
 
-/// Everything that can go wrong with a call.
+/// Error of a call.
 ///
-/// Cheap to clone, so that one failed flight can answer all who waited for it.
+/// Cheap to clone, so that one failed run can answer all its waiters.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -184,25 +184,27 @@ impl Error {
         self.edit(|inner| inner.source = Some(Arc::from(source)))
     }
 
-    /// Says when the caller may come back.
+    /// Sets when the caller may retry.
     #[must_use]
     pub fn with_retry_after(self, after: Duration) -> Self {
         self.edit(|inner| inner.retry_after = Some(after))
     }
 
-    /// Says that only the operator can help: something is not set up. Nothing that the caller sends differently would.
+    /// Marks the error as one that only the operator can fix: something is not set up.
+    ///
+    /// The caller cannot help it by sending something else.
     #[must_use]
     pub fn for_operator(self) -> Self {
         self.edit(|inner| inner.for_operator = true)
     }
 
-    /// Lists the places of the document that break the schema.
+    /// Adds the violations of the schema.
     #[must_use]
     pub fn with_violations(self, violations: Vec<Violation>) -> Self {
         self.edit(|inner| inner.violations = violations)
     }
 
-    /// Replaces the public message (to scrub a secret out of it).
+    /// Replaces the public message, for example to redact a secret.
     #[must_use]
     pub fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
@@ -221,19 +223,19 @@ impl Error {
         &self.0.message
     }
 
-    /// Says whether only the operator can help.
+    /// Returns whether only the operator can fix it.
     #[must_use]
     pub fn is_for_operator(&self) -> bool {
         self.0.for_operator
     }
 
-    /// Returns whose doing it is: as the code says, but never the caller's if only the operator can help.
+    /// Returns the party at fault: that of the code, but never the caller if only the operator can fix it.
     #[must_use]
     pub fn fault(&self) -> Fault {
         if self.0.for_operator { Fault::Host } else { self.code().fault() }
     }
 
-    /// Returns when the caller may come back, if that is known.
+    /// Returns when the caller may retry, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -245,7 +247,7 @@ impl Error {
         &self.0.violations
     }
 
-    /// Returns the cause as text for the log: every error of the chain, joined by `: `. Empty without a cause.
+    /// Returns the cause for the log: every error of the chain, joined by `: `. Empty without a cause.
     #[must_use]
     pub fn cause(&self) -> String {
         let mut text = String::new();
@@ -260,8 +262,10 @@ impl Error {
         text
     }
 
-    /// Returns the body of RFC 9457 problem details: `type`, `title`, `status`, `detail`, and our `code`, `fault`,
-    /// `retry`, `retry_after_ms`, `errors`.
+    /// Returns the body of RFC 9457 problem details.
+    ///
+    /// Its members are `type`, `title`, `status`, `detail`, and our `code`, `fault`, `retry`, `retry_after_ms`,
+    /// `errors`.
     #[must_use]
     pub fn problem(&self) -> serde_json::Value {
         let code = self.code();

@@ -1,4 +1,4 @@
-//! The trait that a pack author implements.
+//! Handlers of packs, and their replies.
 
 use std::sync::Arc;
 
@@ -9,18 +9,28 @@ use crate::context::Context;
 use crate::error::{Code, Error, Result};
 use crate::json::Json;
 
-/// What a handler answers.
+/// Answer of a handler.
+///
+/// # Examples
+/// ```
+/// use helmdeck_core::Reply;
+///
+/// let reply = Reply::value(&serde_json::json!({ "stars": 12 }))?.with_validator("v7");
+/// assert_eq!(reply.output.unwrap().as_str(), r#"{"stars":12}"#);
+/// assert_eq!(reply.validator.as_deref(), Some("v7"));
+/// # Ok::<(), helmdeck_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The output, or `None` for "the stale answer that I was given still holds".
     pub output: Option<Json>,
     /// Do not store this answer.
     pub no_store: bool,
-    /// What this answer can be confirmed with later (an `ETag`).
+    /// Validator to confirm this answer with later (an `ETag`).
     pub validator: Option<Arc<str>>,
-    /// How many requests were made to somebody's quota.
+    /// Number of requests that count against the quota of another service.
     pub upstream_calls: u32,
-    /// The stored answer has to be confirmed by the handler before each use.
+    /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
 }
 
@@ -47,29 +57,31 @@ impl Reply {
         Self { output: None, no_store: false, validator: None, upstream_calls: 0, confirm_always: false }
     }
 
-    /// Says what the answer can be confirmed with later.
+    /// Sets the validator to confirm the answer with later.
     #[must_use]
     pub fn with_validator(mut self, validator: impl Into<Arc<str>>) -> Self {
         self.validator = Some(validator.into());
         self
     }
 
-    /// Says how many requests were made to somebody's quota.
+    /// Sets the number of requests that count against the quota of another service.
     #[must_use]
     pub const fn with_upstream_calls(mut self, calls: u32) -> Self {
         self.upstream_calls = calls;
         self
     }
 
-    /// Asks that the stored answer is confirmed before each use, whatever the ttl: for an answer that is cheap to
-    /// confirm and may change at any moment. Needs a validator and `revalidate = true`; as `no-cache` in RFC 9111.
+    /// Requires confirmation of the stored answer before each use (`no-cache` in RFC 9111).
+    ///
+    /// This applies whatever the ttl: for an answer that is cheap to confirm and may change at any moment. Needs a
+    /// validator and `revalidate = true`.
     #[must_use]
     pub const fn confirm_always(mut self) -> Self {
         self.confirm_always = true;
         self
     }
 
-    /// Asks that this answer is not stored.
+    /// Prevents storing this answer.
     #[must_use]
     pub const fn no_store(mut self) -> Self {
         self.no_store = true;
@@ -77,10 +89,30 @@ impl Reply {
     }
 }
 
-/// The code behind a pack.
+/// Handler of a pack: the trait that a pack author implements.
 ///
-/// The future is dropped when the deadline passes or nobody waits any more; hold nothing across an `await` that a drop
-/// would leave half done.
+/// The future is dropped when the deadline passes or no caller waits any more. So hold no state across an
+/// `await` that a drop would leave half done.
+///
+/// # Examples
+/// ```
+/// use helmdeck_core::{Context, Handler, Json, Reply, Result};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Input {
+///     name: String,
+/// }
+///
+/// struct Greet;
+///
+/// #[async_trait::async_trait]
+/// impl Handler for Greet {
+///     async fn run(&self, _: Context, input: Json) -> Result<Reply> {
+///         let input: Input = input.read()?;
+///         Reply::value(&serde_json::json!({ "greeting": format!("Hello, {}", input.name) }))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Runs the pack once on an input that its schema accepts, with defaults filled in.

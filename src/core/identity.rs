@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// The longest tenant, user or session, in bytes.
 pub const MAX_PART_BYTES: usize = 256;
 
-/// The tenant and the user of a caller that nobody vouches for, and of no other.
+/// Tenant and user of the anonymous caller. No other caller has them.
 const ANONYMOUS: (&str, &str) = ("local", "anonymous");
 
 /// Tenant, user, and the agent's conversation (`session`) if it named one.
@@ -20,7 +20,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes the identity of a known caller.
+    /// Makes the identity of an authenticated caller.
     ///
     /// # Errors
     /// A message if a part is empty, longer than [`MAX_PART_BYTES`], or has a control character; or if it is the name
@@ -35,15 +35,16 @@ impl Identity {
         Ok(Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: false })
     }
 
-    /// Returns the identity of everyone on a machine without configured auth: `{tenant: "local", user: "local"}`.
+    /// Returns the local identity: `{tenant: "local", user: "local"}`.
     ///
-    /// The CLI is this caller too, so a server and a shell on one machine share their hits.
+    /// Every caller of a machine without configured auth has it. The CLI has it too, so a server and a shell on one
+    /// machine share their cached answers.
     #[must_use]
     pub fn local() -> Self {
         Self { tenant: "local".into(), user: "local".into(), session: None, anonymous: false }
     }
 
-    /// Returns the identity of a caller that an authenticated server does not know.
+    /// Returns the anonymous identity: that of an unauthenticated caller at a server with authentication.
     ///
     /// Such a caller is never cached, unless the pack's scope is `shared`: then with others like it, and with no
     /// tenant.
@@ -53,7 +54,7 @@ impl Identity {
         Self { tenant: tenant.into(), user: user.into(), session: None, anonymous: true }
     }
 
-    /// Narrows the identity to one conversation.
+    /// Adds a conversation to the identity.
     ///
     /// # Errors
     /// As [`Identity::new`].
@@ -87,7 +88,7 @@ impl Identity {
         self.session.as_deref()
     }
 
-    /// Says whether nobody vouched for this caller.
+    /// Returns whether the caller is anonymous: it is not authenticated.
     #[must_use]
     pub const fn is_anonymous(&self) -> bool {
         self.anonymous

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The longest pack name, in bytes.
 pub const MAX_PACK_NAME_BYTES: usize = 128;
 
-/// The family of imported tools: what comes after the server in their names may have capitals and `-` too.
+/// Family of imported tools. In their names, the part after the server may have capitals and `-`.
 pub const IMPORTED_FAMILY: &str = "mcp";
 
 /// The name of a pack: `^[a-z0-9_]+(\.[a-z0-9_]+)+$`, for example `github.list_issues`.
@@ -54,9 +54,9 @@ impl PackName {
         &self.0
     }
 
-    /// Returns the name where dots are not allowed, as for the tools of an MCP client: each `.` is written `__`.
+    /// Returns the name with `__` for each `.`, for places that allow no dots, such as MCP tool names.
     ///
-    /// Two names can come to the same (`a.b` and `a__b`); a registry takes only the first of them.
+    /// Two names can give the same result (`a.b` and `a__b`); a registry accepts only the first of them.
     #[must_use]
     pub fn without_dots(&self) -> String {
         self.0.replace('.', "__")
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for PackName {
     }
 }
 
-/// The version of a pack: `v<integer>` with an integer of at least 1. The registry serves the highest as `latest`.
+/// Version of a pack: `v<integer>`, at least `v1`. The registry serves the highest as `latest`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u32);
 

@@ -106,8 +106,10 @@ impl From<Value> for Json {
     }
 }
 
-/// Reads one JSON document strictly: UTF-8, at most 128 levels deep, no object with the same key twice (I-JSON, RFC
-/// 7493 section 2.3), no number beyond the range of a 64-bit float.
+/// Reads one JSON document strictly.
+///
+/// It must be UTF-8, at most 128 levels deep, without duplicate keys (I-JSON, RFC 7493 section 2.3), and without
+/// numbers beyond the range of a 64-bit float.
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -118,8 +120,9 @@ pub fn read_strict(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// As [`read_strict`], for a check by a schema: a number that a float would round to an integer stays none
-/// ([`crate::numbers::with_exact_integers`]).
+/// As [`read_strict`], for validation by a schema.
+///
+/// A number that a float would round to an integer stays a non-integer ([`crate::numbers::with_exact_integers`]).
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -131,10 +134,9 @@ pub fn read_exact(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// Checks the same as [`read_strict`] without building the value: for text that is handed on as it came.
+/// Checks the same as [`read_strict`] without building the value: for text that is passed on unchanged.
 ///
-/// Use it on every answer that somebody else wrote (an HTTP response, a tool of an MCP server) before it becomes an
-/// output.
+/// Use it on every answer from another program (an HTTP response, a tool of an MCP server) before it becomes an output.
 ///
 /// # Errors
 /// The parser's message, with line and column.
@@ -277,7 +279,9 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// Returns the members of a JSON object as (key, raw text) in the order of the text, or `None` if it is no object.
+/// Returns the members of a JSON object as (key, raw text), in text order.
+///
+/// `None` if the text is not an object.
 pub fn members(text: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 

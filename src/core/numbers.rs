@@ -1,5 +1,6 @@
-//! Numbers whose 64-bit float is an integer although they are none, such as `1e-1000000000`: a schema's `type: integer`
-//! is exact.
+//! Non-integer numbers that a 64-bit float rounds to an integer, such as `1e-1000000000`.
+//!
+//! A schema's `type: integer` is exact.
 
 use std::borrow::Cow;
 
@@ -64,7 +65,7 @@ fn stand_in(number: &str) -> Option<f64> {
     Some(if number.starts_with('-') { -near } else { near })
 }
 
-/// Says whether a JSON number is an integer, exactly.
+/// Returns whether a JSON number is an integer, exactly.
 fn is_integer(number: &str) -> bool {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) =

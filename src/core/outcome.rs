@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::Grant;
 use crate::{Json, PackName, Timestamp, Version};
 
-/// How the cache took part in an answer.
+/// Cache status of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStatus {
@@ -44,19 +44,20 @@ impl CacheStatus {
     }
 }
 
-/// What the cache says about an answer; only there when both gates are open.
+/// Cache metadata of an answer. Exists only when both gates are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheInfo {
     /// How the cache took part.
     pub status: CacheStatus,
-    /// How old the answer is.
+    /// Age of the answer.
     pub age: Duration,
     /// How long it is fresh from its making on.
     pub ttl: Duration,
     /// The first 8 bytes of the entry's key; safe to log.
     pub key: [u8; 8],
-    /// Why the store took no part, in one word, if it is in trouble and the handler ran: `locked`, `read_only`, `full`,
-    /// `damaged`, `wrong_key`, `slow` or `unavailable`.
+    /// Reason why the store took no part, in one word, if it is in trouble and the handler ran.
+    ///
+    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, `slow` or `unavailable`.
     pub store_error: Option<&'static str>,
     /// Why the call was not cached, in one word, if the cache could not take part: one of
     /// [`CacheInfo::BYPASS_REASONS`].
@@ -67,8 +68,10 @@ impl CacheInfo {
     /// Every word of `store_error`.
     pub const STORE_ERRORS: [&str; 7] = ["locked", "read_only", "full", "damaged", "wrong_key", "slow", "unavailable"];
 
-    /// Every word of `reason`: the scope is `session` and the call names none; the caller is anonymous; the answer
-    /// would become part of one that callers share; the input has a number without a canonical form.
+    /// Every value of `reason`.
+    ///
+    /// In order: the scope is `session` and the call names none; the caller is anonymous; the answer would become part
+    /// of one that callers share; the input has a number without a canonical form.
     pub const BYPASS_REASONS: [&str; 4] = ["no_session", "anonymous", "shared_caller", "input"];
 
     /// Writes it as one JSON object: `{status, age_ms, ttl_ms, key, store_error?, reason?}`.
@@ -93,7 +96,7 @@ impl CacheInfo {
     }
 }
 
-/// The answer to a call.
+/// Outcome of a call.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The pack that answered.
@@ -102,19 +105,19 @@ pub struct Outcome {
     pub version: Version,
     /// The output, byte for byte what the handler returned.
     pub output: Json,
-    /// What the run wrote.
+    /// The artifacts of the run.
     pub artifacts: Arc<[ArtifactRef]>,
     /// How long the call took, as its caller saw it.
     pub duration: Duration,
     /// The session that the run used, if it was kept.
     pub session_id: Option<Arc<str>>,
-    /// What the cache did; `None` unless both gates are open.
+    /// Cache metadata; `None` unless both gates are open.
     pub cache: Option<CacheInfo>,
-    /// What the layers tell each other on the way out. Never on the wire.
+    /// State that the layers pass outwards. Never on the wire.
     pub remark: Remark,
 }
 
-/// What the handler and the layers say about an outcome on its way out.
+/// State of an outcome that the handler and the layers pass outwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remark {
     /// The handler does not want this answer stored.
@@ -123,13 +126,15 @@ pub struct Remark {
     pub not_modified: bool,
     /// What the handler can confirm this answer with later (an `ETag`).
     pub validator: Option<Arc<str>>,
-    /// How many requests the handler made to somebody's quota.
+    /// Number of the handler's requests that count against the quota of another service.
     pub upstream_calls: u32,
     /// A secret was found in the output and taken out.
     pub had_secret: bool,
-    /// The stored answer has to be confirmed by the handler before each use.
+    /// The handler must confirm the stored answer before each use.
     pub confirm_always: bool,
-    /// The credentials of the packs that the handler called, and of those that they called. Empty while gate 1 is shut.
+    /// Credentials of the packs that the handler called, directly or indirectly.
+    ///
+    /// Empty while gate 1 is shut.
     pub used: Vec<UsedGrant>,
 }
 
@@ -143,8 +148,10 @@ pub struct UsedGrant {
 }
 
 impl Outcome {
-    /// Writes the outcome as one JSON object: `pack, version, output, artifacts, duration_ms, session_id?, cache?`,
-    /// where `cache` is `{status, age_ms, ttl_ms, key, store_error?, reason?}`. The output is copied byte for byte.
+    /// Writes the outcome as one JSON object. The output is copied byte for byte.
+    ///
+    /// Members: `pack, version, output, artifacts, duration_ms, session_id?, cache?`, where `cache` is `{status,
+    /// age_ms, ttl_ms, key, store_error?, reason?}`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.reserve(self.output.bytes().len() + 256);
         out.extend_from_slice(b"{\"pack\":\"");
@@ -206,10 +213,10 @@ fn hex(bytes: &[u8; 8]) -> [u8; 16] {
     text
 }
 
-/// A file that a run wrote.
+/// Artifact of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRef {
-    /// Where it is kept: `<pack>/<run id>/<name>`.
+    /// Key of the artifact: `<pack>/<run id>/<name>`.
     pub key: String,
     /// The name that the handler gave it.
     pub name: String,

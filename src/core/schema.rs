@@ -11,13 +11,13 @@ use self::cost::Graph;
 use crate::error::Violation;
 use crate::json::members;
 
-/// The most violations that one answer lists.
+/// Limit of violations in one answer.
 const MAX_VIOLATIONS: usize = 20;
 
-/// The most steps of a check whose violations are told one by one: collecting them costs memory.
+/// Step limit of a validation that collects every violation: collecting costs memory.
 const MAX_TOLD_STEPS: u64 = 50_000;
 
-/// The most steps of a check that is made where it is asked for; more are for a thread of their own.
+/// Step limit of a validation on the caller's thread; a longer one runs on a separate thread.
 const MAX_LIGHT_STEPS: u64 = 20_000;
 
 /// The deepest chain of `$ref` that is followed when defaults are collected.
@@ -48,7 +48,7 @@ enum Shape {
     Ruled,
 }
 
-/// Where defaults stand in a schema; empty where there are none, so that a schema without defaults costs nothing.
+/// Locations of defaults in a schema. Empty without defaults, so that such a schema costs nothing.
 #[derive(Debug, Default)]
 struct Defaults {
     /// Property, its default as JSON text, and the defaults inside it.
@@ -111,7 +111,7 @@ impl Schema {
         &self.source
     }
 
-    /// Says whether the schema accepts the text without a look inside, given only that it is JSON.
+    /// Returns whether the first byte shows that the schema accepts a JSON text.
     #[must_use]
     pub fn accepts_unread(&self, text: &[u8]) -> bool {
         match self.shape {
@@ -121,8 +121,9 @@ impl Schema {
         }
     }
 
-    /// Says whether checking a document of this many bytes takes no more than about a millisecond. A heavier one
-    /// belongs on a thread of its own.
+    /// Returns whether validation of a document of this many bytes takes at most about a millisecond.
+    ///
+    /// Validate a heavier one on a separate thread.
     #[must_use]
     pub fn is_light(&self, document: &Value, bytes: usize) -> bool {
         self.graph.as_ref().is_none_or(|graph| {
@@ -139,7 +140,9 @@ impl Schema {
         self.validate_sized(document, usize::MAX)
     }
 
-    /// As [`Schema::validate`], for a document of at most this many bytes: a small one needs no count of its steps.
+    /// As [`Schema::validate`], for a document of at most this many bytes.
+    ///
+    /// The steps of a small document need not be counted.
     ///
     /// # Errors
     /// As [`Schema::validate`].
@@ -172,9 +175,9 @@ impl Schema {
         Err(violations)
     }
 
-    /// Fills in the defaults that the document leaves out: those under `properties`, `items`, `allOf` and local `$ref`.
+    /// Fills in omitted defaults: those under `properties`, `items`, `allOf` and local `$ref`.
     ///
-    /// What the caller wrote stays as it is written, digit for digit; `Cow::Borrowed` if nothing was missing.
+    /// The caller's text is kept digit for digit; `Cow::Borrowed` if nothing was missing.
     #[must_use]
     pub fn fill<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.defaults.is_empty() {
@@ -183,7 +186,9 @@ impl Schema {
         fill(&self.defaults, text)
     }
 
-    /// A default that breaks its own schema would make an omitted member an error that no caller can understand.
+    /// Refuses a default that breaks its own schema.
+    ///
+    /// With such a default an omitted member would be an error that no caller understands.
     fn check_defaults(&self) -> Result<(), String> {
         fn walk(schema: &Schema, value: &Value, at: &str) -> Result<(), String> {
             let Value::Object(object) = value else { return Ok(()) };
@@ -343,7 +348,7 @@ fn write_object(members: &[(Cow<'_, str>, Cow<'_, str>)]) -> String {
     text
 }
 
-/// Takes one member off a JSON object, keeping the rest as it is written. `None` if the object does not have it.
+/// Removes one member from a JSON object and keeps the rest unchanged. `None` if it is missing.
 #[must_use]
 pub fn take_member(text: &str, name: &str) -> Option<(String, String)> {
     let members = members(text)?;
@@ -356,8 +361,9 @@ pub fn take_member(text: &str, name: &str) -> Option<(String, String)> {
     Some((taken, write_object(&rest)))
 }
 
-/// Returns the properties that a schema declares at its top, with their own schemas, following local `$ref` and
-/// `allOf`.
+/// Returns the top-level properties of a schema with their own schemas.
+///
+/// Follows local `$ref` and `allOf`.
 #[must_use]
 pub fn properties(schema: &Value) -> Map<String, Value> {
     fn gather(root: &Value, schema: &Value, depth: usize, out: &mut Map<String, Value>) {

@@ -10,8 +10,7 @@ use crate::caller::Glob;
 use crate::error::Result;
 use crate::{Identity, PackName};
 
-/// What the tags of cached answers begin with that were made with a credential. Nobody else may set or purge such a
-/// tag.
+/// Prefix of the tags of answers made with a credential. Callers cannot set or purge such a tag.
 pub const CREDENTIAL_TAG: &str = "credential:";
 
 /// Returns the tag of every cached answer that was made with a credential.
@@ -20,14 +19,15 @@ pub fn credential_tag(name: &str) -> String {
     format!("{CREDENTIAL_TAG}{}", name.to_lowercase())
 }
 
-/// Says whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
+/// Returns whether a tag looks like one of [`credential_tag`]. Tags are compared in lower case.
 #[must_use]
 pub fn is_credential_tag(tag: &str) -> bool {
     tag.to_lowercase().starts_with(CREDENTIAL_TAG)
 }
 
-/// A secret text, what belongs to it, and the hosts that it may be sent to. `Debug` shows nothing; the memory is
-/// cleared when the last clone goes.
+/// A secret text with its attributes and the hosts that may receive it.
+///
+/// `Debug` shows nothing; the memory is cleared when the last clone is dropped.
 #[derive(Clone)]
 pub struct Secret {
     text: Arc<SecretString>,
@@ -77,8 +77,9 @@ impl Secret {
         self.passphrase.as_deref().map(ExposeSecret::expose_secret)
     }
 
-    /// Says whether it is bound to hosts, this one among them. A secret that may be sent anywhere is bound to none:
-    /// where the host comes from a call's input, it stays here.
+    /// Returns whether the secret is bound to hosts and this host is one of them.
+    ///
+    /// A secret without hosts is bound to none: it is not sent to a host that comes from the input of a call.
     #[must_use]
     pub fn is_bound_to(&self, host: &str) -> bool {
         self.hosts.is_some() && self.expose_for(host).is_ok()
@@ -90,8 +91,9 @@ impl Secret {
         self.text.expose_secret()
     }
 
-    /// Returns the secret itself to be sent to a host (a name or an address, without a port); for the moment of use
-    /// only.
+    /// Returns the secret to send it to a host (a name or an address, without a port).
+    ///
+    /// Keep it only for the moment of use.
     ///
     /// # Errors
     /// `forbidden` if it is not for that host.
@@ -127,7 +129,7 @@ pub struct Grant {
 
 /// Where credentials come from: an environment variable per name, or the vault.
 pub trait Secrets: Send + Sync + 'static {
-    /// Returns the grant of a named credential, `None` if there is no such credential.
+    /// Returns the grant of a named credential, `None` if the credential does not exist.
     ///
     /// # Errors
     /// `forbidden` if this caller or pack may not use it; `credential_invalid` if it exists but cannot be read.
@@ -139,15 +141,18 @@ pub trait Secrets: Send + Sync + 'static {
     /// As [`Secrets::grant`].
     fn reveal(&self, grant: &Grant, identity: &Identity, pack: &PackName) -> Result<Secret>;
 
-    /// Returns what a caller is told who names a credential that does not exist. Where credentials are not for
-    /// everybody it must be what a refused caller is told: who may not use one does not learn whether it exists.
+    /// Returns the error for a credential that does not exist.
+    ///
+    /// Where credentials are restricted, it must equal the error of a refused caller: a caller without a grant must not
+    /// learn whether a credential exists.
     fn missing(&self, name: &str) -> crate::Error {
         let message = format!("credential \"{}\" does not exist", name.escape_debug());
         crate::Error::new(crate::Code::CredentialInvalid, message)
     }
 
-    /// Returns a number that changes whenever any grant or credential changes. What was answered under another number
-    /// is looked up afresh.
+    /// Returns a number that changes with every change of a grant or credential.
+    ///
+    /// An answer with another number is looked up again.
     fn generation(&self) -> u64;
 }
 
@@ -171,8 +176,9 @@ impl Secrets for NoSecrets {
 
 /// The credentials of one call: those that the manifest declares, already resolved to grants.
 pub trait CallSecrets: Send + Sync {
-    /// Returns the grants, in the order of the manifest. A credential that does not exist and was not asked for by name
-    /// is absent.
+    /// Returns the grants in the order of the manifest.
+    ///
+    /// A credential that does not exist is left out, unless the call names it.
     fn grants(&self) -> &[Grant];
 
     /// Returns a secret and remembers it, so that it is taken out of whatever leaves the handler.

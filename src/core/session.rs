@@ -24,10 +24,9 @@ pub struct Exec {
     pub env: BTreeMap<String, String>,
     /// The folder that it starts in, below the session's own; empty = that itself.
     pub cwd: String,
-    /// How long it may take; 60 s unless said otherwise, never longer than the session lives.
+    /// Time limit. Default 60 s, never longer than the lifetime of the session.
     pub timeout: Duration,
-    /// How many bytes of each of stdout and stderr are kept: half from the start, half from the end. 1 MiB unless said
-    /// otherwise.
+    /// Bytes kept of each of stdout and stderr: half from the start, half from the end. Default 1 MiB.
     pub max_output: usize,
     /// Whether stderr goes into stdout, in the order in which they were written.
     pub merge_stderr: bool,
@@ -74,7 +73,7 @@ impl Captured {
 pub enum Ended {
     /// It exited with this status. Other than 0 is no error of the session.
     Exited(i32),
-    /// A signal killed it that nobody here sent.
+    /// Killed by a signal from outside helmdeck.
     Signalled(i32),
     /// It took longer than it may and was killed, with all that it started.
     TimedOut,
@@ -91,7 +90,7 @@ pub struct Executed {
     pub stdout: Captured,
     /// What it wrote to stderr; empty if that was merged.
     pub stderr: Captured,
-    /// How it ended.
+    /// How the command ended.
     pub ended: Ended,
     /// How long it took.
     pub duration: Duration,
@@ -106,7 +105,7 @@ pub trait Session: Send + Sync {
     /// Returns its id.
     fn id(&self) -> &str;
 
-    /// Returns the folder that commands may change, as this process sees it. What stands there is not to be trusted.
+    /// Returns the folder that commands may change, as a path of this process. Do not trust its content.
     fn folder(&self) -> &Path;
 
     /// Returns a folder that only this process may change and commands may read, as this process sees it.
@@ -121,11 +120,13 @@ pub trait Session: Send + Sync {
     /// Returns when it ends.
     fn expires_at(&self) -> Timestamp;
 
-    /// Runs a command and waits for its end. Nothing that it started outlives it. Dropping the future kills it.
+    /// Runs a command and waits until it ends.
+    ///
+    /// Nothing that it started outlives it. Dropping the future kills it.
     ///
     /// # Errors
-    /// `session_unavailable` if the session has ended or the command cannot be started for want of a sandbox;
+    /// `session_unavailable` if the session has ended or the command cannot start because there is no sandbox;
     /// `invalid_input` for an empty command or a folder that is not below the session's; `resource_exhausted` if this
-    /// machine has no more of what it takes. A program that is not there exits with status 127, as in a shell.
+    /// machine is out of a resource. A missing program exits with status 127, as in a shell.
     async fn exec(&self, command: Exec) -> Result<Executed>;
 }

@@ -1,9 +1,11 @@
-//! Templates over a call's input, as manifests write them: `github:{repo}`, `{input.credential|github-token}`.
+//! Templates over a call's input, as in manifests: `github:{repo}`, `{input.credential|github-token}`.
 
 use serde_json::Value;
 
-/// Text with places that are filled from the input: `{a.b}` or `{input.a.b}`, and `{a|fallback}` for an absent value. A
-/// brace that is meant as such is written twice: `{{`, `}}`.
+/// Text with placeholders filled from the input.
+///
+/// A placeholder is `{a.b}` or `{input.a.b}`; `{a|fallback}` has a fallback for an absent value. Double a literal
+/// brace: `{{`, `}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     source: String,
@@ -13,9 +15,9 @@ pub struct Template {
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What stands there as it is.
+    /// Literal text.
     Text(String),
-    /// What is filled in: the way to a value, and what stands there if it is absent.
+    /// A placeholder: the path to a value, and the fallback if it is absent.
     Place { path: Vec<String>, fallback: Option<String> },
 }
 
@@ -101,8 +103,9 @@ impl Template {
         }
     }
 
-    /// Fills the places from the input. Text, numbers and booleans can be filled in; `None` if a place has neither a
-    /// value nor a fallback.
+    /// Fills the placeholders from the input.
+    ///
+    /// Values can be text, numbers and booleans. `None` if a placeholder has neither a value nor a fallback.
     #[must_use]
     pub fn fill(&self, input: &Value) -> Option<Filled> {
         let mut filled = Filled { text: String::new(), from_input: false };

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-/// Says whether a character is unseen, ends a line, steers a terminal, or changes the order in which others are shown.
-/// Line feed and tab are such characters, too.
+/// Returns whether a character is invisible, ends a line, controls a terminal, or reorders others.
 ///
-/// Joiners (U+200C, U+200D) and the first sixteen variation selectors are not: many scripts and emoji are written with
-/// them.
+/// Line feed and tab count too. Joiners (U+200C, U+200D) and the first sixteen variation selectors do not: many scripts
+/// and emoji use them.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     matches!(
@@ -24,7 +23,9 @@ pub const fn is_hidden(character: char) -> bool {
     )
 }
 
-/// Returns a text of several lines as it may be shown: what is hidden in it is `U+FFFD`, but for line feeds and tabs.
+/// Returns a text of several lines that is safe to show.
+///
+/// Hidden characters become `U+FFFD`, except line feeds and tabs.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     let odd = |character: char| is_hidden(character) && !matches!(character, '\n' | '\t');
@@ -118,7 +119,7 @@ pub fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Says whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
+/// Returns whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
 #[must_use]
 pub fn is_percent_encoded(text: &str) -> bool {
     text.split('%')

@@ -55,6 +55,43 @@ enum Files {
 }
 
 /// Builder of an [`Engine`].
+///
+/// # Examples
+/// An engine with one built-in pack, without cache and memory:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, PackName, Reply, Result};
+/// use helmdeck_engine::{Config, Engine};
+///
+/// struct Greet;
+///
+/// #[async_trait::async_trait]
+/// impl Handler for Greet {
+///     async fn run(&self, _: Context, _: Json) -> Result<Reply> {
+///         Reply::value(&serde_json::json!({ "greeting": "Hello" }))
+///     }
+/// }
+///
+/// const MANIFEST: &str = r#"
+/// name = "demo.greet"
+/// version = "v1"
+/// description = "Greets a person."
+///
+/// [handler]
+/// builtin = "demo.greet"
+/// "#;
+///
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+/// let pack = Builtin { file: "greet.toml", manifest: MANIFEST, handler: Arc::new(Greet) };
+/// let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
+///
+/// let call = Call::new(PackName::new("demo.greet").unwrap(), "{}", Arc::new(Identity::local()));
+/// let outcome = engine.call(call).await.unwrap();
+/// assert_eq!(outcome.output.as_str(), r#"{"greeting":"Hello"}"#);
+/// # });
+/// ```
 pub struct Builder {
     config: Config,
     builtins: Vec<Builtin>,

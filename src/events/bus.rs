@@ -1,4 +1,6 @@
-//! The in-process bus: publish, subscribe, replay. Publishing never blocks and never waits for a listener.
+//! In-process event bus: publish, subscribe, replay.
+//!
+//! Publishing never blocks and never waits for a subscriber.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -25,7 +27,7 @@ struct Kept {
     events: VecDeque<Arc<Event>>,
 }
 
-/// The listener was too slow, or asked for too old an event: this many events are gone for good.
+/// The subscriber was too slow, or requested an event that is too old: this many events are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{missed} events are no longer kept")]
 pub struct Lagged {
@@ -58,7 +60,7 @@ impl Bus {
         kept.last
     }
 
-    /// Listens from now on.
+    /// Subscribes from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         let kept = self.0.kept.lock();
@@ -67,7 +69,7 @@ impl Bus {
         Subscription { replay: VecDeque::new(), receiver }
     }
 
-    /// Listens to everything after the event with this sequence (0 = from the first).
+    /// Subscribes to everything after the event with this sequence number (0 = from the first).
     ///
     /// # Errors
     /// [`Lagged`] if some of it is no longer kept.
@@ -90,7 +92,7 @@ impl std::fmt::Debug for Bus {
     }
 }
 
-/// One listener.
+/// Subscription to the bus.
 #[derive(Debug)]
 pub struct Subscription {
     replay: VecDeque<Arc<Event>>,

@@ -3,7 +3,7 @@
 use helmdeck_core::{PackName, Timestamp, Version};
 use serde::Serialize;
 
-/// Something that happened.
+/// Event of the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Its place in the order of this bus, from 1, without gaps.
@@ -11,12 +11,12 @@ pub struct Event {
     /// When it happened.
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub at: Timestamp,
-    /// What happened.
+    /// Content of an event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub enum EventKind {
         /// Its version.
         version: Version,
     },
-    /// A pack is no longer there.
+    /// A pack was removed.
     PackRemoved {
         /// The pack.
         pack: PackName,
@@ -39,20 +39,20 @@ pub enum EventKind {
     PackRefused {
         /// The manifest's file.
         file: String,
-        /// Why, with its place.
+        /// The error, with its place.
         reason: String,
     },
     /// Cached answers were dropped.
     CachePurged {
-        /// What was purged, in words (`tag github:a/b`).
+        /// The selection of the purge (`tag github:a/b`).
         what: String,
-        /// How many stored rows went.
+        /// Number of deleted rows.
         rows: u64,
     },
-    /// A method of the conversation memory was called without a tenant, user or session. What is missing is `null`.
+    /// A call of the conversation memory had no tenant, user or session. Missing members are `null`.
     #[serde(rename = "memory.identity_rejected")]
     MemoryIdentityRejected {
-        /// Who called, as far as it is known.
+        /// The caller, as far as it is known.
         #[serde(flatten)]
         who: Who,
         /// The method, for example `add_turn`.
@@ -63,7 +63,7 @@ pub enum EventKind {
     /// The health of a conversation changed, or it was said anew why it is what it is.
     #[serde(rename = "memory.health_changed")]
     MemoryHealthChanged {
-        /// Whose conversation.
+        /// The owner of the conversation.
         #[serde(flatten)]
         who: Who,
         /// The health before: `healthy`, `retry`, `degraded` or `recovering`.
@@ -76,7 +76,7 @@ pub enum EventKind {
     /// Turns were dropped before they were summarised.
     #[serde(rename = "memory.recovery_dropped")]
     MemoryRecoveryDropped {
-        /// Whose conversation.
+        /// The owner of the conversation.
         #[serde(flatten)]
         who: Who,
         /// Why, in one fixed word: `max_turns`, `max_bytes`, `summary_rebuilt`, `unreadable`.
@@ -87,7 +87,7 @@ pub enum EventKind {
     /// An administrator added a turn.
     #[serde(rename = "memory.item_put")]
     MemoryItemPut {
-        /// Whose conversation.
+        /// The owner of the conversation.
         #[serde(flatten)]
         who: Who,
         /// The id of the turn.
@@ -96,7 +96,7 @@ pub enum EventKind {
     /// An administrator deleted a turn.
     #[serde(rename = "memory.item_deleted")]
     MemoryItemDeleted {
-        /// Whose conversation.
+        /// The owner of the conversation.
         #[serde(flatten)]
         who: Who,
         /// The id of the turn.
@@ -104,7 +104,9 @@ pub enum EventKind {
     },
 }
 
-/// Whose conversation an event is about. Only an event that refuses an incomplete identity has parts missing.
+/// Owner of the conversation that an event is about.
+///
+/// Only an event that refuses an incomplete identity lacks members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Who {
     /// The tenant.

@@ -3,54 +3,54 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A message for other processes.
+/// Message for other processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is about, in words with dots between them: `sx9.forge.memory.session.start`.
+    /// Subject: tokens separated by dots, such as `sx9.forge.memory.session.start`.
     pub subject: String,
     /// Its id, by which a receiver recognises a duplicate.
     pub id: String,
-    /// What it says.
+    /// The payload.
     pub body: Vec<u8>,
 }
 
-/// A message was stored.
+/// Receipt of a stored message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its place in what is stored, from 1.
+    /// Sequence number, from 1.
     pub sequence: u64,
-    /// It was there already, and is not stored twice.
+    /// Whether the message was stored before; it is not stored twice.
     pub duplicate: bool,
 }
 
-/// A message that is stored.
+/// Stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its place in what is stored, from 1.
+    /// Sequence number, from 1.
     pub sequence: u64,
     /// The message.
     pub message: Message,
 }
 
-/// Why a message was not stored, as far as it is known: after [`SinkError::Elapsed`] it may be.
+/// Errors of a sink. After [`SinkError::Elapsed`] the message may be stored or not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
     /// A setting makes no sense, or is not allowed.
     #[error("{0}")]
     Settings(String),
-    /// Nobody is there.
+    /// The server is unreachable.
     #[error("no event server: {0}")]
     Unreachable(String),
     /// It took too long.
     #[error("the event server did not answer within {} ms", .0.as_millis())]
     Elapsed(Duration),
-    /// The server does not want it.
+    /// The server refused it.
     #[error("the event server refused: {0}")]
     Refused(String),
 }
 
-/// The way out to other processes, and back.
+/// Sink: publishes messages to other processes, and reads them back.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Hands a message on and waits until it is stored, but never longer than `within`. Blocking.
     ///
@@ -66,13 +66,12 @@ pub trait Sink: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns stored messages from a sequence number on (1 = all), oldest first, at most `most`; fewer means the end.
+    /// Returns stored messages from a sequence number on (1 = all), oldest first, at most `most`.
     ///
-    /// Blocks for at most `within`.
+    /// Fewer than `most` means the end. Blocks for at most `within`.
     ///
     /// # Errors
-    /// [`SinkError`], also if it cannot be read within the time; [`SinkError::Settings`] from a sink that cannot be
-    /// read.
+    /// [`SinkError`], including a read that exceeds the time; [`SinkError::Settings`] from a sink that cannot be read.
     fn stored(&self, from: u64, most: usize, within: Duration) -> Result<Vec<Stored>, SinkError> {
         let _ = (from, most, within);
         Err(SinkError::Settings("what went out there cannot be read again".to_owned()))

@@ -27,7 +27,7 @@ pub struct Config {
 pub struct PostgresConfig {
     /// Connections that read. Two more write and listen. Default 8, at least 1.
     pub pool_size: usize,
-    /// How long a caller waits for a connection, new or free, before it is answered `Unavailable`. Default 5 s.
+    /// How long a caller waits for a connection before it gets `Unavailable`. Default 5 s.
     pub connect_timeout: Duration,
 }
 
@@ -52,27 +52,29 @@ impl Default for Config {
 /// Limits of writes and namespaces. A write over a limit is refused whole.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The bytes of a key. Default 1 KiB.
+    /// Limit of a key in bytes. Default 1 KiB.
     pub key_bytes: usize,
-    /// The bytes of a value. Default 1 MiB.
+    /// Limit of a value in bytes. Default 1 MiB.
     pub value_bytes: usize,
-    /// The bytes of a category. Default 256.
+    /// Limit of a category in bytes. Default 256.
     pub category_bytes: usize,
-    /// The tags of an entry. Default 32.
+    /// Limit of tags of an entry. Default 32.
     pub tags: usize,
-    /// The bytes of a tag. Default 256.
+    /// Limit of a tag in bytes. Default 256.
     pub tag_bytes: usize,
-    /// The attributes of an entry. Default 16.
+    /// Limit of attributes of an entry. Default 16.
     pub attributes: usize,
-    /// The bytes of an attribute's name, and of its value. Default 256.
+    /// Limit of an attribute's name, and of its value, in bytes. Default 256.
     pub attribute_bytes: usize,
-    /// The operations of a batch. Default 1024.
+    /// Limit of operations in a batch. Default 1024.
     pub batch: usize,
-    /// The rows that one kind may have in one namespace. Default 1,000,000.
+    /// Limit of rows of one kind in one namespace. Default 1,000,000.
     pub rows: u64,
-    /// What the rows of one kind may take in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
+    /// Limit of bytes of one kind in one namespace ([`crate::EntryMeta::cost`]). Default 4 GiB.
     pub bytes: u64,
-    /// Limit of all entries of kind `cache` together; the oldest of the largest namespace go first. Default 4 GiB.
+    /// Limit of all entries of kind `cache` together in bytes. Default 4 GiB.
+    ///
+    /// The oldest entries of the largest namespace are deleted first.
     pub cache_bytes: u64,
     /// Limits that replace these for one kind.
     pub kinds: BTreeMap<Kind, KindLimits>,
@@ -85,7 +87,7 @@ pub struct KindLimits {
     pub rows: Option<u64>,
     /// Instead of [`Limits::bytes`].
     pub bytes: Option<u64>,
-    /// The longest that an entry lives, whatever its writer asks for. `None` = as long as its writer says.
+    /// Longest lifetime of an entry, whatever its writer requests. `None` = no limit.
     pub retention: Option<Duration>,
 }
 
@@ -109,14 +111,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the most rows and bytes that a kind may have in one namespace.
+    /// Returns the limit of rows and bytes of a kind in one namespace.
     #[must_use]
     pub fn quota(&self, kind: Kind) -> Quota {
         let own = self.kinds.get(&kind).copied().unwrap_or_default();
         Quota { rows: own.rows.unwrap_or(self.rows), bytes: own.bytes.unwrap_or(self.bytes) }
     }
 
-    /// Returns how long an entry of a kind may live at most.
+    /// Returns the longest lifetime of an entry of a kind.
     #[must_use]
     pub fn retention(&self, kind: Kind) -> Option<Duration> {
         self.kinds.get(&kind)?.retention
@@ -125,7 +127,7 @@ impl Limits {
     /// Checks a batch against every limit that does not depend on what is stored.
     ///
     /// # Errors
-    /// `TooLarge` or `Invalid` for the first operation that cannot be.
+    /// `TooLarge` or `Invalid` for the first operation over a limit or with an invalid argument.
     pub fn check(&self, batch: &[Op]) -> Result<()> {
         within("batch", batch.len(), self.batch)?;
         for op in batch {

@@ -1,4 +1,6 @@
-//! Doctor: opens every row, and reports those that do not open and why. Changes nothing and keeps no value.
+//! Doctor: opens every row and reports which rows do not open, and why.
+//!
+//! It changes nothing and keeps no value.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +8,40 @@ use crate::entry::{Kind, Namespace};
 use crate::error::Result;
 use crate::store::ReadStore;
 
-/// Rows that one part of the walk asks for.
+/// Limit of rows per part of the walk.
 const PART: usize = 500;
 
-/// What an examination found.
+/// Result of an examination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// Rows that open.
+    /// Number of rows that open.
     pub read: u64,
-    /// Rows that do not.
+    /// Number of rows that do not open.
     pub unreadable: u64,
-    /// How many do not, for each reason.
+    /// Number of rows that do not open, by reason.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// How many do not, for each key that they name; the empty id stands for rows that are not sealed.
+    /// Number of rows that do not open, by key id; the empty id stands for rows that are not sealed.
     pub unreadable_by_key: BTreeMap<String, u64>,
-    /// Some of those that do not, as many as were asked for.
+    /// Some of the rows that do not open, up to the requested number.
     pub named: Vec<Unreadable>,
 }
 
-/// A row that does not open.
+/// Row that does not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Whose it says it is.
+    /// The namespace that the row claims.
     pub namespace: Namespace,
-    /// Of which kind it says it is.
+    /// The kind that the row claims.
     pub kind: Kind,
-    /// Its key, as it says.
+    /// The key that the row claims.
     pub key: String,
     /// Why it does not open.
     pub reason: &'static str,
 }
 
-/// Opens every row, also those that have ended, and names at most `named` of those that do not open. Calls `progress`
-/// with the number of rows so far.
+/// Opens every row, including expired ones, and names at most `named` that do not open.
+///
+/// Calls `progress` with the number of rows so far.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.

@@ -22,7 +22,7 @@ use crate::requests::{Batch, Canary, PendingOp, PendingWrite, Position, Quotas, 
 use crate::sealed::{NoSeal, RowSeal, Seal};
 use crate::store::{Maintenance, ReadStore, Store};
 
-/// A place to keep rows.
+/// Storage of rows.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
     /// Returns the driver's name.
@@ -44,10 +44,10 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns live entries without values, newest first, ties by key, after a position.
     async fn list(&self, range: Range, after: Option<Position>, limit: usize) -> Result<ListPage>;
 
-    /// Returns live entries in the order asked for, opened; those that do not open are counted.
+    /// Returns live entries in the given order, opened. Rows that do not open are counted.
     async fn scan(&self, range: Range, order: Order, limit: usize, seal: &Arc<dyn Seal>) -> Result<Scan>;
 
-    /// Returns what each namespace holds of each kind, in no particular order.
+    /// Returns the totals of each kind in each namespace, in no particular order.
     async fn namespaces(&self, now: Timestamp) -> Result<Vec<NamespaceStats>>;
 
     /// Returns totals.
@@ -56,25 +56,27 @@ pub trait Driver: Send + Sync + 'static {
     /// Returns a number that grows with every delete, by any process.
     async fn generation(&self) -> Result<u64>;
 
-    /// Does a batch in one transaction.
+    /// Runs a batch in one transaction.
     async fn write(&self, batch: Batch) -> Result<Vec<Written>>;
 
     /// Returns rows of all namespaces after a mark, opened, at most `limit` and at most about
     /// [`crate::requests::WALK_BYTES`] of values.
     async fn walk(&self, after: Option<Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk>;
 
-    /// Opens rows after a mark that do not name the key `current` and seals them anew, in one transaction; looks at
-    /// `limit` rows at most. A row that does not open stays. Nothing but nonce, value and key id changes.
+    /// Reseals rows after a mark whose key is not `current`, in one transaction.
+    ///
+    /// Reads at most `limit` rows. A row that does not open is left unchanged. Only nonce, value and key id change.
     async fn reseal(&self, after: Option<Mark>, limit: usize, current: &str, seal: &Arc<dyn Seal>) -> Result<Resealed>;
 
-    /// Puts a canary in the place of the one that is there.
+    /// Replaces the canary.
     async fn replace_canary(&self, canary: Canary) -> Result<()>;
 
-    /// Puts a canary in the place of the one that is there, if the store has no live row; says whether it did.
+    /// Replaces the canary if the store has no live row; returns whether it did.
     async fn adopt_if_empty(&self, canary: Canary, now: Timestamp) -> Result<bool>;
 
-    /// Takes a lock for an owner until a time; `true` also if this owner has it, which then holds until that time.
-    /// Locks whose time has passed are free.
+    /// Takes a lock for an owner until a time, or extends it if the owner has it; `true` on success.
+    ///
+    /// A lock is free when its time has passed.
     async fn try_lock(&self, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
@@ -85,45 +87,48 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
-    /// Ends the driver.
+    /// Closes the driver.
     async fn close(&self) -> Result<()>;
 }
 
-/// A driver under a seal.
+/// Store over a driver and a seal.
 pub struct DriverStore<D> {
     driver: Arc<D>,
     seal: Arc<dyn Seal>,
     ring: Option<KeyRing>,
     /// Shared with the threads that prepare large writes.
     limits: Arc<Limits>,
-    /// What follows from the limits for each kind.
+    /// The quotas of each kind, from the limits.
     quotas: Quotas,
     clock: Arc<dyn Clock>,
     /// Bytes written of kind `cache` since its total was checked.
     written: AtomicU64,
 }
 
-/// The most entries of a page.
+/// Limit of entries per page.
 const MAX_PAGE: usize = 1000;
 
-/// Limit for sealing on the caller's thread, which takes about 0.1 ms. More bytes go to a blocking thread.
+/// Limit for sealing on the caller's thread, in bytes. It takes about 0.1 ms.
+///
+/// Larger values are sealed on a blocking thread.
 const INLINE_BYTES: usize = 64 << 10;
 
 /// Most rows that one write evicts, when entries of kind `cache` exceed their limit.
 const EVICT_ROWS: usize = 4096;
 
-/// What the canary says once it is opened.
+/// Plaintext of the canary.
 const CANARY_TEXT: &[u8] = b"helmdeck memory canary";
 
 impl<D: Driver> DriverStore<D> {
-    /// Makes a store that keeps values as they are.
+    /// Makes a store that does not seal values.
     #[must_use]
     pub fn plain(driver: D, config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self::new(driver, Arc::new(NoSeal), None, config, clock)
     }
 
-    /// Makes a store that seals every value, after proving that a key of the ring wrote what is there. A new store
-    /// gets its canary row now. A store without live rows takes the current key.
+    /// Makes a store that seals every value, after proving that the ring has the key of the stored rows.
+    ///
+    /// A new store gets its canary row now. A store without live rows takes the current key.
     ///
     /// # Errors
     /// `WrongKey` if no key of the ring wrote the store; `Corrupt` if its canary is damaged; `Unavailable`.
@@ -145,7 +150,7 @@ impl<D: Driver> DriverStore<D> {
         self.ring.as_ref().ok_or(StoreError::Invalid("the store was opened without a key"))
     }
 
-    /// Returns the eviction for a batch, if one is due: the total is checked once in a while, not at every write.
+    /// Returns the eviction for a batch, if one is due. The total is not checked at every write.
     fn eviction(&self, ops: &[PendingOp]) -> Option<PendingOp> {
         let added: u64 = ops.iter().map(cached_bytes).sum();
         if added == 0 {
@@ -179,12 +184,12 @@ impl<D: Driver> DriverStore<D> {
     }
 }
 
-/// Returns after how many bytes the total of kind `cache` is looked at.
+/// Returns after how many written bytes the total of kind `cache` is checked.
 fn step(cap: u64) -> u64 {
     (cap / 64).clamp(1, 4 << 20)
 }
 
-/// Returns about what an operation adds to kind `cache`.
+/// Returns about how many bytes an operation adds to kind `cache`.
 fn cached_bytes(op: &PendingOp) -> u64 {
     match op {
         PendingOp::Put(pending) if pending.put.kind == Kind::Cache => op.weight() as u64,

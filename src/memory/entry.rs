@@ -30,7 +30,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Cache, Self::Note, Self::Fact, Self::Audit, Self::Conversation];
 
-    /// Returns the name, as stored and as shown.
+    /// Returns the name, in the store and in output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,14 +48,15 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Says whether a write of this kind must survive a power cut: what cannot be computed again must.
+    /// Returns whether a write of this kind must survive a power cut: what cannot be computed again must.
     #[must_use]
     pub const fn is_durable(self) -> bool {
         matches!(self, Self::Note | Self::Fact | Self::Conversation)
     }
 
-    /// Says whether a full namespace makes room for a new entry of this kind by dropping its oldest. The other kinds
-    /// refuse.
+    /// Returns whether a full namespace drops its oldest entry of this kind for a new one.
+    ///
+    /// The other kinds refuse the new entry.
     #[must_use]
     pub const fn makes_room(self) -> bool {
         matches!(self, Self::Cache | Self::Audit)
@@ -93,14 +94,14 @@ impl Namespace {
     }
 }
 
-/// Whose entries a delete reaches.
+/// Scope of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// Everybody's.
+    /// Entries of all callers.
     Everybody,
-    /// Those of one namespace.
+    /// Entries of one namespace.
     One(Namespace),
-    /// What a caller can come across: its own entries, in any conversation, and those that its tenant shares.
+    /// Entries that a caller can reach: its own, in any conversation, and those shared by its tenant.
     Caller {
         /// The tenant.
         tenant: Arc<str>,
@@ -116,7 +117,7 @@ impl Reach {
         Self::Caller { tenant: identity.tenant().into(), subject: identity.user().into() }
     }
 
-    /// Says whether the entries of a namespace are within reach.
+    /// Returns whether it covers the entries of a namespace.
     #[must_use]
     pub fn covers(&self, namespace: &Namespace) -> bool {
         match self {
@@ -129,52 +130,53 @@ impl Reach {
     }
 }
 
-/// What a row takes besides its fields of variable length: columns, indexes and the unused rest of their pages.
-/// Measured with SQLite, so that the file with its log stays within what is counted (`helmdeck-bench scale-cap`).
+/// Bytes of a row besides its fields of variable length: columns, indexes and unused page space.
+///
+/// Measured with SQLite, so that the file with its log stays within the count (`helmdeck-bench scale-cap`).
 const ROW_BYTES: u64 = 240;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Everything but the value.
+    /// The metadata.
     pub meta: EntryMeta,
     /// The value.
     pub value: Bytes,
 }
 
-/// Everything about an entry but its value; all of it is stored in the clear, and bound to the value by the seal.
+/// An entry without its value. It is stored in the clear, and the seal binds it to the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryMeta {
-    /// Whose it is.
+    /// The namespace of its owner.
     pub namespace: Namespace,
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// Its name within namespace and kind.
     pub key: String,
-    /// A word to group entries by; may be empty.
+    /// Category; may be empty.
     pub category: String,
-    /// Labels to purge by, in the order given.
+    /// Tags to purge by, in the given order.
     pub tags: Vec<String>,
-    /// Clear facts about the entry that tools may show without the key, for example digests of what a cache key is
-    /// made of.
+    /// Clear attributes that tools may show without the key, such as digests of the parts of a cache key.
     pub attributes: BTreeMap<String, String>,
     /// The first 16 hex digits of SHA-256 of the plaintext, or of an HMAC if the store is configured so.
     pub fingerprint: String,
     /// 1 for a new entry, one more for each replacement.
     pub version: u64,
-    /// When the entry came to be; kept by replacements.
+    /// Creation time; kept by replacements.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never. An entry with `now >= expires_at` is invisible.
+    /// Expiry; `None` = never. An entry with `now >= expires_at` is invisible.
     pub expires_at: Option<Timestamp>,
     /// The bytes of the value, as stored (a sealed value is 16 bytes longer than its plaintext).
     pub size: u64,
 }
 
 impl EntryMeta {
-    /// Returns about how many bytes of the disk the entry takes: its value, its other fields (key and tags twice,
-    /// because they are in an index too), and what the row itself needs. Quotas count this.
+    /// Returns the approximate size of the entry on disk in bytes. Quotas count this.
+    ///
+    /// It is the value, the other fields (key and tags twice, because they are indexed), and the fixed cost of a row.
     #[must_use]
     pub fn cost(&self) -> u64 {
         let tags: usize = self.tags.iter().map(|tag| 2 * tag.len() + 24).sum();
@@ -183,17 +185,17 @@ impl EntryMeta {
         self.size.saturating_add(fields as u64).saturating_add(ROW_BYTES)
     }
 
-    /// Says whether the entry has ended.
+    /// Returns whether the entry has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| now >= end)
     }
 }
 
-/// The most rows, and the most bytes ([`EntryMeta::cost`]), that one kind may have in one namespace.
+/// Limit of rows and bytes ([`EntryMeta::cost`]) of one kind in one namespace.
 ///
-/// When a put would exceed it, rows of the namespace and kind that have ended go first; then, if the kind makes room
-/// ([`Kind::makes_room`]), its oldest; then the put is refused.
+/// When a put would exceed it, expired rows of the namespace and kind are dropped first. Then, if the kind makes room
+/// ([`Kind::makes_room`]), its oldest rows are dropped; otherwise the put is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
     /// Rows.
@@ -218,14 +220,16 @@ impl Quota {
     }
 }
 
-/// How fingerprints are made of a value.
+/// Fingerprint algorithm of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fingerprint {
-    /// The first 16 hex digits of SHA-256 of the plaintext: the same everywhere, so that tools can compare. Anyone with
-    /// the file can confirm a guessed value.
+    /// The first 16 hex digits of SHA-256 of the plaintext, the same in every store for comparison.
+    ///
+    /// Anyone with the file can confirm a guessed value.
     #[default]
     Plain,
-    /// The first 16 hex digits of an HMAC under a key derived for the namespace: for values that can be guessed.
+    /// The first 16 hex digits of an HMAC under a key of the namespace, for guessable values.
+    ///
     /// Without a key (a plain store) the same as `Plain`.
     Keyed,
 }

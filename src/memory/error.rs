@@ -14,7 +14,7 @@ pub enum StoreError {
     VersionMismatch {
         /// The version that the writer expected (0 = absent).
         expected: u64,
-        /// The version that is there (0 = absent).
+        /// The stored version (0 = absent).
         found: u64,
     },
     /// The entry that is there is as new as the one to be restored, or newer; nothing was written.
@@ -23,7 +23,7 @@ pub enum StoreError {
     /// A key, value, tag or attribute is over its limit; nothing was written.
     #[error("the {what} has a size of {size}, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// Its size: bytes of a text, entries of a list.
         size: u64,
@@ -41,7 +41,7 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
-    /// The row is there but does not open: another key, moved, altered, or never sealed.
+    /// The row exists but does not open: another key, moved, altered, or never sealed.
     #[error("the row does not open: {reason}")]
     Unreadable {
         /// Why, in general terms.
@@ -58,16 +58,16 @@ pub enum StoreError {
     /// The memory key has the wrong form.
     #[error("{0}")]
     MalformedKey(String),
-    /// The URL names no driver, or a file that cannot be.
+    /// The URL names an unknown driver, or an impossible file.
     #[error("{0}")]
     BadUrl(String),
-    /// The store holds something that it cannot have written: damaged, or of a newer version.
+    /// The store holds data that it cannot have written: damaged, or of a newer version.
     #[error("the store is damaged or of another version: {0}")]
     Corrupt(String),
     /// The store cannot be reached or is busy; the same call may succeed later.
     #[error("the store is not available: {message}")]
     Unavailable {
-        /// What the driver says.
+        /// The driver's message.
         message: String,
         /// The driver's error.
         #[source]
@@ -84,9 +84,9 @@ impl StoreError {
         Self::Unavailable { message: error.to_string(), source: Some(Arc::new(error)) }
     }
 
-    /// Returns what is wrong with the store in one word, for programs: `locked`, `read_only`, `full`, `damaged`,
-    /// `wrong_key`, or
-    /// `unavailable` for anything else.
+    /// Returns the trouble of the store in one word, for programs.
+    ///
+    /// One of `locked`, `read_only`, `full`, `damaged`, `wrong_key`, or `unavailable` for anything else.
     #[must_use]
     pub fn trouble(&self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl StoreError {
         }
     }
 
-    /// Says whether the same call may succeed later without an operator.
+    /// Returns whether the same call may succeed later without an operator.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

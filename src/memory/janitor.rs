@@ -16,11 +16,11 @@ use crate::store::Maintenance;
 /// Configuration of the janitor.
 #[derive(Debug, Clone, Copy)]
 pub struct JanitorConfig {
-    /// The time between two runs. Default 60 s.
+    /// Interval between two runs. Default 60 s.
     pub interval: Duration,
-    /// Rows that one transaction deletes. Default 500: short enough that no writer waits long.
+    /// Limit of rows per transaction. Default 500: short enough that no writer waits long.
     pub batch: usize,
-    /// Rows that one run deletes at most, of each sort. Default 100,000; the next run goes on.
+    /// Limit of deleted rows per run, of each sort. Default 100,000; the next run continues.
     pub most: u64,
 }
 
@@ -33,19 +33,19 @@ impl Default for JanitorConfig {
 /// Counters of the janitor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// Rows deleted because they had ended.
+    /// Number of deleted expired rows.
     pub swept: u64,
-    /// Rows of kind `cache` deleted because all of them together took too much.
+    /// Number of deleted rows of kind `cache` over their common limit.
     pub trimmed: u64,
-    /// How many runs failed.
+    /// Number of failed runs.
     pub failures: u64,
-    /// Why the last run failed; `None` if it did not.
+    /// Error of the last run; `None` if it did not fail.
     pub last_error: Option<String>,
-    /// How long ago the last run ended; `None` = it never ran.
+    /// Time since the end of the last run; `None` = it never ran.
     pub since_last: Option<Duration>,
-    /// How long the last run took.
+    /// Duration of the last run.
     pub last_duration: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct Snapshot {
 pub struct Work(Mutex<(Snapshot, Option<Instant>)>);
 
 impl Work {
-    /// Returns everything that it did so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let (snapshot, ended) = self.lock().clone();
@@ -137,13 +137,13 @@ impl Janitor {
         Self { work, task, stop: stop.drop_guard() }
     }
 
-    /// Returns what it did so far, as it goes on.
+    /// Returns its live counters.
     #[must_use]
     pub fn work(&self) -> Arc<Work> {
         Arc::clone(&self.work)
     }
 
-    /// Stops it and waits until it has stopped.
+    /// Stops the janitor and waits until it has stopped.
     pub async fn stop(self) {
         drop(self.stop);
         // The task ends by itself; it neither panics nor is aborted.

@@ -1,5 +1,6 @@
-//! One memory key: 32 bytes that an operator keeps. It never shows in `Debug`, logs or errors, and is wiped when
-//! dropped.
+//! Memory key: 32 bytes that an operator keeps.
+//!
+//! It never appears in `Debug`, logs or errors, and is wiped when dropped.
 
 pub(crate) use helmdeck_core::hex;
 use std::fmt;
@@ -14,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 
-/// The bytes of a key.
+/// Length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 
 /// A memory key.
@@ -24,9 +25,9 @@ pub struct MemoryKey {
 }
 
 impl MemoryKey {
-    /// Reads a key: exactly 64 hex digits of either case, white space around them ignored.
+    /// Parses a key: exactly 64 hex digits of either case, ignoring surrounding white space.
     ///
-    /// `label` says in the error where the text came from, for example the name of a variable.
+    /// `label` names the source of the text in errors, for example an environment variable.
     ///
     /// # Errors
     /// `MalformedKey`, which names `label` and the expected form, never the text.
@@ -59,10 +60,10 @@ impl MemoryKey {
         Self { bytes, id: hex(&id) }
     }
 
-    /// Makes a new key of the system's random source, as text in the form that [`MemoryKey::parse`] reads.
+    /// Makes a new random key, as text in the form that [`MemoryKey::parse`] reads.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub fn generate() -> Result<Secret> {
         let bytes = Zeroizing::new(<[u8; KEY_BYTES]>::try_generate().map_err(StoreError::unavailable)?);
         Ok(Secret::new(hex(bytes.as_slice())))
@@ -81,8 +82,9 @@ impl MemoryKey {
         derived
     }
 
-    /// Opens what the Go original sealed: AES-256-GCM under the key itself, without associated data. Nothing new is
-    /// sealed so.
+    /// Opens a value sealed by the Go original: AES-256-GCM under the key itself, without associated data.
+    ///
+    /// New values are never sealed this way.
     pub(crate) fn open_legacy(&self, nonce: [u8; 12], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut value = sealed.to_vec();
         let cipher = Aes256Gcm::new(&(*self.bytes).into());

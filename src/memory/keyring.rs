@@ -1,4 +1,4 @@
-//! The ring of memory keys: the current one, which seals, and previous ones, which only open.
+//! Keyring: the current memory key, which seals, and previous keys, which only open.
 //!
 //! Every namespace and purpose has its own key, derived from the master and kept in a small bounded cache.
 //! The ring hands out seals and MACs, never key bytes.
@@ -20,15 +20,26 @@ use crate::error::{Result, StoreError};
 use crate::framing::Framed;
 use crate::key::{KEY_BYTES, MemoryKey};
 
-/// The bytes of a nonce.
+/// Length of a nonce in bytes.
 pub(crate) const NONCE_BYTES: usize = 12;
-/// The bytes that a seal adds to a value.
+/// Length that a seal adds to a value, in bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 
-/// Derived keys that are kept ready, each about 1 KiB.
+/// Number of cached derived keys, each about 1 KiB.
 const READY_KEYS: usize = 512;
 
-/// The memory keys. Cheap to clone; clones share the derived keys.
+/// Keyring of the memory keys. Cheap to clone; clones share the derived keys.
+///
+/// # Examples
+/// ```
+/// use helmdeck_memory::{KeyRing, MemoryKey};
+///
+/// let (current, previous) = (MemoryKey::generate()?, MemoryKey::generate()?);
+/// let ring = KeyRing::parse(("CURRENT_KEY", current.expose()), Some(("PREVIOUS_KEYS", previous.expose())))?;
+/// assert_eq!(ring.ids().next(), Some(ring.current_id()));
+/// assert_eq!(ring.ids().count(), 2);
+/// # Ok::<(), helmdeck_memory::StoreError>(())
+/// ```
 #[derive(Clone)]
 pub struct KeyRing(Arc<Inner>);
 
@@ -39,7 +50,7 @@ struct Inner {
     macs: Ready<(Namespace, &'static str), Hmac<Sha256>>,
 }
 
-/// What a derived key encrypts.
+/// Purpose of a derived key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Row(Kind),
@@ -47,7 +58,7 @@ enum Purpose {
 }
 
 impl KeyRing {
-    /// Makes a ring of keys already read.
+    /// Makes a keyring of parsed keys.
     #[must_use]
     pub fn new(current: MemoryKey, previous: Vec<MemoryKey>) -> Self {
         let mut keys = vec![current];
@@ -59,8 +70,9 @@ impl KeyRing {
         Self(Arc::new(Inner { keys, ciphers: Ready::default(), macs: Ready::default() }))
     }
 
-    /// Reads a ring of texts: the current key, and previous keys separated by commas. Each comes with the label that
-    /// errors name it by (for example the variable it came from).
+    /// Parses a keyring: the current key, and previous keys separated by commas.
+    ///
+    /// Each text comes with a label for errors, such as the name of its environment variable.
     ///
     /// # Errors
     /// `MalformedKey`, which names the label and the expected form, never the text.
@@ -77,7 +89,7 @@ impl KeyRing {
         Ok(Self::new(first, rest))
     }
 
-    /// Returns the id of the key that seals.
+    /// Returns the id of the current key, which seals.
     #[must_use]
     pub fn current_id(&self) -> &str {
         self.0.keys[0].id()
@@ -88,10 +100,12 @@ impl KeyRing {
         self.0.keys.iter().map(MemoryKey::id)
     }
 
-    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a key derived from the current key for a
-    /// namespace and a purpose. Below a microsecond for small parts once the key is ready.
+    /// Returns HMAC-SHA-256 over `parts` (each length-prefixed) under a derived key.
     ///
-    /// A new current key gives other MACs: what was named by the old ones is not found again.
+    /// The key is derived from the current key for a namespace and a purpose. Takes less than a microsecond for small
+    /// parts once the key is ready.
+    ///
+    /// A new current key gives other MACs: names made with the old key are not found again.
     #[must_use]
     pub fn mac(&self, namespace: &Namespace, purpose: &'static str, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = self.0.macs.get_or((namespace.clone(), purpose), || {
@@ -108,11 +122,13 @@ impl KeyRing {
         mac.finalize().into_bytes().into()
     }
 
-    /// Seals bytes that live outside the store (a job's result, a kept answer) under a key derived for a namespace
-    /// and a purpose. `bound` is not part of the result but must be the same when it is opened.
+    /// Seals bytes stored outside the store (a job's result, a kept answer) under a derived key.
+    ///
+    /// The key is derived for a namespace and a purpose. `bound` is not part of the result; pass the same bytes to open
+    /// it.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub fn seal_blob(
         &self,
         namespace: &Namespace,
@@ -127,10 +143,10 @@ impl KeyRing {
         Ok([id.as_bytes(), nonce.as_slice(), sealed.as_slice()].concat())
     }
 
-    /// Opens what [`KeyRing::seal_blob`] made, with any key of the ring.
+    /// Opens the result of [`KeyRing::seal_blob`], with any key of the ring.
     ///
     /// # Errors
-    /// `Unreadable` if no key of the ring made it, or for this namespace, purpose and `bound`.
+    /// `Unreadable` if no key of the ring sealed it for this namespace, purpose and `bound`.
     pub fn open_blob(
         &self,
         namespace: &Namespace,

@@ -1,4 +1,6 @@
-//! Late store: it could not be opened at the start and opens later. Until then every call fails with the reason.
+//! Late store: it could not be opened at the start and opens later.
+//!
+//! Until then every call fails with the reason.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -21,7 +23,7 @@ const CHANGES: usize = 256;
 /// One try to open the store.
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// A store that opens when it can.
+/// Store that opens as soon as it can.
 pub(crate) struct LateStore {
     opened: OnceLock<Arc<dyn Store>>,
     trouble: Mutex<StoreError>,
@@ -31,7 +33,9 @@ pub(crate) struct LateStore {
 }
 
 impl LateStore {
-    /// Makes the store and, with `retry`, tries to open it again and again. `is_told` = it will send changes.
+    /// Makes the store and, with `retry`, tries to open it until that succeeds.
+    ///
+    /// `is_told` = it will send changes.
     pub(crate) fn start(
         trouble: StoreError,
         opener: Box<dyn Fn() -> Opening + Send + Sync>,

@@ -1,4 +1,4 @@
-//! A lock that all processes on one store see. It is kept in the store, so it works wherever the store does.
+//! Lock across all processes on one store. It is kept in the store, so it works with every driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 
-/// Where locks are kept.
+/// Storage of locks.
 #[async_trait]
 pub(crate) trait Keeper: Send + Sync {
-    /// Takes a lock, or holds on to it if this owner has it.
+    /// Takes a lock, or extends it if this owner has it.
     async fn hold(&self, name: &str, owner: &str, hold: Duration) -> Result<bool>;
 
     /// Frees a lock if this owner has it.
     async fn free(&self, name: &str, owner: &str) -> Result<()>;
 }
 
-/// A lock that was taken. Dropping it frees it soon; [`Lock::release`] frees it now.
+/// Held lock. Dropping it frees it soon; [`Lock::release`] frees it now.
 pub struct Lock {
     held: Option<Held>,
 }
@@ -48,7 +48,7 @@ impl Lock {
     /// Frees the lock and waits until it is free.
     ///
     /// # Errors
-    /// `Unavailable`, `Closed`: it is free after its time.
+    /// `Unavailable`, `Closed`: it is then free after its time.
     pub async fn release(mut self) -> Result<()> {
         match self.held.take() {
             Some(held) => held.keeper.free(&held.name, &held.owner).await,

@@ -1,4 +1,4 @@
-//! Opens a store by its URL. The only place that knows which drivers there are.
+//! Opens a store by its URL. Only this module knows all drivers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub const SCHEMES: &[&str] = &[
     "postgres://<user>@<host>/<database>",
 ];
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// `memory:`; ends with the process.
@@ -40,7 +40,7 @@ pub enum Location {
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Returns hosts and database: what may be shown.
+    /// Returns hosts and database, which are safe to show.
     ///
     /// # Errors
     /// `BadUrl`, which repeats no secret.
@@ -80,10 +80,10 @@ fn no_postgres() -> StoreError {
 }
 
 impl Location {
-    /// Reads a URL; touches nothing.
+    /// Parses a URL; opens nothing.
     ///
     /// # Errors
-    /// `BadUrl`, which lists the schemes that there are. It names the scheme only: what follows may hold a password.
+    /// `BadUrl`, which lists the known schemes. It names only the scheme of the URL: the rest may hold a password.
     pub fn parse(url: &str) -> Result<Self> {
         let known = SCHEMES.join(", ");
         let Some((scheme, rest)) = url.split_once(':') else {
@@ -107,7 +107,7 @@ impl Location {
     }
 }
 
-/// Says whether a store is there; makes nothing. What ends with its process is never there.
+/// Returns whether a store exists; creates nothing. `memory:` never exists.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
@@ -119,7 +119,7 @@ pub async fn exists(url: &str, config: &Config) -> Result<bool> {
     }
 }
 
-/// Opens a store without a key, for what is in the clear and for forgetting; `None` if it is not there.
+/// Opens a store without a key, to read clear columns and to delete; `None` if it does not exist.
 ///
 /// # Errors
 /// As [`open`], but for `WrongKey`.
@@ -147,11 +147,32 @@ async fn sqlite(path: PathBuf, config: &Config) -> Result<Sqlite> {
 
 /// Opens a sealed store.
 ///
-/// `sqlite:` makes the file and its folder, `postgres:` the tables if they are not there: a key is set whenever a
-/// store is opened. Every URL gives the same behaviour; only what survives differs.
+/// `sqlite:` creates the missing file and its folder, `postgres:` creates missing tables. Every URL gives the same
+/// behaviour; only persistence differs.
 ///
 /// # Errors
-/// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if there is something else; `Unavailable`.
+/// `BadUrl`; `WrongKey` if no key of the ring wrote the store; `Corrupt` if the data is not a valid store;
+/// `Unavailable`.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+///
+/// use helmdeck_core::SystemClock;
+/// use helmdeck_memory::{Config, KeyRing, Kind, MemoryKey, Namespace, Put};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let key = MemoryKey::generate()?;
+/// let ring = KeyRing::parse(("HELMDECK_MEMORY_KEY", key.expose()), None)?;
+/// let store = helmdeck_memory::open("memory:", ring, Config::default(), Arc::new(SystemClock::default())).await?;
+///
+/// let alice = Namespace::new("acme", "alice", None);
+/// store.put(Put::new(alice.clone(), Kind::Note, "colour", "blue")).await?;
+/// let entry = store.get(&alice, Kind::Note, "colour").await?.unwrap();
+/// assert_eq!(entry.value, "blue");
+/// # Ok::<(), helmdeck_memory::StoreError>(())
+/// # }).unwrap();
+/// ```
 pub async fn open(url: &str, ring: KeyRing, config: Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match Location::parse(url)? {
         Location::Memory => Ok(Arc::new(DriverStore::sealed(Memory::new(), ring, &config, clock).await?)),
@@ -206,7 +227,7 @@ pub async fn open_or_later(
     }
 }
 
-/// A store, and what was wrong with it when it was opened.
+/// Result of opening a store: the store, and its trouble if any.
 #[derive(Clone)]
 pub struct Opened {
     /// The store.

@@ -9,7 +9,7 @@ use helmdeck_core::Timestamp;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace, Reach};
 use crate::error::Result;
 
-/// A write.
+/// Write of an entry.
 #[derive(Debug, Clone)]
 pub struct Put {
     /// The namespace.
@@ -20,13 +20,13 @@ pub struct Put {
     pub key: String,
     /// The value; up to 1 MiB by default, may be empty.
     pub value: Bytes,
-    /// A word to group entries by.
+    /// Category.
     pub category: String,
-    /// Labels to purge by.
+    /// Tags to purge by.
     pub tags: Vec<String>,
     /// Clear facts for tools.
     pub attributes: BTreeMap<String, String>,
-    /// How long it lives from now on; `None` = for ever. A time beyond the year 9999 counts as for ever.
+    /// Lifetime from now on; `None` = forever. A time beyond the year 9999 counts as forever.
     pub ttl: Option<Duration>,
     /// Write only if the entry is at this version (0 = absent). `None` = whatever is there.
     pub expect_version: Option<u64>,
@@ -34,17 +34,18 @@ pub struct Put {
     pub restore: Option<Restore>,
 }
 
-/// What an imported entry keeps of its former life. It is written only over an absent entry or one last replaced
-/// before it.
+/// Version and times that an imported entry keeps.
+///
+/// It is written only if the entry is absent or was last replaced earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restore {
     /// Its version.
     pub version: u64,
-    /// When it came to be.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never. The retention of its kind may end it earlier.
+    /// Expiry; `None` = never. The retention of its kind may set an earlier one.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -82,7 +83,7 @@ impl Put {
     }
 }
 
-/// What to delete. Deleting works on raw rows and never decrypts, so forgetting works after a lost key.
+/// Selection of a delete. It works on raw rows and never decrypts, so it works after a lost key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delete {
     /// One entry; no error if it is absent.
@@ -123,24 +124,24 @@ pub enum Op {
     Delete(Delete),
 }
 
-/// What one operation did.
+/// Result of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
     /// The entry as it is now, without its value.
     Put(Box<EntryMeta>),
-    /// How many entries were deleted (expired ones that were still there count).
+    /// Number of deleted entries, including expired ones that were still stored.
     Deleted(u64),
 }
 
-/// Where a page starts: opaque, made by the store.
+/// Start of a page: opaque, made by the store.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// Which part of a list is wanted.
+/// Page request of a list.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The most entries, 1 to 1000.
+    /// Limit of entries, 1 to 1000.
     pub limit: usize,
     /// Where the page starts; `None` = at the newest.
     pub after: Option<Cursor>,
@@ -161,7 +162,7 @@ pub struct ListPage {
     pub next: Option<Cursor>,
 }
 
-/// In which order a scan goes.
+/// Order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By key, byte for byte, ascending.
@@ -172,31 +173,31 @@ pub enum Order {
     NewestFirst,
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// The entries with their values.
     pub entries: Vec<Entry>,
-    /// How many rows did not open and were left out.
+    /// Number of rows that did not open and were left out.
     pub unreadable: u64,
 }
 
-/// How far a walk over all rows has come: opaque, made by the store.
+/// Position of a walk over all rows: opaque, made by the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(pub String);
 
-/// A row that a walk visited.
+/// Row that a walk visited.
 #[derive(Debug, Clone)]
 pub struct Walked {
-    /// What the row says about itself; it may have ended.
+    /// Metadata of the row; it may have expired.
     pub meta: EntryMeta,
-    /// The id of the key that it names; empty if it is not sealed.
+    /// The id of its key; empty if it is not sealed.
     pub key_id: String,
-    /// Its value, or why it does not open.
+    /// The value, or why it does not open.
     pub value: Result<Bytes, &'static str>,
 }
 
-/// A part of a walk.
+/// Part of a walk.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
     /// The rows, in no particular order.
@@ -205,12 +206,12 @@ pub struct Walk {
     pub next: Option<Mark>,
 }
 
-/// What a step of a rotation did.
+/// Result of a step of a rotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resealed {
-    /// Rows that are now sealed with the current key.
+    /// Number of rows now sealed with the current key.
     pub rows: u64,
-    /// Rows that do not open with any key of the ring; they stay as they are.
+    /// Number of rows that no key of the ring opens; they are left unchanged.
     pub unreadable: u64,
     /// Where the next step starts; `None` = every row was looked at.
     pub next: Option<Mark>,
@@ -230,31 +231,31 @@ pub enum Change {
 /// PostgreSQL sends them itself; a message bus (NATS) can be another source.
 pub type Changes = tokio::sync::broadcast::Receiver<Change>;
 
-/// What one namespace holds of one kind.
+/// Totals of one kind in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceStats {
     /// The namespace.
     pub namespace: Namespace,
     /// The kind.
     pub kind: Kind,
-    /// Live entries.
+    /// Number of live entries.
     pub rows: u64,
-    /// What they take: see [`EntryMeta::cost`].
+    /// Size in bytes: see [`EntryMeta::cost`].
     pub bytes: u64,
 }
 
-/// What a store holds and how it is.
+/// Totals and state of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The driver's name.
     pub driver: &'static str,
-    /// Live rows.
+    /// Number of live rows.
     pub rows: u64,
-    /// Rows that have ended and wait for the sweep.
+    /// Number of expired rows that wait for the sweep.
     pub expired: u64,
-    /// What all rows take: see [`EntryMeta::cost`].
+    /// Size of all rows in bytes: see [`EntryMeta::cost`].
     pub bytes: u64,
-    /// Bytes on disk, 0 if there is none.
+    /// Bytes on disk, 0 without a file.
     pub disk_bytes: u64,
     /// Rows per key id; the empty id stands for rows that are not sealed.
     pub rows_by_key_id: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! Requests to a driver: pending writes, ranges and positions, with what every driver derives from them.
+//! Requests to a driver: pending writes, ranges and positions, with logic that all drivers share.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::ops::{Cursor, Delete, ListPage, Put, Restore};
 use crate::sealed::{Seal, SealedValue};
 
-/// A row that proves which key a store was written with.
+/// Canary: a row that proves which key a store was written with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Canary {
     /// The id of the key.
@@ -20,32 +20,32 @@ pub struct Canary {
     pub sealed: Vec<u8>,
 }
 
-/// A write, checked against the limits and with everything settled but what depends on the stored row.
+/// Pending write: checked against the limits, and resolved except for the stored row.
 #[derive(Debug, Clone)]
 pub struct PendingWrite {
-    /// What to write.
+    /// The write.
     pub put: Put,
     /// The fingerprint of its plaintext.
     pub fingerprint: String,
-    /// When it ends.
+    /// Expiry.
     pub expires_at: Option<Timestamp>,
-    /// The value sealed as that of a new entry: made before the driver's turn, and good only if no live row is there.
+    /// The value sealed as a new entry, before the driver's turn. Valid only if no live row exists.
     pub fresh: Option<SealedValue>,
 }
 
-/// What a driver needs to know of the row that a pending write replaces.
+/// Version and times of the row that a pending write replaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Existing {
     /// Its version.
     pub version: u64,
     /// Time of its first write.
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     pub updated_at: Timestamp,
 }
 
 impl PendingWrite {
-    /// Settles what depends on the live row that is there (`None` = absent or ended).
+    /// Resolves the write against the live row (`None` = absent or expired).
     ///
     /// # Errors
     /// `VersionMismatch` if the writer expected another version; `NotNewer` if the pending write restores and what is
@@ -100,7 +100,7 @@ impl PendingWrite {
     }
 }
 
-/// One operation of a batch as a driver gets it.
+/// Operation of a batch for a driver.
 #[derive(Debug, Clone)]
 pub enum PendingOp {
     /// Write.
@@ -109,21 +109,22 @@ pub enum PendingOp {
     Delete(Delete),
     /// Delete expired rows, up to a limit. Not counted in the generation: they were invisible before.
     Sweep(usize),
-    /// Delete the oldest rows (by `updated_at`) of a kind until all its rows take no more than `bytes`, at most
-    /// `limit`: each time of the namespace whose rows of the kind take most. Not counted in the generation: what went
-    /// was true.
+    /// Delete the oldest rows (by `updated_at`) of a kind until its rows take at most `bytes`.
+    ///
+    /// Deletes at most `limit` rows, each time from the largest namespace of this kind. Not counted in the generation:
+    /// the deleted answers were valid.
     Evict {
-        /// Of which kind.
+        /// The kind.
         kind: Kind,
         /// What its rows may take, ended or not.
         bytes: u64,
-        /// The most rows to delete.
+        /// Limit of rows to delete.
         limit: usize,
     },
 }
 
 impl PendingOp {
-    /// Says whether the operation touches a kind that must survive a power cut.
+    /// Returns whether the operation touches a kind that must survive a power cut.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         match self {
@@ -134,7 +135,7 @@ impl PendingOp {
         }
     }
 
-    /// Returns about how many bytes the operation holds while it waits.
+    /// Returns the approximate size of the waiting operation in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -144,7 +145,7 @@ impl PendingOp {
     }
 }
 
-/// A batch as a driver gets it: all of it or nothing.
+/// Batch for a driver: it is applied as a whole or not at all.
 #[derive(Clone)]
 pub struct Batch {
     /// The operations, in order.
@@ -153,7 +154,7 @@ pub struct Batch {
     pub now: Timestamp,
     /// How values are sealed.
     pub seal: Arc<dyn Seal>,
-    /// The most rows and bytes of a namespace, for each kind.
+    /// Limit of rows and bytes of a namespace, for each kind.
     pub quotas: Quotas,
 }
 
@@ -162,7 +163,7 @@ pub struct Batch {
 pub struct Quotas([Quota; Kind::ALL.len()]);
 
 impl Quotas {
-    /// Asks for the quota of each kind.
+    /// Makes the quotas from a function of the kind.
     #[must_use]
     pub fn new(of: impl Fn(Kind) -> Quota) -> Self {
         Self(Kind::ALL.map(of))
@@ -181,23 +182,23 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// Which keys of which key space are wanted, at a time.
+/// Range of keys in a key space, at a time.
 #[derive(Debug, Clone)]
 pub struct Range {
-    /// Whose.
+    /// The namespace.
     pub namespace: Namespace,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// What the keys start with.
+    /// Prefix of the keys.
     pub prefix: String,
-    /// The time: what has ended is invisible.
+    /// The time: rows expired by then are invisible.
     pub now: Timestamp,
 }
 
-/// Where a page of a list starts: after this time and key.
+/// Position in a list: after this time and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The `updated_at` of the last entry of the page before.
+    /// The `updated_at` of the last entry of the previous page.
     pub updated_at: Timestamp,
     /// Its key.
     pub key: String,
@@ -221,7 +222,7 @@ impl Position {
     }
 }
 
-/// Makes a page of `limit + 1` found entries at most: the surplus one says that there is a next page.
+/// Makes a page of at most `limit` entries. One entry more in `entries` shows that a next page exists.
 #[must_use]
 pub fn page_of(mut entries: Vec<EntryMeta>, limit: usize) -> ListPage {
     let more = entries.len() > limit;
@@ -249,7 +250,7 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
     None
 }
 
-/// Returns when an entry ends, `None` for one that lives for ever or beyond the year 9999.
+/// Returns when an entry expires, `None` for never or beyond the year 9999.
 #[must_use]
 pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     // 9999-12-31T23:59:59.999999Z
@@ -257,7 +258,7 @@ pub fn end_of(now: Timestamp, ttl: Option<Duration>) -> Option<Timestamp> {
     ttl.map(|ttl| now.saturating_add(ttl)).filter(|end| *end <= LAST)
 }
 
-/// The bytes of values after which a part of a walk ends.
+/// Size of values in bytes after which a part of a walk ends.
 pub const WALK_BYTES: usize = 8 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Writes entries that lived elsewhere, many at a time, and counts what became of them. One that the store already
-//! has, as new or newer, stays: so doing it twice is the same as doing it once.
+//! Writes imported entries in bulk, and counts the results.
+//!
+//! An entry that the store already has, as new or newer, is kept: so a repeated import changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,44 +21,45 @@ const IN_FLIGHT: usize = 64;
 /// How many refused entries are named; all are counted.
 const NAMED: usize = 20;
 
-/// What became of entries.
+/// Results of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Written.
+    /// Number of written entries.
     pub imported: u64,
-    /// Left as they are in the store, which has them as new or newer.
+    /// Number of entries kept as stored, because the stored ones are as new or newer.
     pub kept: u64,
-    /// Left out, because they had ended.
+    /// Number of expired entries, which are left out.
     pub expired: u64,
-    /// Left out, because the store takes nothing so large or so much.
+    /// Number of entries over a limit of the store, which are left out.
     pub refused: u64,
-    /// Some of those that were refused, and why.
+    /// Some of the refused entries, and why.
     pub named: Vec<String>,
-    /// Those that were written, by kind.
+    /// Number of written entries, by kind.
     pub kinds: BTreeMap<Kind, u64>,
 }
 
 /// A store that is being opened.
 pub type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// The store that entries go to.
+/// Destination of entries.
 pub enum Destination {
     /// One that is open, and stays so.
     Store(Arc<dyn Store>),
-    /// One that is opened by the first entry and closed after the last: an import that has nothing to write, or comes
-    /// with a wrong key, makes no store.
+    /// A store that is opened for the first entry and closed after the last.
+    ///
+    /// An import with nothing to write, or with a wrong key, creates no store.
     Later(Opening),
     /// None; only for a dry run.
     Nothing,
 }
 
-/// Where entries go, and how.
+/// Target of a restore.
 pub struct Target {
     /// The store.
     pub store: Destination,
-    /// Whether it is only looked at.
+    /// Whether this is a dry run.
     pub dry_run: bool,
-    /// Tells what has ended.
+    /// The clock for expiry.
     pub clock: Arc<dyn Clock>,
 }
 

@@ -17,9 +17,9 @@ use crate::store::Store;
 
 /// The lock that a rotation holds.
 const LOCK: &str = "rotate";
-/// How long the lock outlives a rotation that was killed.
+/// How long the lock is held after a rotation was killed.
 const HOLD: Duration = Duration::from_secs(5);
-/// How often it is renewed.
+/// Interval between renewals of the lock.
 const RENEW: Duration = Duration::from_secs(1);
 /// Rows that one step looks at: a few milliseconds of writing, so that no writer waits long.
 const STEP: usize = 256;
@@ -28,50 +28,50 @@ const PASSES: u32 = 10;
 /// How often a step is tried while the store is busy.
 const TRIES: u32 = 5;
 
-/// How a rotation ended.
+/// End of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// Every row that opens is sealed with the current key, which the store now proves.
     Done,
-    /// It was stopped; the next rotation continues.
+    /// The rotation was stopped; the next one continues.
     Stopped,
-    /// Somebody keeps writing rows with another key.
+    /// Another process keeps writing rows with another key.
     StillWritten,
 }
 
-/// What a rotation did.
+/// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rotated {
-    /// The key that seals now.
+    /// The id of the current key.
     pub key_id: String,
-    /// Rows that were sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
-    /// Rows that no key of the ring opens; they stay as they are.
+    /// Number of rows that no key of the ring opens; they are left unchanged.
     pub unreadable: u64,
-    /// Rows that another key of the ring sealed and that are still so.
+    /// Number of rows still sealed with another key of the ring.
     pub remaining: u64,
-    /// How it ended.
+    /// How the rotation ended.
     pub end: End,
 }
 
-/// How far a rotation has come.
+/// Progress of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Rows sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
-    /// Rows of other keys that there were at the start.
+    /// Number of rows of other keys at the start.
     pub total: u64,
 }
 
-/// Why a rotation did not begin, or could not go on.
+/// Errors of a rotation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotateError {
-    /// Another one runs on this store.
+    /// Another rotation runs on this store.
     #[error("another rotation runs on this store")]
     Busy,
-    /// There is one key only, and others sealed rows.
+    /// The ring has one key only, but other keys sealed rows.
     #[error("only key {given} is given, and the store has rows of {}", .others.join(", "))]
     KeysMissing {
         /// The id of the key given.
@@ -84,7 +84,9 @@ pub enum RotateError {
     Store(#[from] StoreError),
 }
 
-/// Seals every row that another key of the ring sealed with the current one, then lets the store prove the current key.
+/// Reseals every row of the other keys with the current key.
+///
+/// Then it makes the store prove the current key.
 ///
 /// `stop` ends it between two steps. `progress` is called after each step.
 ///
@@ -105,7 +107,7 @@ pub async fn rotate(
     Ok(rotated)
 }
 
-/// Takes the lock. That of a rotation that was killed is waited for; one that is renewed meanwhile has an owner.
+/// Takes the lock. Waits for that of a killed rotation to expire; a renewed lock is `Busy`.
 async fn take_lock(store: &dyn Store) -> Result<Lock, RotateError> {
     let end = Instant::now() + HOLD + RENEW;
     loop {

@@ -19,7 +19,7 @@ use crate::ops::Walked;
 /// The version of the layout that the seal binds.
 const FORMAT: u64 = 1;
 
-/// A value as stored.
+/// Stored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedValue {
     /// The id of the key; empty if it is not sealed.
@@ -30,10 +30,10 @@ pub struct SealedValue {
     pub value: Vec<u8>,
 }
 
-/// A row as a driver read it, not yet verified.
+/// Row as read by a driver, not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRow {
-    /// What the row says about itself. Namespace, kind and key are those that were asked for.
+    /// Metadata of the row. Namespace, kind and key are those of the request.
     pub meta: EntryMeta,
     /// The stored value.
     pub sealed: SealedValue,
@@ -51,24 +51,24 @@ impl RawRow {
     }
 }
 
-/// Seals values, and opens rows.
+/// Seal: seals values, and opens rows.
 pub trait Seal: Send + Sync + 'static {
     /// Returns the fingerprint of a plaintext.
     fn fingerprint(&self, namespace: &Namespace, plaintext: &[u8]) -> String;
 
-    /// Returns how many bytes longer the stored value is than its plaintext.
+    /// Returns how many bytes a seal adds to a plaintext.
     fn overhead(&self) -> u64;
 
     /// Seals a value and binds it to everything in `meta` but `size`.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     fn seal(&self, meta: &EntryMeta, plaintext: &[u8]) -> Result<SealedValue>;
 
     /// Opens a row.
     ///
     /// # Errors
-    /// `Unreadable` if it was not sealed so, in this place, by a known key.
+    /// `Unreadable` if it was not sealed in this form, for this place, by a known key.
     fn open(&self, row: RawRow) -> Result<Entry>;
 }
 
@@ -80,7 +80,7 @@ pub struct RowSeal {
 }
 
 impl RowSeal {
-    /// Makes a seal of a key ring.
+    /// Makes a seal from a keyring.
     #[must_use]
     pub fn new(ring: KeyRing, fingerprint: Fingerprint) -> Arc<Self> {
         Arc::new(Self { ring, fingerprint })
@@ -117,7 +117,7 @@ impl Seal for RowSeal {
     }
 }
 
-/// No seal: values are stored as they are. For tests, and for what the operator keeps in memory only.
+/// No seal: values are stored in the clear. For tests, and for stores in memory only.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSeal;
 
@@ -146,8 +146,9 @@ fn plain_fingerprint(plaintext: &[u8]) -> String {
     hex(&Sha256::digest(plaintext)[..8])
 }
 
-/// Everything that a row says in the clear. A row that was moved, renamed, retagged or given a longer life has other
-/// bytes here and does not open.
+/// Returns the clear fields of a row as associated data.
+///
+/// A row that was moved, renamed, retagged or extended has other bytes here and does not open.
 fn bound(key_id: &str, meta: &EntryMeta) -> Framed {
     let mut framed = Framed::new("helmdeck/memory/row")
         .number(FORMAT)

@@ -1,7 +1,7 @@
-//! The traits that every store implements: [`ReadStore`], [`Maintenance`], and [`Store`] on top of both.
+//! Traits that every store implements: [`ReadStore`], [`Maintenance`], and [`Store`] on top of both.
 //!
 //! Code that holds only a [`ReadStore`] (the process seam) cannot write, by type. A store around another store
-//! implements [`StoreWrapper`], so that a new method of a store is passed on here, once.
+//! implements [`StoreWrapper`], so a new method is forwarded in one place.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::ops::{
 /// A store that can be read.
 #[async_trait]
 pub trait ReadStore: Send + Sync + 'static {
-    /// Returns a live entry, `None` if it is absent or has ended.
+    /// Returns a live entry, `None` if it is absent or expired.
     ///
     /// # Errors
     /// `Unreadable` if the row does not open; `Unavailable`, `Closed`.
@@ -29,14 +29,15 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn list(&self, namespace: &Namespace, kind: Kind, prefix: &str, page: Page) -> Result<ListPage>;
 
-    /// Returns live entries with their values whose key starts with `prefix`, at most `limit`. Rows that do not open
-    /// are left out and counted.
+    /// Returns live entries with their values whose key starts with `prefix`, at most `limit`.
+    ///
+    /// Rows that do not open are left out and counted.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn scan(&self, namespace: &Namespace, kind: Kind, prefix: &str, order: Order, limit: usize) -> Result<Scan>;
 
-    /// Returns what each namespace holds of each kind: live rows only, most rows first, ties by name.
+    /// Returns the totals of live rows of each kind in each namespace, most rows first, ties by name.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -48,13 +49,17 @@ pub trait ReadStore: Send + Sync + 'static {
     /// `Unavailable`, `Closed`.
     async fn stats(&self) -> Result<Stats>;
 
-    /// Returns a number that grows with every delete by any process. Cheap enough for several calls a second.
+    /// Returns a number that grows with every delete by any process.
+    ///
+    /// It is cheap enough for several calls a second.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
     async fn generation(&self) -> Result<u64>;
 
-    /// Walks over the rows of all namespaces, expired ones too, and opens each: at most `limit` rows and about 8 MiB.
+    /// Walks over the rows of all namespaces, including expired ones, and opens each.
+    ///
+    /// A call returns at most `limit` rows and about 8 MiB.
     ///
     /// Rows that are written meanwhile may be missing.
     ///
@@ -68,8 +73,9 @@ pub trait ReadStore: Send + Sync + 'static {
         None
     }
 
-    /// Returns why the store is not open yet, `None` if it is open. Only a late store ([`crate::late`]) has such a
-    /// time.
+    /// Returns why the store is not open yet, `None` if it is open.
+    ///
+    /// Only a late store ([`crate::late`]) can be not open yet.
     fn not_open(&self) -> Option<StoreError> {
         None
     }
@@ -84,10 +90,10 @@ pub trait Maintenance: ReadStore {
     /// `Unavailable`, `Closed`.
     async fn sweep_expired(&self, limit: usize) -> Result<u64>;
 
-    /// Deletes the oldest entries of kind `cache` until their total is within the limit; at most `limit`. Returns how
-    /// many.
+    /// Deletes the oldest entries of kind `cache` until their total is within the limit.
     ///
-    /// The largest namespace drops rows first, so that none loses its share to another.
+    /// Deletes at most `limit`, and returns how many. The largest namespace drops rows first, so that none loses its
+    /// share to another.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`.
@@ -101,8 +107,9 @@ pub trait Maintenance: ReadStore {
     /// `Unavailable`, `Closed`; `Invalid` for a mark that no store made, or for a store without keys.
     async fn reseal(&self, after: Option<Mark>, limit: usize) -> Result<Resealed>;
 
-    /// Makes the store prove the current key from now on: the last step of a rotation. Other keys alone are then
-    /// refused.
+    /// Makes the store prove the current key from now on: the last step of a rotation.
+    ///
+    /// A ring without that key is then refused.
     ///
     /// # Errors
     /// `Unavailable`, `Closed`; `Invalid` for a store without keys.
@@ -112,8 +119,10 @@ pub trait Maintenance: ReadStore {
 /// A store that can be written.
 #[async_trait]
 pub trait Store: Maintenance {
-    /// Writes one entry: a new one at version 1, or a replacement that keeps `created_at` and adds one to `version`.
-    /// When it returns, the entry survives the end of this process.
+    /// Writes one entry: a new one at version 1, or a replacement.
+    ///
+    /// A replacement keeps `created_at` and adds one to `version`. When this returns, the entry survives the end of
+    /// this process.
     ///
     /// # Errors
     /// `VersionMismatch`, `TooLarge`, `QuotaExceeded`: nothing was written. `Unavailable`, `Closed`.
@@ -124,7 +133,7 @@ pub trait Store: Maintenance {
         }
     }
 
-    /// Does all operations, in order, in one transaction: all of them or none.
+    /// Runs all operations, in order, in one transaction: all of them or none.
     ///
     /// # Errors
     /// As [`Store::put`], for the first operation that fails.

@@ -1,4 +1,6 @@
-//! The connection to the system database. The file is created by the first write; reading without a file finds nothing.
+//! Connection to the system database.
+//!
+//! The first write creates the file; reading without a file finds nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,8 @@
-//! Forgetting a person: every row of every kind and conversation, with idempotency keys, jobs and uses of credentials.
+//! Deletes all data of a person: rows of every kind and conversation, and what belongs to them.
 //!
-//! It deletes raw rows and never decrypts, so it works after a lost key. It never touches what a whole tenant shares.
+//! Those are idempotency keys, jobs and uses of credentials.
+//!
+//! It deletes raw rows and never decrypts, so it works after a lost key. It never deletes what a whole tenant shares.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,28 +17,28 @@ use crate::database::System;
 const LOOKS: u32 = 20;
 /// The time between two looks: longer than a server lets a finished call's rows wait.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Rows that one transaction deletes.
+/// Limit of rows per transaction.
 const STEP: usize = 500;
 
-/// What forgetting does not reach; it stands in every receipt.
+/// Data that forgetting does not delete; listed in every receipt.
 pub const NOT_COVERED: [&str; 3] = [
     "entries that the whole tenant shares, which belong to nobody alone",
     "backups and snapshots of the store, and exported archives",
     "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
 ];
 
-/// What was removed of one namespace and kind.
+/// Rows removed from one namespace and kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Removed {
     /// The conversation, if the rows belonged to one.
     pub session: Option<String>,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// Says what was removed, and that nothing was left.
+/// Receipt of forgetting: what was removed, and that nothing was left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Receipt {
     /// When it was done.
@@ -48,9 +50,9 @@ pub struct Receipt {
     pub subject: String,
     /// The driver of the store; `None` if there is no store.
     pub driver: Option<String>,
-    /// What was removed, by conversation and kind.
+    /// The removed rows, by conversation and kind.
     pub removed: Vec<Removed>,
-    /// Rows removed, all together.
+    /// Number of removed rows in total.
     pub rows: u64,
     /// Idempotency keys removed, with their answers.
     pub idempotency_keys: u64,
@@ -58,15 +60,15 @@ pub struct Receipt {
     pub vault_uses: u64,
     /// Jobs removed, with their results. Those that have not ended are left.
     pub jobs: u64,
-    /// API tokens of the person that are still valid. They stay, and name the person, until they are revoked.
+    /// Number of API tokens of the person that are still valid.
     ///
-    /// Ended tokens are removed.
+    /// They stay, and name the person, until they are revoked. Ended tokens are removed.
     pub live_tokens: u64,
-    /// How often the store was looked through.
+    /// Number of passes over the store.
     pub looks: u32,
-    /// Whether the last two looks found nothing.
+    /// Whether the last two passes found nothing.
     pub verified: bool,
-    /// What this does not reach.
+    /// Data that is not deleted.
     pub not_covered: Vec<String>,
 }
 
@@ -188,8 +190,9 @@ async fn remove(
     Ok(found)
 }
 
-/// Removes live rows in small transactions until few are left: a person may have a million, and no writer should wait
-/// for all of them to go.
+/// Removes live rows in small transactions until few are left.
+///
+/// A person may have a million rows, and no writer should wait until all are deleted.
 async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u64> {
     let mut removed = 0;
     loop {

@@ -61,7 +61,9 @@ impl System {
         .await
     }
 
-    /// Ends a call that [`System::begin`] let through: [`System::begin`] now returns [`Begun::Done`] for `keep`.
+    /// Finishes a call that [`System::begin`] accepted.
+    ///
+    /// From now on [`System::begin`] returns [`Begun::Done`], for `keep`.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -98,15 +100,15 @@ impl System {
         .await
     }
 
-    /// Returns the scope of a caller's keys for an operation. It holds a digest of the caller, not the name.
+    /// Returns the scope of a caller's keys for an operation: a digest, without the caller's name.
     #[must_use]
     pub fn scope(tenant: &str, subject: &str, operation: &str) -> String {
         format!("{}/{operation}", caller(tenant, subject))
     }
 
-    /// Deletes every key of a caller ([`System::scope`]) with its answer, and returns how many. Creates no file.
+    /// Deletes every key of a caller ([`System::scope`]) with its answer, and returns how many.
     ///
-    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
+    /// Creates no file. The bytes are overwritten, and the log is emptied unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

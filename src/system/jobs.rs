@@ -1,7 +1,8 @@
-//! Jobs in the system database: caller, pack, progress and result. They outlive the process that runs them.
+//! Jobs in the system database: caller, pack, progress and result.
 //!
-//! Each process that runs jobs holds a lock ([`Ownership`]). Another process ends the jobs of one that is gone
-//! ([`System::end_lost_jobs`]). The engine decides what a column means: here states and documents are texts.
+//! Jobs outlive the process that runs them. Each process that runs jobs holds a lock ([`Ownership`]). When a process is
+//! gone, another one ends its jobs ([`System::end_lost_jobs`]). The engine defines the meaning of the columns: here
+//! states and documents are texts.
 
 mod owner;
 #[cfg(test)]
@@ -253,9 +254,9 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Ends every job whose owner is gone, as `failed` with this error document, and returns how many. Creates no file.
+    /// Ends every job of a dead process as `failed` with this error document, and returns how many.
     ///
-    /// An owner whose lock cannot be read counts as alive.
+    /// An owner whose lock cannot be read counts as alive. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -282,9 +283,9 @@ impl System {
         Ok(ended.await?.unwrap_or(0))
     }
 
-    /// Deletes the ended jobs of a caller, and returns how many, and how many have not ended. Creates no file.
+    /// Deletes the ended jobs of a caller. Returns how many it deleted, and how many have not ended.
     ///
-    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
+    /// Creates no file. The bytes are overwritten, and the log is emptied unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

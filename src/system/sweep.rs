@@ -7,9 +7,9 @@ use crate::database::System;
 use crate::{idempotency, jobs, tokens, vault};
 
 impl System {
-    /// Deletes expired keys, jobs, uses of the vault and API tokens, and returns how many rows. Creates no file.
+    /// Deletes expired keys, jobs, vault uses and API tokens, and returns how many rows.
     ///
-    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`].
+    /// Vault uses are kept for [`vault::USES_KEPT`], ended tokens for [`tokens::TOKENS_KEPT`]. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

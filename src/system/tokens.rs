@@ -31,7 +31,7 @@ pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Data of a token; never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
-    /// Names the token in lists and when it is revoked: 16 hex digits.
+    /// Id of the token in lists and for revoking: 16 hex digits.
     pub id: String,
     /// Name given at creation; may be empty.
     pub name: String,
@@ -52,7 +52,7 @@ pub struct ApiToken {
 }
 
 impl ApiToken {
-    /// Says whether it is still valid.
+    /// Returns whether the token is still valid.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
@@ -179,7 +179,9 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Revokes a token by its id; `false` if there is none. A second call keeps the first time. Creates no file.
+    /// Revokes a token by its id; `false` if it does not exist.
+    ///
+    /// A second call keeps the first time. Creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.

@@ -11,7 +11,7 @@ use crate::database::{System, before, empty_log, signed, unsigned};
 /// How long a row of the use log is kept after its last use.
 pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// A credential as stored.
+/// Stored credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultRow {
     /// Its name.
@@ -20,11 +20,11 @@ pub struct VaultRow {
     pub version: u64,
     /// The id of the key that sealed it.
     pub key_id: String,
-    /// Everything else, sealed.
+    /// All other data, sealed.
     pub sealed: Vec<u8>,
-    /// When it was first set.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -70,7 +70,9 @@ pub struct VaultUse {
 }
 
 impl System {
-    /// Returns a number that grows with every change of the vault, 0 if there is none. One row is read; makes no file.
+    /// Returns a number that grows with every change of the vault; 0 without a vault.
+    ///
+    /// It reads one row and creates no file.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -90,10 +92,10 @@ impl System {
         Ok(found.await?.unwrap_or_default())
     }
 
-    /// Changes the vault in one transaction: `decide` gets state and rows, and returns the change and an answer.
+    /// Changes the vault in one transaction.
     ///
-    /// The bytes of deleted and replaced rows are overwritten. Without `make` a missing vault stays missing, and
-    /// `decide` is not called.
+    /// `decide` gets state and rows, and returns the change and an answer. The bytes of deleted and replaced rows are
+    /// overwritten. Without `make` a missing vault stays missing, and `decide` is not called.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`. Then nothing was changed.

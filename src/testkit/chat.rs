@@ -1,4 +1,4 @@
-//! A chat endpoint on this machine that answers as a test says.
+//! Chat endpoint on loopback with scripted answers.
 
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use tokio::net::{TcpListener, TcpStream};
 /// Size limit of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// A request that came in.
+/// Received request.
 #[derive(Debug, Clone)]
 pub struct ChatRequest {
-    /// Request line and headers as they came.
+    /// Request line and headers, unchanged.
     pub head: String,
-    /// The body; null if it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
@@ -38,16 +38,16 @@ impl ChatRequest {
     }
 }
 
-/// What the endpoint does with a request.
+/// Scripted answer to a request.
 #[derive(Debug, Clone)]
 pub enum ChatReply {
     /// Answers with a status, more headers (`retry-after: 1`), and a body.
     Http(u16, Vec<String>, Vec<u8>),
     /// Sends a body that never ends.
     Endless,
-    /// Says nothing and keeps the connection open.
+    /// Never answers, and keeps the connection open.
     Silent,
-    /// Answers 200 with a body, and waits for this time in the middle of it.
+    /// Answers 200 with a body, with a pause of this length in the middle.
     Slow(Duration, Vec<u8>),
     /// Closes the connection in the middle of the answer.
     Broken,
@@ -67,7 +67,7 @@ impl ChatReply {
         Self::Http(status, Vec::new(), body.to_string().into_bytes())
     }
 
-    /// Answers with text alone, and waits for this time in the middle of it.
+    /// Answers with text only, with a pause of this length in the middle.
     #[must_use]
     pub fn slow_text(wait: Duration, text: &str) -> Self {
         match Self::text(text) {
@@ -85,13 +85,13 @@ impl ChatReply {
         self
     }
 
-    /// Answers with text alone: 100 tokens of prompt, 10 of answer.
+    /// Answers with text only: 100 prompt tokens, 10 answer tokens.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::message(&json!({"role": "assistant", "content": text}), "stop")
     }
 
-    /// Answers with a call of the tool `bash`, after some text.
+    /// Answers with some text, then a call of the tool `bash`.
     #[must_use]
     pub fn bash(text: &str, command: &str) -> Self {
         let arguments = json!({"command": command}).to_string();
@@ -113,7 +113,7 @@ impl ChatReply {
 
 type Script = dyn Fn(usize, &ChatRequest) -> ChatReply + Send + Sync;
 
-/// The endpoint. Ends when it is dropped.
+/// The endpoint. It stops when dropped.
 pub struct ChatServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<ChatRequest>>>,
@@ -144,7 +144,7 @@ impl ChatServer {
         Self { address, requests, task }
     }
 
-    /// Starts an endpoint that answers these in turn, and the last one for ever.
+    /// Starts an endpoint that gives these answers in turn, and repeats the last one.
     ///
     /// # Panics
     /// If it cannot listen.

@@ -10,15 +10,15 @@ use helmdeck_memory::{Access, Op, Result, Store, StoreError, StoreWrapper, Writt
 /// An injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// Reads fail.
     Reads,
     /// Writes fail.
     Writes,
-    /// Everything fails.
+    /// All calls fail.
     All,
-    /// Everything takes 5 seconds.
+    /// All calls take 5 seconds.
     Stall,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for FaultyStore {
 }
 
 impl FaultyStore {
-    /// Wraps a store; nothing is wrong with it yet.
+    /// Wraps a store, without a fault.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let count = || AtomicUsize::new(0);
@@ -53,12 +53,12 @@ impl FaultyStore {
         })
     }
 
-    /// Says what goes wrong from now on.
+    /// Sets the fault from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Loses the answer of a future write (1 = the next): the store writes, and the caller gets an error.
+    /// Loses the answer of a later write (1 = the next): the store writes, the caller gets an error.
     pub fn lose_answer(&self, of: usize) {
         self.lost.store(of, Ordering::SeqCst);
     }

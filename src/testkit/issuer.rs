@@ -1,4 +1,4 @@
-//! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, also ones that a server must refuse.
+//! Issuers of JSON Web Tokens: fresh keys, and tokens of any shape, including invalid ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its keys has failed")]
 
@@ -69,7 +69,7 @@ impl Issuer {
         }
     }
 
-    /// Returns the public key as it stands in a key set.
+    /// Returns the public key as a member of a JSON Web Key set.
     #[must_use]
     pub fn jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -91,8 +91,9 @@ impl Issuer {
         jwk
     }
 
-    /// Returns the RSA public key in the forms in which it is handed around: DER (X.509), DER (PKCS #1), PEM with and
-    /// without a final line feed. Empty for other keys.
+    /// Returns the RSA public key in the common forms. Empty for other keys.
+    ///
+    /// The forms are DER (X.509), DER (PKCS #1), and PEM with and without a final line feed.
     #[must_use]
     pub fn public_forms(&self) -> Vec<Vec<u8>> {
         let Key::Rsa(pair) = &self.key else { return Vec::new() };
@@ -108,7 +109,7 @@ impl Issuer {
         ]
     }
 
-    /// Signs claims, with a header that says what is true.
+    /// Signs claims with a correct header.
     #[must_use]
     pub fn token(&self, claims: &Value) -> String {
         self.token_with(&json!({"alg": self.algorithm(), "typ": "JWT", "kid": self.key_id}), claims)
@@ -120,7 +121,7 @@ impl Issuer {
         self.token_of(&header.to_string(), &claims.to_string())
     }
 
-    /// Signs the texts of a header and of claims, whatever they are.
+    /// Signs the given texts of header and claims, valid or not.
     #[must_use]
     pub fn token_of(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));

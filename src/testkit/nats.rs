@@ -1,4 +1,4 @@
-//! A real NATS server with `JetStream` for tests, on a loopback port and in a temporary folder.
+//! NATS server with `JetStream` for tests, on a loopback port and in a temporary folder.
 //!
 //! A test without a server fails; it is never skipped.
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The variable that names the program, if it is another than the one of the path.
+/// Environment variable with the program, instead of the one in `PATH`.
 pub const NATS_VARIABLE: &str = "HELMDECK_TEST_NATS_SERVER";
 
-/// How long a server may take to start or stop before a test gives up.
+/// Time limit for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A private NATS server, stopped and removed when dropped. Its streams survive restarts.
@@ -23,7 +23,7 @@ pub struct Nats {
     folder: tempfile::TempDir,
     program: PathBuf,
     port: u16,
-    /// A file with more settings.
+    /// File with more settings.
     settings: Option<PathBuf>,
     running: Mutex<Option<Child>>,
 }
@@ -39,7 +39,7 @@ impl Nats {
     /// Starts a server.
     ///
     /// # Panics
-    /// If there is no NATS server on this machine, or it does not start.
+    /// If no NATS server is installed, or it does not start.
     #[must_use]
     pub fn start() -> Self {
         let server = Self::stopped();
@@ -47,10 +47,10 @@ impl Nats {
         server
     }
 
-    /// Makes a server that does not run yet.
+    /// Prepares a server without starting it.
     ///
     /// # Panics
-    /// If there is no folder or port for it.
+    /// If no folder or port is available.
     #[must_use]
     pub fn stopped() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -99,7 +99,7 @@ impl Nats {
         panic!("the server does not start:\n{}", fs::read_to_string(self.log()).unwrap_or_default());
     }
 
-    /// Ends the server with SIGKILL, at once.
+    /// Kills the server with SIGKILL.
     pub fn kill9(&self) {
         if let Some(mut server) = self.lock().take() {
             let _ = server.kill();
@@ -112,7 +112,7 @@ impl Nats {
         self.signal("-STOP");
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -151,7 +151,7 @@ impl Nats {
         command
     }
 
-    /// Says whether the server answers, with `JetStream`.
+    /// Returns whether the server answers, with `JetStream`.
     fn answers(&self) -> bool {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
         let mut line = String::new();
@@ -176,7 +176,7 @@ impl Drop for Nats {
     }
 }
 
-/// Returns the program: the one that is named, or the one of the path, or where Debian has it.
+/// Returns the program: the configured one, the one in `PATH`, or that of Debian.
 fn program() -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "names the program for tests")]
     let named = std::env::var_os(NATS_VARIABLE).map(PathBuf::from);

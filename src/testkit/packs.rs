@@ -1,4 +1,4 @@
-//! Packs made of a closure.
+//! Built-in packs from closures.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, PackName, Reply, Result};
 
-/// How often a handler ran.
+/// Counter of the runs of a handler.
 #[derive(Debug, Clone, Default)]
 pub struct Counted(Arc<AtomicUsize>);
 
@@ -36,9 +36,9 @@ where
     }
 }
 
-/// Makes a built-in pack of a manifest and a closure, and counts its runs.
+/// Makes a built-in pack from a manifest and a closure, and counts its runs.
 ///
-/// The manifest lives as long as the process: tests make few.
+/// The manifest is leaked until the process ends: tests make few.
 pub fn function<F, R>(manifest: &str, run: F) -> (Builtin, Counted)
 where
     F: Fn(Context, Json) -> R + Send + Sync + 'static,

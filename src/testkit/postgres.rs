@@ -1,4 +1,4 @@
-//! A real PostgreSQL for tests, on a loopback port and in a temporary folder.
+//! PostgreSQL server for tests, on a loopback port and in a temporary folder.
 //!
 //! A test without a server fails; it is never skipped.
 
@@ -14,19 +14,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The variable that names a running server: `postgres://user@host:port/database`, whose user may create databases.
+/// Environment variable with the URL of a running server: `postgres://user@host:port/database`.
+///
+/// Its user may create databases.
 pub const SERVER_VARIABLE: &str = "HELMDECK_TEST_POSTGRES_URL";
 
-/// How long a server may take to start or stop before a test gives up.
+/// Time limit for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
-/// How a server differs from the usual one.
+/// Options of a server.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresOptions {
-    /// The password of the user `postgres` over TCP; `None` = everybody is trusted.
+    /// Password of the user `postgres` over TCP; `None` = every user is trusted.
     pub password: Option<String>,
     /// Files to put into the data folder, readable by the server only: name and content.
     pub files: Vec<(String, String)>,
@@ -34,7 +36,7 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// A PostgreSQL server: a private one, stopped and removed when dropped, or one that runs already.
+/// PostgreSQL server: a private one, stopped and removed when dropped, or a running one.
 pub struct Postgres {
     /// `user@host:port`, or with a password.
     authority: String,
@@ -61,13 +63,13 @@ impl Postgres {
     /// Starts a server.
     ///
     /// # Panics
-    /// If there is no PostgreSQL on this machine, or it does not start.
+    /// If PostgreSQL is not installed, or does not start.
     #[must_use]
     pub fn start() -> Self {
         Self::start_with(PostgresOptions::default())
     }
 
-    /// Starts a server that differs from the usual one.
+    /// Starts a server with options.
     ///
     /// # Panics
     /// As [`Postgres::start`].
@@ -82,8 +84,9 @@ impl Postgres {
         Self { authority: format!("{credentials}@127.0.0.1:{}", server.port), server: Some(server) }
     }
 
-    /// Returns the server that the variable [`SERVER_VARIABLE`] names, or one that the tests of this process share:
-    /// keep it as long as its databases are used.
+    /// Returns the server of the variable [`SERVER_VARIABLE`], or a server shared by this test process.
+    ///
+    /// Keep it as long as its databases are used.
     ///
     /// # Panics
     /// As [`Postgres::start`].
@@ -143,7 +146,7 @@ impl Postgres {
         self.own().data()
     }
 
-    /// Runs SQL and returns what it answers: a row a line, columns separated by `|`.
+    /// Runs SQL and returns its result: one row per line, columns separated by `|`.
     ///
     /// # Panics
     /// If the SQL fails.
@@ -160,7 +163,7 @@ impl Postgres {
         let _ = self.query(url, sql);
     }
 
-    /// Returns a dump of a database: everything in it, as SQL.
+    /// Returns a dump of a whole database as SQL.
     ///
     /// # Panics
     /// If it fails.
@@ -170,7 +173,7 @@ impl Postgres {
         run(Command::new(newest.join("pg_dump")).args(["-d", url]))
     }
 
-    /// Ends every process of the server with SIGKILL, at once.
+    /// Kills every process of the server with SIGKILL.
     pub fn kill9(&self) {
         let mut running = self.own().lock();
         if let Some(mut server) = running.take() {
@@ -188,12 +191,12 @@ impl Postgres {
         self.signal("-STOP");
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn go_on(&self) {
         self.signal("-CONT");
     }
 
-    /// Stops the server: clients are cut off.
+    /// Stops the server and disconnects its clients.
     pub fn stop(&self) {
         self.own().stop();
     }
@@ -260,7 +263,7 @@ impl Server {
         server
     }
 
-    /// Starts the server and waits until it answers. After a SIGKILL the first try may come too early.
+    /// Starts the server and waits until it answers. After a SIGKILL the first try may fail.
     fn run(&self) {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -353,7 +356,7 @@ fn newest_programs() -> PathBuf {
     newest.map_or_else(PathBuf::new, |(_, programs)| programs)
 }
 
-/// Returns whose the server's processes are if this process is root.
+/// Returns the user of the server's processes if this process is root.
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 fn other_user() -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! One replica's view of a shared store: the test sends its invalidations, and stops writes at gates.
+//! View of one replica on a shared store: a test sends its invalidations, and blocks writes.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use helmdeck_memory::{Access, Change, Changes, Op, Result, Store, StoreWrapper, Written};
 use tokio::sync::{broadcast, watch};
 
-/// A place where writes stop while it is shut.
+/// Gate that blocks writes while it is shut.
 #[derive(Debug)]
 pub struct Gate {
     shut: watch::Sender<bool>,
@@ -22,17 +22,17 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Lets nothing through from now on.
+    /// Shuts the gate.
     pub fn shut(&self) {
         self.shut.send_replace(true);
     }
 
-    /// Lets everything through.
+    /// Opens the gate.
     pub fn open(&self) {
         self.shut.send_replace(false);
     }
 
-    /// Waits until something stands at the shut gate.
+    /// Waits until a write is blocked at the gate.
     pub async fn reached(&self) {
         // Fails only without a sender, which is this gate itself.
         let _ = self.waiting.subscribe().wait_for(|waiting| *waiting > 0).await;
@@ -51,9 +51,9 @@ impl Gate {
 pub struct ReplicaStore {
     inner: Arc<dyn Store>,
     news: Mutex<Option<broadcast::Sender<Change>>>,
-    /// Where writes stop before they are made.
+    /// Gate before a write.
     pub before_write: Gate,
-    /// Where writes stop after they were made, before their answer.
+    /// Gate after a write, before its answer.
     pub after_write: Gate,
     reads: AtomicUsize,
     locks: AtomicUsize,
@@ -110,7 +110,7 @@ impl ReplicaStore {
         self.reads.load(Ordering::SeqCst)
     }
 
-    /// Returns how often a lock was asked for.
+    /// Returns how often a lock was requested.
     #[must_use]
     pub fn locks(&self) -> usize {
         self.locks.load(Ordering::SeqCst)

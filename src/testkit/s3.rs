@@ -1,4 +1,4 @@
-//! A real S3-compatible store for tests (`SeaweedFS`), on loopback ports and in a temporary folder.
+//! S3-compatible store for tests (`SeaweedFS`), on loopback ports and in a temporary folder.
 //!
 //! A test without a server fails; it is never skipped.
 
@@ -17,17 +17,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::{digest, hmac};
 
-/// The variable that names a running server: `http://key:secret@host:port`, whose key may make buckets.
+/// Environment variable with a running server: `http://key:secret@host:port`.
+///
+/// Its key may create buckets.
 pub const S3_VARIABLE: &str = "HELMDECK_TEST_S3_URL";
 
-/// How long a server may take to start or stop before a test gives up.
+/// Time limit for a server to start or stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REGION: &str = "us-east-1";
 
 static SHARED: Mutex<Weak<S3>> = Mutex::new(Weak::new());
 static BUCKETS: AtomicU32 = AtomicU32::new(0);
 
-/// A server with buckets: a private one, stopped and removed when dropped, or one that runs already.
+/// S3 server: a private one, stopped and removed when dropped, or a running one.
 pub struct S3 {
     authority: String,
     key_id: String,
@@ -53,7 +55,7 @@ impl S3 {
     /// Starts a server.
     ///
     /// # Panics
-    /// If the program cannot be had, or does not start.
+    /// If the program is not available, or does not start.
     #[must_use]
     pub fn start() -> Self {
         let server = Server::create();
@@ -68,8 +70,9 @@ impl S3 {
         Self { authority: format!("127.0.0.1:{}", server.ports[6]), key_id, secret, server: Some(server) }
     }
 
-    /// Returns the server that the variable [`S3_VARIABLE`] names, or one that the tests of this process share: keep
-    /// it as long as its buckets are used.
+    /// Returns the server of the variable [`S3_VARIABLE`], or a server shared by this test process.
+    ///
+    /// Keep it as long as its buckets are used.
     ///
     /// # Panics
     /// As [`S3::start`].
@@ -171,7 +174,7 @@ impl S3 {
         keys
     }
 
-    /// Returns an object, `None` if there is none.
+    /// Returns an object, `None` if it does not exist.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -202,7 +205,7 @@ impl S3 {
     /// Kills a private server with SIGKILL.
     ///
     /// # Panics
-    /// If the server is not this one's.
+    /// If the server is not a private one.
     pub fn kill9(&self) {
         self.own().kill();
     }
@@ -219,8 +222,9 @@ impl S3 {
         self.server.as_ref().expect("a server of its own")
     }
 
-    /// Sends a signed request (AWS Signature Version 4) and returns status and body. The names in a query must be in
-    /// order.
+    /// Sends a signed request (AWS Signature Version 4) and returns status and body.
+    ///
+    /// The names in a query must be sorted.
     fn ask(&self, method: &str, path: &str, query: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (day, time) = amazon_time(now);
@@ -376,8 +380,9 @@ fn unchunked(mut rest: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Writes a Unix time as Amazon does: `20261122` and `20261122T120000Z`. The days are turned into a date as in
-/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+/// Formats a Unix time in the forms of AWS: `20261122` and `20261122T120000Z`.
+///
+/// The date algorithm is <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
 fn amazon_time(seconds: u64) -> (String, String) {
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -8,9 +8,10 @@ use helmdeck_core::{Code, Error, Result, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// A session without a sandbox: commands run in a temporary folder of this machine, and see it under its own path.
+/// Session without a sandbox, for tests of handlers.
 ///
-/// For tests of handlers. It keeps outputs whole and does not know memory or disk limits.
+/// Commands run in a temporary folder of this machine, and see it under its real path. Outputs are kept whole. There
+/// are no memory or disk limits.
 #[derive(Debug)]
 pub struct FolderSession {
     _root: tempfile::TempDir,
@@ -22,7 +23,7 @@ impl FolderSession {
     /// Makes a session with empty folders.
     ///
     /// # Panics
-    /// If they cannot be made.
+    /// If the folders cannot be created.
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));

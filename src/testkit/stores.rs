@@ -8,7 +8,7 @@ use helmdeck_memory::{Config, KeyRing, Store};
 
 /// A memory key.
 pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-/// Another one.
+/// Another memory key.
 pub const OTHER_KEY: &str = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00112233445566778899aabbccddeeff";
 
 /// Returns a key ring with [`KEY`].

@@ -1,5 +1,7 @@
-//! What an operator does with credentials. Every change is one transaction, so several processes may do it at once,
-//! and one that is killed leaves the old or the new.
+//! Operator commands on credentials.
+//!
+//! Every change is one transaction: several processes may run them at once, and a killed one leaves the old or the new
+//! state.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::error::{Result, VaultError};
 use crate::record::{About, Material, check_name};
 use crate::seal::{Head, Sealer};
 
-/// The credentials, for the operator with the key.
+/// Operator access to the credentials, with the key.
 #[derive(Clone)]
 pub struct Book {
     system: System,
@@ -20,16 +22,16 @@ pub struct Book {
     clock: Arc<dyn Clock>,
 }
 
-/// What a change of a secret did.
+/// Result of a change of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saved {
     /// The credential's version now.
     pub version: u64,
-    /// There was one of this name before.
+    /// Whether it replaced a credential of this name.
     pub replaced: bool,
 }
 
-/// A credential without its secret.
+/// Listed credential, without its secret.
 #[derive(Debug, Clone)]
 pub struct Listed {
     /// Its name.
@@ -38,35 +40,35 @@ pub struct Listed {
     pub version: u64,
     /// The id of the key that sealed it.
     pub key_id: String,
-    /// When it was first set.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated_at: Timestamp,
     /// Its hosts, type and grants; `None` if it was not opened, an error if it does not open.
     pub about: Option<Result<About>>,
 }
 
-/// What becomes of what a credential is for.
+/// Change of the grants of a credential.
 #[derive(Debug, Default, Clone)]
 pub struct Change {
     /// Callers to grant it to.
     pub allow: Vec<crate::Subjects>,
-    /// Packs that may use it from now on.
+    /// Packs to grant it to.
     pub allow_packs: Vec<helmdeck_core::caller::Glob>,
     /// Callers to withdraw it from, written as when granted.
     pub revoke: Vec<crate::Subjects>,
-    /// Packs that may no longer, written as they were.
+    /// Packs to withdraw it from, written as when granted.
     pub revoke_packs: Vec<helmdeck_core::caller::Glob>,
 }
 
-/// What sealing anew did.
+/// Result of resealing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rekeyed {
-    /// How many rows were sealed anew.
+    /// Number of resealed rows.
     pub resealed: u64,
-    /// How many were sealed with the current key already.
+    /// Number of rows already sealed with the current key.
     pub already: u64,
-    /// Those that do not open with the keys given; they stay as they are.
+    /// Credentials that do not open with the given keys; they are left unchanged.
     pub unreadable: Vec<String>,
     /// The id of the current key.
     pub key_id: String,
@@ -78,7 +80,7 @@ impl std::fmt::Debug for Book {
     }
 }
 
-/// What a transaction does, and its answer.
+/// Changes of a transaction, and its answer.
 type Decided<T> = (Option<VaultChange>, Result<T>);
 
 impl Book {
@@ -88,7 +90,7 @@ impl Book {
         Self { system, sealer: Sealer(ring), clock }
     }
 
-    /// Sets a credential: makes it, or replaces it whole.
+    /// Creates a credential, or replaces all of it.
     ///
     /// # Errors
     /// `Invalid`, `WrongKey`, `Store`.
@@ -106,7 +108,7 @@ impl Book {
         .ok_or_else(|| VaultError::Invalid("the vault could not be made".to_owned()))
     }
 
-    /// Gives a credential a new secret. What it is for stays.
+    /// Replaces the secret of a credential. Its attributes stay.
     ///
     /// # Errors
     /// `Missing`, `Refused` if the secret is not of the credential's type, `Unreadable`, `WrongKey`, `Store`.
@@ -123,10 +125,12 @@ impl Book {
         saved.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Changes the grants of a credential, and returns its hosts, type and grants. The secret and its version stay.
+    /// Changes the grants of a credential, and returns its hosts, type and grants.
+    ///
+    /// The secret and its version stay.
     ///
     /// # Errors
-    /// `Missing`, `Invalid` if something to be revoked was never allowed so, `Unreadable`, `WrongKey`, `Store`.
+    /// `Missing`, `Invalid` if a grant to revoke does not exist, `Unreadable`, `WrongKey`, `Store`.
     pub async fn regrant(&self, name: &str, change: Change) -> Result<About> {
         let (wanted, sealer, now) = (name.to_owned(), self.sealer.clone(), self.clock.now());
         let about = self.change(false, move |rows| {
@@ -139,7 +143,7 @@ impl Book {
         about.await?.ok_or_else(|| VaultError::Missing(name.to_owned()))
     }
 
-    /// Returns every credential by name, with what it is for and without its secret.
+    /// Returns every credential by name, with its attributes and without its secret.
     ///
     /// # Errors
     /// `WrongKey`, `Store`.
@@ -149,7 +153,7 @@ impl Book {
         Ok(rows.iter().map(|row| listed(row, Some(self.sealer.about(row)))).collect())
     }
 
-    /// Returns what one credential is for.
+    /// Returns the attributes of one credential.
     ///
     /// # Errors
     /// `Missing`, `Unreadable`, `WrongKey`, `Store`.
@@ -169,10 +173,12 @@ impl Book {
         Ok((rows.len(), rows.iter().filter_map(open).collect()))
     }
 
-    /// Reseals every row with the current key, in one transaction. Secrets, versions and grants stay. Repeatable.
+    /// Reseals every row with the current key, in one transaction.
+    ///
+    /// Secrets, versions and grants stay. It may be repeated.
     ///
     /// # Errors
-    /// `WrongKey` if the key that the vault belongs to is not among those given, `Store`.
+    /// `WrongKey` if the key of the vault is not in the ring, `Store`.
     pub async fn rekey(&self) -> Result<Option<Rekeyed>> {
         let sealer = self.sealer.clone();
         self.change(false, move |rows| {
@@ -225,7 +231,7 @@ impl Book {
     }
 }
 
-/// Removes a credential. It takes no key, so that one whose key is lost can go too.
+/// Removes a credential. It needs no key, so it works after a lost key.
 ///
 /// # Errors
 /// `Missing`, `Store`.
@@ -249,7 +255,7 @@ pub async fn list_in_the_clear(system: &System) -> Result<Vec<Listed>> {
     Ok(system.vault().await?.1.iter().map(|row| listed(row, None)).collect())
 }
 
-/// Says whether the vault belongs to a key of the ring. One without rows belongs to the first writer.
+/// Checks that the vault belongs to a key of the ring. An empty vault belongs to its first writer.
 pub(crate) fn prove(sealer: &Sealer, state: &VaultState, rows: &[VaultRow]) -> Result<()> {
     match &state.key_id {
         Some(id) if !rows.is_empty() && sealer.0.ids().all(|known| known != id) => {
@@ -267,9 +273,10 @@ fn put(row: VaultRow) -> VaultChange {
     VaultChange { put: vec![row], ..VaultChange::default() }
 }
 
-/// Returns the head of a row with a new secret. Its version is the time in Unix microseconds, and always above the
-/// one before, so that a credential that was removed and set again is never taken for the one before, not even in a
-/// new database.
+/// Returns the head of a row with a new secret.
+///
+/// Its version is the time in Unix microseconds, and always higher than the previous one. So a credential that was
+/// removed and set again never passes for the previous one, even in a new database.
 fn next(name: &str, known: Option<&VaultRow>, now: Timestamp) -> Head {
     let version = u64::try_from(now.micros()).unwrap_or(1);
     Head {

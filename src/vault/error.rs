@@ -26,7 +26,7 @@ pub enum VaultError {
         /// The ids of the keys given, current first.
         given: String,
     },
-    /// The row is there but does not open.
+    /// The row exists but does not open.
     #[error("credential \"{name}\" does not open: {reason}")]
     Unreadable {
         /// The credential.

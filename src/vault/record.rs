@@ -1,4 +1,4 @@
-//! What a credential is: its name, its type, what it is for, and the secret itself.
+//! Record of a credential: name, type, attributes, and secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 /// The longest user of a login, in bytes.
 const MAX_USER_BYTES: usize = 256;
 
-/// What kind of secret it is.
+/// Type of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -41,8 +41,10 @@ impl Kind {
     }
 }
 
-/// Callers of a credential: `tenant/user`, `*` in each for any characters. The two are matched apart, so no user's
-/// name can reach into another tenant. An anonymous caller never matches.
+/// Callers of a credential: `tenant/user`, with `*` in each part for any characters.
+///
+/// The two parts are matched separately, so no user name can reach into another tenant. An anonymous caller never
+/// matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Subjects {
@@ -51,7 +53,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// Says whether a caller is meant.
+    /// Returns whether a caller matches.
     #[must_use]
     pub fn cover(&self, identity: &Identity) -> bool {
         !identity.is_anonymous() && self.tenant.matches(identity.tenant()) && self.user.matches(identity.user())
@@ -89,12 +91,12 @@ impl fmt::Display for Subjects {
     }
 }
 
-/// What a credential is for: everything but the secret.
+/// Attributes of a credential: everything but the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// What kind of secret it is.
+    /// Type of a secret.
     pub kind: Kind,
-    /// Where it may be sent: patterns over host names in lower case. Empty = nowhere.
+    /// Hosts that may receive it: patterns over host names in lower case. Empty = none.
     pub hosts: Vec<Glob>,
     /// Callers that may use it. Empty = none.
     pub subjects: Vec<Subjects>,
@@ -111,7 +113,7 @@ impl About {
         Self { kind, hosts: Vec::new(), subjects: Vec::new(), packs: Vec::new(), user: None }
     }
 
-    /// Says whether a caller may use it with a pack: both must be meant.
+    /// Returns whether a caller may use it with a pack: both must be meant.
     #[must_use]
     pub fn allows(&self, identity: &Identity, pack: &str) -> bool {
         self.subjects.iter().any(|subjects| subjects.cover(identity))
@@ -140,7 +142,7 @@ impl About {
     }
 }
 
-/// How [`About`] is written before it is sealed.
+/// Serialized form of [`About`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Written {
     kind: Kind,
@@ -187,11 +189,10 @@ pub struct Material {
 }
 
 impl Material {
-    /// Takes a secret of a type: a key or token, a password, or the text of a private key with its passphrase.
+    /// Checks a secret of a type: a key or token, a password, or a private key with its passphrase.
     ///
     /// # Errors
-    /// `Refused` if it cannot be one: empty, too long, with characters that no header or form can carry, or not a
-    /// private key.
+    /// `Refused` if it is empty, too long, has characters that no header or form can carry, or is not a private key.
     pub fn new(kind: Kind, text: Zeroizing<String>, passphrase: Option<Zeroizing<String>>) -> Result<Self> {
         let refused = |why| Err(VaultError::Refused(why));
         let line = |text: &str| !text.contains(char::is_control);
@@ -239,10 +240,12 @@ pub fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Reads a pattern over hosts: a name or address in lower case, `*` for any characters; no scheme, port or path.
+/// Parses a host pattern: a name or address in lower case, `*` for any characters.
+///
+/// It has no scheme, port or path.
 ///
 /// # Errors
-/// `Invalid`, with what a host looks like.
+/// `Invalid`, with the expected form.
 pub fn parse_host(text: &str) -> Result<Glob> {
     let host = text.to_ascii_lowercase();
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');

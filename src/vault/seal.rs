@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 use crate::error::{Result, VaultError};
 use crate::record::{About, Material, Written};
 
-/// What a key is derived for, besides the credential's name.
+/// Purpose of a derived key, besides the credential's name.
 const ABOUT: &str = "helmdeck/vault/about/v1";
 const SECRET: &str = "helmdeck/vault/secret/v1";
 
-/// What of a row is in the clear and bound by its seals.
+/// Clear fields of a row, bound by its seals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) name: String,
@@ -67,7 +67,7 @@ impl Sealer {
         })
     }
 
-    /// Opens what a credential is for. The secret stays sealed.
+    /// Opens the attributes of a credential. The secret stays sealed.
     pub(crate) fn about(&self, row: &VaultRow) -> Result<About> {
         let plain = self.open(row, ABOUT)?;
         let written: Written = serde_json::from_slice(&plain).map_err(|_| unreadable(row, "of another version"))?;

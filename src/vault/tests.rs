@@ -299,7 +299,7 @@ async fn watch_follows_other_processes_and_flushes_uses() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Grants say yes exactly when a pattern for the caller and one for the pack fit, written here a second time.
+    /// Grants allow exactly the callers and packs that match their patterns, by a second implementation.
     #[test]
     fn grants_match_their_patterns(
         tenant in "[ab]{1,2}", user in "[ab/]{1,3}", name in "[ab]\\.[ab]{1,2}",

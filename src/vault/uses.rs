@@ -43,7 +43,7 @@ impl Uses {
         self.add(line, Count { granted: u64::from(granted), refused: u64::from(!granted), last_at: now });
     }
 
-    /// Takes everything that waits.
+    /// Takes all waiting lines.
     pub(crate) fn take(&self) -> Vec<VaultUse> {
         let waiting = std::mem::take(&mut *self.0.lock());
         let uses = waiting.into_iter().map(|(line, count)| VaultUse {
@@ -59,7 +59,7 @@ impl Uses {
         uses.collect()
     }
 
-    /// Puts back what could not be written.
+    /// Puts back lines that could not be written.
     pub(crate) fn put_back(&self, uses: Vec<VaultUse>) {
         for entry in uses {
             let VaultUse { name, tenant, subject, pack, day, granted, refused, last_at } = entry;

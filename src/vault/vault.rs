@@ -1,5 +1,4 @@
-//! The vault as the engine asks it: what each credential is for is in memory, the secrets stay sealed until they are
-//! handed out.
+//! The vault for the engine: attributes of credentials in memory, secrets sealed until use.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -21,12 +20,12 @@ use crate::record::About;
 use crate::seal::Sealer;
 use crate::uses::Uses;
 
-/// How often the database is asked whether something changed.
+/// Interval between checks of the database for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How many looks there are from one write of the use log to the next.
+/// Number of such checks between two writes of the use log.
 const LOOKS_PER_WRITE: u32 = 2;
 
-/// The credentials, for the engine. Cheap to clone; clones are one.
+/// Credentials for the engine. Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Vault(Arc<Inner>);
 
@@ -35,12 +34,12 @@ struct Inner {
     sealer: Sealer,
     clock: Arc<dyn Clock>,
     known: RwLock<Arc<Known>>,
-    /// Counts what was seen to change. Unlike the database's own number it never comes back to an old one.
+    /// Counter of seen changes. Unlike the database's number, it never returns to an old value.
     seen: AtomicU64,
     uses: Uses,
 }
 
-/// The vault as it was read last.
+/// Last state that was read from the vault.
 #[derive(Default)]
 struct Known {
     generation: u64,
@@ -61,7 +60,7 @@ impl std::fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Reads the vault of a system database. Makes no file: a vault that is not there yet is empty.
+    /// Reads the vault of a system database. Creates no file: a missing vault is empty.
     ///
     /// # Errors
     /// `WrongKey`, `Store`. A row that does not open is logged, and no caller may use it.
@@ -171,7 +170,7 @@ impl Inner {
         Arc::clone(&self.known.read())
     }
 
-    /// Runs `then` with a credential that this caller may use with this pack; `None` if there is none of this name.
+    /// Runs `then` with a credential that this caller may use with this pack; `None` if it does not exist.
     fn with<T>(
         &self,
         name: &str,

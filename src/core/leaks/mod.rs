@@ -1,12 +1,13 @@
-//! Leak scanner: finds text that looks like a credential. The cache stores no such answer, and no such text is written
-//! into `.forge/`.
+//! Leak scanner: finds text that looks like a credential.
 //!
-//! Two kinds of rules: shapes that only credentials have (the token of a known service, a private key, a password in a
-//! URL), and random text behind a word such as `password` or `token`. Hashes, UUIDs, artifact names and encoded images
-//! pass. A finding never holds the text it was found in.
+//! The cache does not store an answer with such text, and no such text is written into `.forge/`.
 //!
-//! One pass looks for the anchors of all rules, and a rule's pattern is tried at its anchors only: time is linear in
-//! the size of the text.
+//! There are two kinds of rules. Some find shapes that only credentials have: the token of a known service, a private
+//! key, a password in a URL. Others find random text behind a word such as `password` or `token`. Hashes, UUIDs,
+//! artifact names and encoded images pass. A finding never holds the text in which it was found.
+//!
+//! One pass searches for the anchors of all rules. The pattern of a rule is tried only at its anchors, so time is
+//! linear in the size of the text.
 
 mod rules;
 #[cfg(any(test, feature = "testing"))]
@@ -21,7 +22,7 @@ use serde::Serialize;
 
 use rules::RULES;
 
-/// A place that looks like a credential. It does not hold the credential.
+/// Finding: the location of text that looks like a credential, without the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The rule that found it.
@@ -37,10 +38,13 @@ struct Rule {
     id: &'static str,
     /// What it finds, after "this looks like".
     what: &'static str,
-    /// Every match begins with one of these, in any case. Lower case here; none is the beginning of another.
+    /// Every match begins with one of these anchors, in any case.
+    ///
+    /// They are in lower case here, and none is a prefix of another.
     anchors: &'static [&'static str],
-    /// Checks the text before an anchor, given with the anchor itself. Returns how many bytes before it the credential
-    /// begins.
+    /// Checks the text before an anchor. The second argument is the anchor.
+    ///
+    /// Returns how many bytes before the anchor the credential begins.
     before: fn(&[u8], &[u8]) -> Option<usize>,
     /// Pattern of the text from the anchor on. Its first group, or else all of it, is the value.
     pattern: &'static str,
@@ -89,7 +93,7 @@ pub fn what(rule: &str) -> &'static str {
     RULES.iter().find(|known| known.id == rule).map_or("a secret", |known| known.what)
 }
 
-/// Says whether a text holds something that looks like a credential. Stops at the first one.
+/// Returns whether a text holds something that looks like a credential. Stops at the first one.
 #[must_use]
 pub fn has_leak(text: &[u8]) -> bool {
     let mut found = false;
@@ -100,7 +104,7 @@ pub fn has_leak(text: &[u8]) -> bool {
     found
 }
 
-/// Finds everything that looks like a credential, in the order of its places.
+/// Finds everything that looks like a credential, in text order.
 #[must_use]
 pub fn scan(text: &str) -> Vec<Finding> {
     let mut places = Vec::new();
@@ -124,10 +128,10 @@ pub fn scan(text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Calls back with every match, its rule and the start of its value, until told to stop.
+/// Calls back with every match (rule and start of the value) until the callback returns `false`.
 fn search(text: &[u8], mut on_found: impl FnMut(&'static str, usize) -> bool) {
     let Some(anchors) = ANCHORS.as_ref() else { return };
-    // A rule is not tried again inside of its own match, so that repeated anchors cost no more than one.
+    // Skip a rule inside its own match, so that repeated anchors cost no more than one.
     let mut done = vec![0_usize; RULES.len()];
     let mut lower = Vec::with_capacity(anchors.longest);
     for anchor in anchors.regex.find_iter(text) {
@@ -146,8 +150,9 @@ fn search(text: &[u8], mut on_found: impl FnMut(&'static str, usize) -> bool) {
     }
 }
 
-/// Tries a rule at one of its anchors. Returns the place of the value, the end of the match, and whether it is a
-/// credential.
+/// Tries a rule at one of its anchors.
+///
+/// Returns the range of the value, the end of the match, and whether it is a credential.
 fn try_rule(index: usize, text: &[u8], at: usize, anchor: &[u8]) -> Option<(Range<usize>, usize, bool)> {
     let rule = &RULES[index];
     let back = (rule.before)(&text[..at], anchor)?;

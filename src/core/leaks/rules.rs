@@ -122,7 +122,9 @@ fn anywhere(_: &[u8], _: &[u8]) -> Option<usize> {
     Some(0)
 }
 
-/// Accepts the start of a word. An escape of JSON or of a URL before it ends a word, whatever its last character is.
+/// Accepts the start of a word.
+///
+/// An escape of JSON or of a URL before it ends a word, whatever the last character of the escape is.
 fn word_start(before: &[u8], _: &[u8]) -> Option<usize> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
@@ -151,8 +153,9 @@ fn jwt_header(before: &[u8], _: &[u8]) -> Option<usize> {
     (back >= HEADER.len() + 8).then_some(back)
 }
 
-/// Accepts names of secrets: a word that says so by itself, or `key` behind a word that makes it one. The token of a
-/// page is none.
+/// Accepts names of secrets: words that mean a secret, or `key` behind a word that qualifies it.
+///
+/// A page token is not a secret.
 fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {
     let before = match before {
         [rest @ .., b'_' | b'-' | b' '] => rest,
@@ -171,7 +174,7 @@ fn secret_name(before: &[u8], anchor: &[u8]) -> Option<usize> {
     accepted.then_some(0)
 }
 
-/// Says whether a name is that of a hash: `token_sha256`.
+/// Returns whether a name is that of a hash: `token_sha256`.
 fn names_a_hash(whole: &str) -> bool {
     let name = whole.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
     let name = name.to_ascii_lowercase();
@@ -180,8 +183,9 @@ fn names_a_hash(whole: &str) -> bool {
         .any(|word| name.ends_with(word))
 }
 
-/// Says whether a value is code that names a member: `token: request.headers2.authorization`. A literal stands in
-/// quotes.
+/// Returns whether a value is code that names a member: `token: request.headers2.authorization`.
+///
+/// A literal would be in quotes.
 fn is_member_path(whole: &str, value: &str) -> bool {
     let quoted = whole[..whole.len() - value.len()].ends_with(['"', '\'', '`', '\\']);
     let mut segments = value.split('.');
@@ -193,7 +197,7 @@ fn is_member_path(whole: &str, value: &str) -> bool {
         })
 }
 
-/// Says whether a value only stands for another.
+/// Returns whether a value only stands for another.
 fn is_placeholder(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     value.starts_with(['$', '<', '{', '%', '['])
@@ -202,12 +206,12 @@ fn is_placeholder(value: &str) -> bool {
         || ["your", "example", "placeholder", "redacted", "changeme"].iter().any(|word| lower.starts_with(word))
 }
 
-/// Says whether a value is not a piece of code: no call, no path of names.
+/// Returns whether a value is not a piece of code: no call, no path of names.
 fn is_plain(value: &str) -> bool {
     !value.contains("::") && !value.contains(['(', ')', '{', '}']) && !value.contains("://")
 }
 
-/// Counts the kinds of characters: lower case, upper case, digits, punctuation other than that of names.
+/// Counts the kinds of characters: lower case, upper case, digits, punctuation not used in names.
 fn kinds(value: &str) -> usize {
     let marks = |c: char| c.is_ascii_punctuation() && !matches!(c, '-' | '_' | '.' | '/');
     let kinds: [fn(char) -> bool; 3] = [|c| c.is_lowercase(), |c| c.is_uppercase(), |c| c.is_ascii_digit()];
@@ -218,7 +222,7 @@ fn has(value: &str, kind: impl Fn(char) -> bool) -> bool {
     value.chars().any(kind)
 }
 
-/// Says whether a value is random: no words, no labelled hash, no UUID, no artifact name.
+/// Returns whether a value is random: no words, no labelled hash, no UUID, no artifact name.
 fn is_disordered(value: &str) -> bool {
     let lower = value.to_ascii_lowercase();
     if ["triv", "sha1", "sha256", "sha384", "sha512", "md5", "blob"].iter().any(|prefix| lower.starts_with(prefix))

@@ -71,7 +71,7 @@ fn bytes_that_are_not_text_are_searched() {
     assert!(!has_leak(&[0xff; 64]));
 }
 
-/// Counts how much text the patterns see: it grows with the text, not with its square.
+/// Counts the text that patterns read: it is linear in the text, not quadratic.
 #[test]
 fn repeated_anchors_cost_linear_work() {
     for anchor in

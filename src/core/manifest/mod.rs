@@ -1,7 +1,7 @@
 //! The pack manifest: a pack's contract, read strictly from TOML.
 //!
-//! An unknown key, a missing one or a value that makes no sense is an error with file, line and a suggestion. Core
-//! reads no files: whoever reads the manifest passes a function for `file = "..."` schemas.
+//! An unknown key, a missing key or an invalid value is an error with file, line and a suggestion. Core reads no files:
+//! the caller passes a function for `file = "..."` schemas.
 
 pub mod http;
 mod parse;
@@ -22,36 +22,36 @@ use crate::template::Template;
 /// Reads a file named in a manifest, relative to the manifest's folder.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// A manifest that was understood.
+/// A validated manifest.
 #[derive(Debug)]
 pub struct Manifest {
     /// The pack's name.
     pub name: PackName,
     /// Its version.
     pub version: Version,
-    /// A short name for people; made of the pack's name if absent.
+    /// Short name for people; derived from the pack's name if absent.
     pub title: Option<String>,
     /// What it does, for people and agents.
     pub description: String,
-    /// Whether it changes nothing anywhere. Only such a pack can be cached.
+    /// Whether calls have no side effects. Only such a pack can be cached.
     pub read_only: bool,
-    /// What else its author says about what a call changes.
+    /// Further hints on the effects of a call.
     pub hints: Hints,
     /// Hints for routing.
     pub metadata: Metadata,
     /// What runs.
     pub handler: HandlerSpec,
-    /// How long the handler may take; 30 s unless said otherwise.
+    /// Time limit of the handler. Default 30 s.
     pub timeout: Duration,
-    /// What goes in.
+    /// Schema of the input.
     pub input: Schema,
-    /// What comes out.
+    /// Schema of the output.
     pub output: Schema,
     /// The session that the handler needs, if any.
     pub session: Option<SessionSpec>,
-    /// The credentials that the handler may ask for.
+    /// The credentials that the handler may use.
     pub credentials: Vec<Template>,
-    /// Whether it runs as a job unless the caller waits.
+    /// Whether it runs as a job, unless the caller waits for the answer.
     pub asynchronous: bool,
     /// Whether no audit row is written.
     pub no_audit: bool,
@@ -59,13 +59,13 @@ pub struct Manifest {
     pub artifact_retention: Option<Duration>,
     /// Gate 2: `[memory]`.
     pub memory: Option<MemorySpec>,
-    /// Inputs to try it with.
+    /// Example inputs.
     pub examples: Vec<Example>,
-    /// The file it came from, for messages.
+    /// The manifest's file, for messages.
     pub file: String,
 }
 
-/// What a call changes, for clients that ask a person before they call (MCP tool annotations).
+/// Effects of a call, for clients that need confirmation by a person (MCP tool annotations).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
     /// Whether a call may delete or overwrite something.
@@ -80,24 +80,24 @@ pub struct Hints {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metadata {
-    /// What kinds of things it takes.
+    /// Kinds of input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepts: Vec<String>,
-    /// What kinds of things it gives.
+    /// Kinds of output.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub produces: Vec<String>,
-    /// Words of people who want it.
+    /// Search words of users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intent_keywords: Vec<String>,
-    /// A sentence on when to use it.
+    /// When to use it, in a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub typical_use: String,
-    /// What it cannot do.
+    /// Its limitations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limitations: Vec<String>,
 }
 
-/// What runs when the pack is called.
+/// Handler of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandlerSpec {
     /// A function of this binary, by name.
@@ -136,7 +136,7 @@ impl HandlerSpec {
 /// The session that a handler needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSpec {
-    /// How long it lives; 20 minutes unless said otherwise.
+    /// Lifetime. Default 20 minutes.
     pub timeout: Duration,
     /// Whether only a call that pins a session has one; others run without.
     pub optional: bool,
@@ -144,11 +144,11 @@ pub struct SessionSpec {
     pub preserve: bool,
     /// Whether commands in it reach the network.
     pub network: bool,
-    /// The most memory it may use, in bytes.
+    /// Memory limit in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// `[memory]`: what the pack's author opted in to.
+/// `[memory]`: gate 2, the opt-in of the pack's author.
 #[derive(Debug)]
 pub struct MemorySpec {
     /// How answers are cached; `None` if `cache` is not true.
@@ -162,7 +162,7 @@ pub struct MemorySpec {
 pub struct CacheSpec {
     /// How long an answer is fresh.
     pub ttl: Duration,
-    /// A word to group entries by; `cache` unless said otherwise.
+    /// Category of the entries. Default `cache`.
     pub category: String,
     /// Who shares an entry.
     pub scope: Scope,
@@ -172,20 +172,20 @@ pub struct CacheSpec {
     pub stale_if_error: Duration,
     /// Whether the handler understands a validator.
     pub revalidate: bool,
-    /// How long past `ttl` an answer may still be confirmed; 24 h unless said otherwise.
+    /// How long past `ttl` an answer may still be confirmed. Default 24 h.
     pub revalidate_for: Duration,
     /// Labels of an entry, for purging.
     pub tags: Vec<Template>,
-    /// Bumped to abandon all entries.
+    /// Version of the stored entries. Raise it to abandon all of them.
     pub epoch: u32,
-    /// Where one flight per key holds.
+    /// Scope of singleflight.
     pub single_flight: SingleFlight,
-    /// The largest output that is stored, in bytes; 1 MiB unless said otherwise.
+    /// Limit of a stored output in bytes. Default 1 MiB.
     pub max_bytes: u64,
 }
 
 impl CacheSpec {
-    /// Returns how long an entry is kept in all: `ttl` and the longest time that it may still be of use past it.
+    /// Returns how long an entry is kept: `ttl` plus the longest time that a stale entry is still usable.
     #[must_use]
     pub fn hard_ttl(&self) -> Duration {
         let revalidate = if self.revalidate { self.revalidate_for } else { Duration::ZERO };
@@ -197,12 +197,12 @@ impl CacheSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Each caller (tenant and user) for itself.
+    /// Each caller (tenant and user) separately.
     #[default]
     Caller,
-    /// Each conversation of a caller for itself.
+    /// Each conversation of a caller separately.
     Session,
-    /// All callers of one tenant: only for outputs that do not depend on who asks.
+    /// All callers of one tenant: only for outputs that do not depend on the caller.
     Shared,
 }
 
@@ -218,7 +218,7 @@ impl Scope {
     }
 }
 
-/// Where one flight per key holds.
+/// Scope of singleflight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum SingleFlight {
@@ -229,13 +229,13 @@ pub enum SingleFlight {
     Cluster,
 }
 
-/// An input to try the pack with.
+/// Example of a call.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// The input.
     pub input: Value,
-    /// A schema that the output must fit, beside the pack's own.
+    /// A schema that the output must match, besides the pack's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// What the example shows.
@@ -243,14 +243,14 @@ pub struct Example {
     pub description: Option<String>,
 }
 
-/// Why a manifest was refused: one problem, with its place.
+/// Error of a manifest: one problem, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestError {
     /// The file.
     pub file: String,
     /// The line, from 1; `None` if the problem is that something is missing.
     pub line: Option<usize>,
-    /// What is wrong and what to do.
+    /// The problem, and how to fix it.
     pub message: String,
 }
 
@@ -266,30 +266,51 @@ impl fmt::Display for ManifestError {
 impl std::error::Error for ManifestError {}
 
 impl Manifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
     /// The first problem, with file, line and a suggestion.
+    ///
+    /// # Examples
+    /// ```
+    /// use helmdeck_core::Manifest;
+    ///
+    /// let text = r#"
+    /// name = "demo.greet"
+    /// version = "v1"
+    /// description = "Greets a person."
+    ///
+    /// [handler]
+    /// builtin = "demo.greet"
+    /// "#;
+    /// let manifest = Manifest::parse("greet.toml", text, &|_| Err("not found".to_owned()))?;
+    /// assert_eq!(manifest.name.as_str(), "demo.greet");
+    /// # Ok::<(), helmdeck_core::manifest::ManifestError>(())
+    /// ```
     pub fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Self, ManifestError> {
         parse::parse(file, text, read_file)
     }
 
-    /// Says whether a call may delete or overwrite something. A pack that writes may, unless its author says otherwise.
+    /// Returns whether a call may delete or overwrite something.
+    ///
+    /// A pack that writes may, unless its author says otherwise.
     #[must_use]
     pub fn destructive(&self) -> bool {
         !self.read_only && self.hints.destructive.unwrap_or(true)
     }
 
-    /// Says whether a second call with the same input changes nothing more. So it is for a pack that only reads, and
-    /// for the HTTP methods that promise it (RFC 9110, section 9.2.2).
+    /// Returns whether a second call with the same input changes nothing more.
+    ///
+    /// True for a pack that only reads, and for the HTTP methods that promise it (RFC 9110, section 9.2.2).
     #[must_use]
     pub fn idempotent(&self) -> bool {
         let by_method = || matches!(&self.handler, HandlerSpec::Http(spec) if spec.method.is_idempotent());
         self.read_only || self.hints.idempotent.unwrap_or_else(by_method)
     }
 
-    /// Says whether it reaches systems outside this machine. What runs outside this binary may, unless its author says
-    /// otherwise.
+    /// Returns whether the pack reaches systems outside this machine.
+    ///
+    /// Code outside this binary may, unless its author says otherwise.
     #[must_use]
     pub fn open_world(&self) -> bool {
         self.hints.open_world.unwrap_or(!matches!(self.handler, HandlerSpec::Builtin(_)))
@@ -301,7 +322,9 @@ impl Manifest {
         self.memory.as_ref()?.cache.as_ref()
     }
 
-    /// Returns the digest of what an answer depends on besides its input: both schemas, the handler, and the epoch.
+    /// Returns the digest of what an answer depends on besides its input.
+    ///
+    /// It covers both schemas, the handler and the epoch.
     ///
     /// `handler` is the digest of what runs, for handlers whose code is outside this binary; empty for `builtin`.
     #[must_use]

@@ -21,12 +21,14 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 const DEFAULT_REVALIDATE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_BYTES: u64 = 1 << 20;
-/// The most tags of an answer. With their families (at most 8) and a tag for each credential, they are what a store
-/// takes: 32, the default of `helmdeck_memory::Limits::tags`.
+/// Limit of tags of an answer.
+///
+/// With their families (at most 8) and a tag for each credential they must fit the limit of a store: 32, the default of
+/// `helmdeck_memory::Limits::tags`.
 const MAX_TAGS: usize = 16;
 const MAX_CREDENTIALS: usize = 8;
 
-/// Keys that stand at the top of a manifest and are easily written below a table's head by mistake.
+/// Top-level keys of a manifest that are easily put below a table header by mistake.
 const TOP_KEYS: &[&str] = &[
     "name",
     "version",
@@ -89,7 +91,7 @@ impl Source<'_> {
     }
 }
 
-/// Hands a template on if every place of it is declared in `[input]`.
+/// Checks that every placeholder of a template is declared in `[input]`.
 pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, String> {
     let known = schema::properties(input.source());
     if let Some(unknown) = template.roots().find(|root| !known.contains_key(*root)) {
@@ -283,9 +285,10 @@ fn handler_of(
     }
 }
 
-/// Refuses what a handler of kind `command` cannot do: be given a credential in its `env`, confirm a cached answer, and
-/// hold a secret in its `env`. Declared `credentials` count: they say who may call it, and its cached answers are of
-/// them.
+/// Refuses keys that a handler of kind `command` does not support.
+///
+/// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`. Declared
+/// `credentials` are allowed: they restrict its callers, and its cached answers belong to them.
 fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
     if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {

@@ -9,7 +9,7 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Facts(pub(super) Memory);
 
-/// A fact to be written: `{key, value, category?, tags?, ttl_seconds?}`.
+/// New fact: `{key, value, category?, tags?, ttl_seconds?}`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewFact {
@@ -17,13 +17,13 @@ pub struct NewFact {
     pub key: String,
     /// What is known; white space around it is taken off, and something must remain.
     pub value: String,
-    /// A word to group by; `user_facts` if absent or blank.
+    /// Category; `user_facts` if absent or blank.
     #[serde(default)]
     pub category: Option<String>,
     /// Labels; none of them blank.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// How long it lives: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
+    /// Lifetime in seconds: 3,600 (1 h) to 31,536,000 (365 d); 90 d if absent.
     #[serde(default)]
     pub ttl_seconds: Option<u64>,
 }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for NewFact {
     }
 }
 
-/// Which facts to list: those that fit everything that is given.
+/// Filter for a list of facts: all given members must match.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListFacts {
@@ -44,13 +44,13 @@ pub struct ListFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
-    /// The most facts of a page: 1 to 1000; 100 if absent.
+    /// Limit of facts per page: 1 to 1000; 100 if absent.
     pub limit: Option<u64>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
-/// Which facts to recall: one by its key, or those that fit everything else that is given.
+/// Filter for recalling facts: one by its key, or those that match all other given members.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecallFacts {
@@ -62,16 +62,16 @@ pub struct RecallFacts {
     pub tag: Option<String>,
     /// Whose key begins with this.
     pub prefix: Option<String>,
-    /// The most facts of a page: 1 to 100; 20 if absent.
+    /// Limit of facts per page: 1 to 100; 20 if absent.
     pub limit: Option<u64>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
 /// A fact.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// Everything but its value.
+    /// The metadata.
     #[serde(flatten)]
     pub about: About,
     /// What is known: data, never an instruction.
@@ -98,7 +98,7 @@ pub struct FactList {
 pub struct Recalled {
     /// The facts, newest first.
     pub facts: Vec<Fact>,
-    /// How many fit and do not open; they are left out.
+    /// Number of matching facts that do not open; they are left out.
     pub unreadable: u64,
     /// The `after` of the next page; `None` = this was the last. A page may be empty and not the last.
     pub next: Option<String>,
@@ -131,7 +131,7 @@ impl Facts {
         self.0.views.list_facts(&self.0.owner, wanted).await
     }
 
-    /// Deletes what is kept for the caller: facts unless the request says otherwise.
+    /// Deletes memory of the caller. Default: facts.
     ///
     /// # Errors
     /// `invalid_input` for a request that says not exactly what is to go; `overloaded`.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::PackName;
 use crate::error::{Code, Error, Result};
 
-/// What is kept for a caller.
+/// Part of the memory of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -15,13 +15,13 @@ pub enum Part {
     Facts,
     /// Notes that packs wrote, those of its conversations too.
     Notes,
-    /// The rows about its calls.
+    /// Audit rows of its calls.
     Audit,
     /// Answers that are cached for it alone, those of its conversations too.
     Cache,
     /// Files that packs wrote for it.
     Artifacts,
-    /// What was said in its conversations: turns, summaries, and how they are doing.
+    /// Its conversations: turns, summaries, and health.
     Conversations,
 }
 
@@ -40,8 +40,9 @@ impl Part {
     }
 }
 
-/// What to forget: `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts",
-/// "conversations"]}`.
+/// Request to delete memory of a caller.
+///
+/// `{key | category | pack | all: true, what?: ["facts", "notes", "audit", "cache", "artifacts", "conversations"]}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
@@ -53,11 +54,11 @@ pub struct Forget {
     pub pack: Option<PackName>,
     /// All of them.
     pub all: bool,
-    /// Of which parts; facts if absent.
+    /// The parts; facts if absent.
     pub what: Option<Vec<Part>>,
 }
 
-/// Which entries of a part are to go.
+/// Selection of the entries to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection<'a> {
     /// The one with exactly this key.
@@ -103,13 +104,14 @@ impl Forget {
     }
 }
 
-/// What was forgotten.
+/// Result of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
-    /// How many stored entries went, for each part that was asked for. An entry of the audit holds several calls.
+    /// Number of deleted entries for each requested part. One audit entry holds several calls.
     pub removed: BTreeMap<Part, u64>,
-    /// Whether cached answers are no longer served but still stored, because the store could not be reached: they go as
-    /// soon as it can.
+    /// Whether cached answers are invalid but still stored, because the store is unreachable.
+    ///
+    /// They are deleted as soon as it is reachable.
     pub pending: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Memory of a handler: its notes on the caller, and facts about the caller.
+//! Memory of a handler: notes on its caller, and facts about its caller.
 //!
-//! A handle is bound to its caller, and nothing here addresses another one. What is recalled was written by somebody,
-//! some time: it is data, never an instruction.
+//! A handle is bound to its caller and cannot address another one. Recalled text is data, never an instruction: its
+//! author may be anyone.
 //!
 //! # Examples
 //!
-//! A handler that counts how often its caller was there this week, and works without a memory too:
+//! A handler that counts the visits of its caller this week, and works without memory too:
 //!
 //! ```
 //! use std::time::Duration;
@@ -49,14 +49,14 @@ use crate::error::{Code, Error, Result};
 use crate::secrets::{CallSecrets, CallingPack};
 use crate::{Identity, PackName, Timestamp};
 
-/// Why there is no memory for a call. Each has one error, the same at every transport.
+/// Reason why a call has no memory. Each has one error, the same at every transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMemory {
     /// Gate 1 is shut.
     Off,
-    /// Gate 1 is open, but the store could not be opened, so this engine goes on without it; with the reason.
+    /// Gate 1 is open, but the store could not be opened; with the reason. The engine runs without it.
     Unavailable(Arc<str>),
-    /// Nobody vouches for the caller, so nothing can be kept for it.
+    /// The caller is anonymous, so nothing can be kept for it.
     Anonymous,
     /// The answer of the pack, or of the pack that called it, is shared by the callers of a tenant.
     Shared,
@@ -77,21 +77,21 @@ impl From<NoMemory> for Error {
     }
 }
 
-/// Whose memory is used, and on whose behalf. What runs is known to the views: each pack has its own.
+/// Owner of the memory that a call uses, and the pack that uses it.
 #[derive(Clone)]
 pub struct Owner {
-    /// Whose.
+    /// The owner.
     pub identity: Arc<Identity>,
-    /// Whether only the caller's conversation is meant; of notes only.
+    /// Whether notes are limited to the caller's conversation.
     pub in_session: bool,
     /// The pack that calls, if one does.
     pub called_by: Option<Arc<CallingPack>>,
-    /// The secrets of the call, which are kept out of what is written.
+    /// The secrets of the call, to redact them from writes.
     pub secrets: Option<Arc<dyn CallSecrets>>,
 }
 
 impl Owner {
-    /// Makes the owner who speaks for itself, at a transport.
+    /// Makes the owner of a call at a transport.
     #[must_use]
     pub const fn at_a_door(identity: Arc<Identity>) -> Self {
         Self { identity, in_session: false, called_by: None, secrets: None }
@@ -115,7 +115,7 @@ impl Memory {
     /// Binds the views to an owner.
     ///
     /// # Errors
-    /// [`NoMemory::Anonymous`] if nobody vouches for the caller.
+    /// [`NoMemory::Anonymous`] if the caller is anonymous.
     pub fn bind(views: Arc<dyn Views>, owner: Owner) -> Result<Self, NoMemory> {
         if owner.identity.is_anonymous() { Err(NoMemory::Anonymous) } else { Ok(Self { views, owner }) }
     }
@@ -132,11 +132,12 @@ impl Memory {
         Facts(self.clone())
     }
 
-    /// Returns a value without the secrets of this call, as notes and facts are written without them; for what a pack
-    /// keeps for the caller in another way. `names` are what the value is kept under.
+    /// Returns a value with the secrets of this call redacted, as in notes and facts.
+    ///
+    /// For data that a pack keeps for the caller in another way. `names` are the names under which the value is kept.
     ///
     /// # Errors
-    /// `invalid_input` if a name holds a secret: what would stand in its place could make two names one.
+    /// `invalid_input` if a name holds a secret: redaction could make two names equal.
     pub fn cleaned(&self, names: &[&str], value: Bytes) -> Result<Bytes> {
         self.views.cleaned(&self.owner, names, value)
     }
@@ -148,16 +149,18 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// Everything that is known of a note or a fact but its value.
+/// Metadata of a note or a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct About {
     /// Its name.
     pub key: String,
-    /// A word to group by; may be empty.
+    /// Category; may be empty.
     pub category: String,
-    /// Labels, in the order given.
+    /// Tags, in the given order.
     pub tags: Vec<String>,
-    /// The pack that wrote it; `None` = the caller itself, at a transport. Who reads it decides what that is worth.
+    /// The pack that wrote it; `None` = the caller itself, through a transport.
+    ///
+    /// A reader decides how far to trust it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackName>,
     /// The pack that called that one, if one did.
@@ -167,13 +170,13 @@ pub struct About {
     pub fingerprint: String,
     /// 1 for a new one, one more for each replacement.
     pub version: u64,
-    /// When it came to be.
+    /// Creation time.
     #[serde(with = "crate::clock::rfc3339")]
     pub created_at: Timestamp,
-    /// When it was last replaced.
+    /// Time of the last replacement.
     #[serde(with = "crate::clock::rfc3339")]
     pub updated_at: Timestamp,
-    /// When it ends; `None` = never.
+    /// Expiry; `None` = never.
     #[serde(serialize_with = "end")]
     pub expires_at: Option<Timestamp>,
 }
@@ -182,10 +185,11 @@ fn end<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, 
     time.map(Timestamp::to_rfc3339).serialize(serializer)
 }
 
-/// What stands behind the handles: the engine implements it over its store. It does what the owner may do, whoever
-/// asks, so only [`Memory`] holds it, and a handler never does.
+/// Storage behind the handles; the engine implements it over its store.
 ///
-/// The errors are those of every method: `invalid_input` for what cannot be, `too_large` over a limit of the store,
+/// It acts with the rights of the owner and does not check the caller. So only [`Memory`] holds it, never a handler.
+///
+/// Every method has these errors: `invalid_input` for impossible values, `too_large` over a limit of the store,
 /// `resource_exhausted` if the namespace is full, `overloaded` (with a wait) if the store is not available.
 #[async_trait]
 pub trait Views: Send + Sync + 'static {

@@ -12,19 +12,20 @@ use crate::Result;
 #[derive(Debug, Clone)]
 pub struct Notes(pub(super) Memory);
 
-/// A note to be written.
+/// New note.
 #[derive(Clone)]
 pub struct NewNote {
-    /// Its name: 1 byte to 1 KiB of any text, byte for byte. The packs of a caller share their names, so begin it with
-    /// the name of the pack.
+    /// Name of the note: any text of 1 byte to 1 KiB, compared byte for byte.
+    ///
+    /// The packs of a caller share one set of names, so begin it with the name of the pack.
     pub key: String,
     /// Its value: any bytes, up to 1 MiB by default.
     pub value: Bytes,
-    /// A word to group by; may be empty.
+    /// Category; may be empty.
     pub category: String,
     /// Labels.
     pub tags: Vec<String>,
-    /// How long it lives; `None` = as long as the operator lets notes live.
+    /// Lifetime; `None` = as long as the operator keeps notes.
     pub ttl: Option<Duration>,
 }
 
@@ -41,7 +42,7 @@ impl NewNote {
         self
     }
 
-    /// Says how long it lives.
+    /// Sets the lifetime.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -58,7 +59,7 @@ impl std::fmt::Debug for NewNote {
 /// A note.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Everything but its value.
+    /// The metadata.
     pub about: About,
     /// Its value.
     pub value: Bytes,

@@ -10,11 +10,11 @@ use crate::text;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-/// The most subschemas that all paths through a schema may reach, each path counted by itself.
+/// Limit of subschemas that all paths through a schema reach, each path counted separately.
 pub(super) const MAX_UNFOLDED: u64 = 100_000;
 /// The longest chain of subschemas.
 const MAX_DEPTH: usize = 512;
-/// The most steps of one check.
+/// Step limit of one validation.
 pub(super) const MAX_STEPS: u64 = 20_000_000;
 /// What `unevaluated*` is taken to repeat: it looks at the other subschemas again for each member.
 const UNEVALUATED_FACTOR: u64 = 8;
@@ -146,7 +146,7 @@ impl Graph {
         Ok(size)
     }
 
-    /// Says whether a document of this many bytes is checked in no time, whatever is in it.
+    /// Returns whether a document of this many bytes is checked in no time, whatever is in it.
     pub(super) fn is_quick(&self, bytes: usize) -> bool {
         const QUICK: u64 = 1_000_000;
         !self.recursive && self.unfolded.saturating_mul(bytes as u64) <= QUICK
@@ -365,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// `{"anyOf": [next; wide]}`, so many levels, then a number.
+    /// Schema with `levels` levels of `{keyword: [next; wide]}` around an integer.
     pub(crate) fn tower(keyword: &str, wide: usize, levels: usize) -> Value {
         let mut defs = Map::new();
         for level in 0..levels {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use super::{Nats, NatsOptions};
 use crate::sink::{Message, Receipt, Sink, SinkError, Stored};
 
-/// Lazy connection to a NATS server: it opens with the first message, so a program that only reads opens none.
+/// Lazy connection to a NATS server: it opens with the first message.
+///
+/// A program that only reads opens none.
 #[derive(Debug)]
 pub struct Later {
     options: NatsOptions,
@@ -15,8 +17,9 @@ pub struct Later {
 }
 
 impl Later {
-    /// Returns an unopened connection. Wrong options fail each message; a mended file of credentials works for the
-    /// next.
+    /// Returns an unopened connection.
+    ///
+    /// With wrong options every message fails; a repaired credentials file works from the next message on.
     #[must_use]
     pub const fn new(options: NatsOptions) -> Self {
         Self { options, link: OnceLock::new() }

@@ -1,4 +1,4 @@
-//! The connection, and how a blocking caller waits for what is done on it.
+//! The connection, and how a blocking caller waits for its work.
 
 use std::fmt;
 use std::future::Future;
@@ -26,11 +26,11 @@ const GRACE: Duration = Duration::from_millis(20);
 pub struct Nats {
     link: Link,
     handle: Handle,
-    /// Dropped, it ends the thread.
+    /// Ends the thread when dropped.
     _stop: oneshot::Sender<()>,
 }
 
-/// What a call needs.
+/// State that a call needs.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) jetstream: Context,
@@ -40,15 +40,15 @@ pub(super) struct Link {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    /// It is being tried.
+    /// Connecting.
     Trying,
     Up,
-    /// The last attempt failed. The next one comes.
+    /// The last attempt failed, and the next one follows.
     Down(String),
 }
 
 impl Nats {
-    /// Begins to connect, and does not wait for it: the server may be away, and come later.
+    /// Begins to connect, and does not wait: the server may become reachable later.
     ///
     /// # Errors
     /// [`SinkError::Settings`] if the options make no sense or are not allowed, or the credentials cannot be read.
@@ -95,7 +95,7 @@ impl Nats {
         Ok(Self { link: Link { jetstream, options, state }, handle, _stop: stop })
     }
 
-    /// Does something on the connection, and waits for it, but never longer than `within`.
+    /// Runs work on the connection, and waits for it for at most `within`.
     pub(super) fn wait<T, F>(&self, within: Duration, work: impl FnOnce(Link) -> F) -> Result<T, SinkError>
     where
         T: Send + 'static,
@@ -124,7 +124,7 @@ impl Sink for Nats {
 }
 
 impl Link {
-    /// Waits until the server is there, or known not to be.
+    /// Waits until the server is reachable, or known to be unreachable.
     pub(super) async fn up(&mut self) -> Result<(), SinkError> {
         let state = self.state.wait_for(|state| *state != State::Trying).await;
         match state.as_deref() {

@@ -1,6 +1,6 @@
-//! The way to a NATS server: messages are published to a `JetStream` stream, and read from it again.
+//! NATS client: publishes messages to a `JetStream` stream, and reads them back.
 //!
-//! Every call blocks and has a deadline. The connection lives on its own thread and reconnects by itself. While the
+//! Every call blocks and has a deadline. The connection runs on its own thread and reconnects by itself. While the
 //! server is down, calls fail at once instead of at their deadline.
 
 mod later;

@@ -1,4 +1,4 @@
-//! Where the server is, and which are refused.
+//! Options of a NATS connection, and their checks.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,23 +9,24 @@ use url::{Host, Url};
 
 use crate::sink::SinkError;
 
-/// The name of the stream unless said otherwise.
+/// Default name of the stream.
 pub const STREAM: &str = "FORGE_MEMORY";
 
 /// The largest file of credentials that is read, in bytes.
 const MOST_CREDENTIALS: u64 = 64 * 1024;
 
-/// How a NATS server is reached.
+/// Options of a NATS connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsOptions {
-    /// The server: `nats://host:port` or, encrypted, `tls://host:port`; the port is 4222 unless it is given. Never
-    /// with a password.
+    /// Server URL: `nats://host:port` or, encrypted, `tls://host:port`. Default port 4222.
+    ///
+    /// It must not contain a password.
     pub url: String,
     /// The file with the credentials (`.creds`: a JWT and a seed); none by default.
     pub credentials: Option<PathBuf>,
     /// A file with certificates (PEM) to trust; by default those of the system.
     pub certificates: Option<PathBuf>,
-    /// Says that the server may be on another machine; false by default.
+    /// Whether the server may be on another machine. Default false.
     pub remote: bool,
     /// The name of the stream; [`STREAM`] by default.
     pub stream: String,
@@ -47,7 +48,7 @@ impl NatsOptions {
         }
     }
 
-    /// Checks the options. A message never repeats the URL, which may hold what should not be there.
+    /// Checks the options. A message never repeats the URL, which may hold a password.
     pub(super) fn check(&self) -> Result<(), SinkError> {
         let refuse = |why: &str| Err(SinkError::Settings(why.to_owned()));
         let Ok(url) = Url::parse(&self.url) else {

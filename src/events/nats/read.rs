@@ -39,13 +39,14 @@ impl Nats {
         })
     }
 
-    /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`; stops when `take` refuses.
+    /// Passes the unread messages of a named reader to `take`, oldest first, at most `most`.
     ///
-    /// Returns how many were taken; the others come again. The server keeps the reader's position over restarts, but
-    /// may lose the last part of it when it is killed: then messages come twice.
+    /// Stops when `take` refuses a message, and returns how many were taken. The others are delivered again. The server
+    /// keeps the reader's position over restarts, but may lose the last part of it when it is killed: then messages are
+    /// delivered twice.
     ///
     /// # Errors
-    /// [`SinkError`]; what was taken before may come again.
+    /// [`SinkError`]; messages taken before it may be delivered again.
     pub fn follow(
         &self,
         reader: &str,
@@ -85,7 +86,7 @@ impl Link {
     }
 }
 
-/// Takes what is there, and waits for nothing.
+/// Takes the available messages without waiting.
 async fn fetch(consumer: &PullConsumer, most: usize) -> Result<Vec<Delivered>, SinkError> {
     let batch: FetchBuilder<'_> = consumer.fetch().max_messages(most.min(MOST));
     let mut messages = batch.messages().await.map_err(|error| refused(&error))?;
@@ -96,7 +97,7 @@ async fn fetch(consumer: &PullConsumer, most: usize) -> Result<Vec<Delivered>, S
     Ok(all)
 }
 
-/// Tells the server which messages were taken, and which it shall hand out again.
+/// Acknowledges the taken messages, and returns the others for redelivery.
 async fn answer(taken: Vec<Delivered>, rest: Vec<Delivered>) -> Result<usize, SinkError> {
     for message in &taken {
         message.double_ack().await.map_err(|error| refused(&error))?;

@@ -1,4 +1,4 @@
-//! The stream: made when it is missing, and published to.
+//! The stream: created if missing, and published to.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,14 +36,14 @@ impl Link {
         }
     }
 
-    /// Returns the stream, made if it is missing. One that is there stays as it is.
+    /// Returns the stream, and creates it if missing. An existing stream is left unchanged.
     pub(super) async fn stream(&self) -> Result<Stream, SinkError> {
         self.jetstream.get_or_create_stream(config(&self.options)).await.map_err(|error| refused(&error))
     }
 }
 
 impl Link {
-    /// Has a stream that was made for other subjects take ours too. Its other settings stay as they are.
+    /// Adds our subjects to a stream that was made for others. Its other settings stay.
     async fn widened(&self, stream: Stream) -> Result<(), SinkError> {
         let mut config = stream.cached_info().config.clone();
         if widen(&mut config.subjects, &self.options.subjects) {
@@ -67,7 +67,9 @@ fn widen(subjects: &mut Vec<String>, ours: &[String]) -> bool {
     any
 }
 
-/// Says whether all that fits a subject fits a wider one too: `*` is any one word of it, `>` all of the rest.
+/// Returns whether a wider subject matches every match of a subject.
+///
+/// `*` is any one token of a subject, `>` is all remaining tokens.
 fn covers(wide: &str, narrow: &str) -> bool {
     let (mut wide, mut narrow) = (wide.split('.'), narrow.split('.'));
     loop {

@@ -13,19 +13,19 @@ use crate::error::StoreError;
 use crate::keyring::KeyRing;
 use crate::store::ReadStore;
 
-/// Rows that one part of the walk asks for.
+/// Limit of rows per part of the walk.
 const PART: usize = 500;
 /// Parts that may wait for the file; the walk bounds each at about 8 MiB.
 const WAITING: usize = 2;
 
-/// What an export did.
+/// Result of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
-    /// Entries written.
+    /// Number of entries written.
     pub exported: u64,
-    /// Rows left out because they have ended.
+    /// Number of expired rows, which are left out.
     pub expired: u64,
-    /// Rows left out because they do not open.
+    /// Number of rows that do not open, which are left out.
     pub unreadable: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Exported {
 /// Calls `progress` with the number written so far.
 ///
 /// # Errors
-/// What is in `out` then is no whole archive. See [`ArchiveError`].
+/// See [`ArchiveError`]; the content of `out` is then incomplete.
 pub async fn export<W: Write + Send + 'static>(
     store: &dyn ReadStore,
     ring: KeyRing,

@@ -1,4 +1,4 @@
-//! The bytes of an archive: writing and reading one record at a time, in bounded memory. Blocks on the file.
+//! Archive format: writes and reads one record at a time, in bounded memory. Blocks on the file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

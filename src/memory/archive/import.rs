@@ -1,4 +1,6 @@
-//! Import of an archive into a store. Verified entries are written while the rest is read. A repeat changes nothing.
+//! Import of an archive into a store.
+//!
+//! Verified entries are written while the rest is read. A repeated import changes nothing.
 
 use std::io::{BufReader, Read};
 
@@ -19,18 +21,18 @@ const PART_BYTES: usize = 1 << 20;
 /// A part is handed over from this many entries on.
 const PART: usize = 256;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// The archive's id.
     pub archive: String,
-    /// Records read.
+    /// Number of records read.
     pub read: u64,
-    /// Entries left out because they were not asked for.
+    /// Number of entries outside the selection.
     pub filtered: u64,
-    /// Records that do not open.
+    /// Number of records that do not open.
     pub unreadable: u64,
-    /// What became of the others.
+    /// Results of the other entries.
     #[serde(flatten)]
     pub restored: Restored,
 }
@@ -50,11 +52,11 @@ impl Part {
     }
 }
 
-/// Reads an archive on a separate thread, and writes the selected entries with their former times and versions.
+/// Reads an archive on a separate thread, and writes the selected entries.
 ///
-/// Calls `progress` with the number of records so far.
+/// They keep their times and versions. Calls `progress` with the number of records so far.
 ///
-/// The report is true also if the archive turns out to be damaged or incomplete, or the store fails on the way.
+/// The report is correct even if the archive is damaged or incomplete, or if the store fails meanwhile.
 pub async fn import<R: Read + Send + 'static>(
     target: Target,
     ring: KeyRing,

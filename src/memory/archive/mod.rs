@@ -1,4 +1,4 @@
-//! Archives: a store, or a part of one, as one sealed file that another store takes in, whatever its driver.
+//! Archives: a store, or a part of one, as one sealed file that any other store can import.
 //!
 //! ```text
 //! "HELMDECK" | format (4) | key id (16 hex digits) | archive id (16)
@@ -7,10 +7,10 @@
 //! length (4) | sealed end with the number of records
 //! ```
 //!
-//! A record is sealed under a key of the archive's own (derived from the memory key) and bound to the whole header
-//! and to its number. So a record that was altered, moved, left out, doubled or taken from another archive does not
-//! open, and one that was cut off is missed. Names, times and values are all inside the seal; the clear part tells
-//! only how many records there are and how long each is.
+//! A record is sealed under a key of the archive (derived from the memory key) and bound to the whole header and to its
+//! number. So a record that was altered, moved, left out, doubled or taken from another archive does not open, and a
+//! missing end is detected. Names, times and values are all inside the seal. The clear part shows only the number of
+//! records and their lengths.
 
 mod export;
 mod format;
@@ -22,17 +22,17 @@ use crate::error::StoreError;
 pub use export::{Exported, export};
 pub use import::{Imported, import};
 
-/// Which entries are wanted. By default all.
+/// Filter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only of this namespace; without a conversation, of all conversations of the caller.
+    /// Entries of this namespace only; without a conversation, those of all conversations of the caller.
     pub namespace: Option<Namespace>,
-    /// Only of this kind.
+    /// Entries of this kind only.
     pub kind: Option<Kind>,
 }
 
 impl Filter {
-    /// Says whether an entry is wanted.
+    /// Returns whether an entry matches.
     #[must_use]
     pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {
         let ours = |wanted: &Namespace| {
@@ -44,17 +44,17 @@ impl Filter {
     }
 }
 
-/// What can go wrong with an archive.
+/// Errors of an archive.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// It does not begin like one.
+    /// The file is not an archive.
     #[error("this is not an archive of helmdeck")]
     NotAnArchive,
-    /// It has another format.
+    /// The format version is unknown.
     #[error("the archive has format {0}; this version reads format 1")]
     OtherFormat(u32),
-    /// It was sealed with another key.
+    /// The archive was sealed with another key.
     #[error("the archive was sealed with key {archive}; the key given is {given}")]
     WrongKey {
         /// The id of the key that sealed it.
@@ -62,13 +62,13 @@ pub enum ArchiveError {
         /// The ids of the keys given, current first.
         given: String,
     },
-    /// Something in it was altered, moved or left out.
+    /// The archive was altered: something was changed, moved or left out.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// Its end is missing.
+    /// The end of the archive is missing.
     #[error("the archive is incomplete: it ends after {read} records")]
     Incomplete {
-        /// The records that there are.
+        /// Number of records.
         read: u64,
     },
     /// An entry is too large to be a record.

@@ -174,7 +174,9 @@ async fn small(clock: &Arc<ManualClock>) -> (Vec<u8>, Vec<usize>) {
     (bytes, starts)
 }
 
-/// Takes an archive that is not whole into a new store: it must say so, and nothing that was not in it may be there.
+/// Imports an incomplete archive into a new store.
+///
+/// The import must fail, and the store may hold only entries of the archive.
 async fn refused(clock: &Arc<ManualClock>, bytes: &[u8], what: &str) -> (Imported, ArchiveError) {
     let to = store(clock, Config::default()).await;
     let (report, end) = take(&to, clock, ring("a"), bytes).await;

@@ -1,4 +1,4 @@
-//! The list of claims. A claim that is not listed here is not run, and the compiler says so.
+//! List of test cases. A case that is not listed does not run, and the compiler warns.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use super::{Fixture, clocks, deletes, entries, hostile, limits, lists, locks, restores, room, walks};
 use crate::config::{Config, Limits};
 
-/// A claim: panics if it does not hold.
+/// Test case: panics if it fails.
 pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 macro_rules! claims {
@@ -19,7 +19,7 @@ macro_rules! claims {
     };
 }
 
-/// Returns every claim with its name and the configuration that its store needs.
+/// Returns every test case with its name and the configuration of its store.
 pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
     claims! {
         Config::default() => {

@@ -1,7 +1,6 @@
-//! Claims about time: a clock that goes backwards, hours that a calendar skips or repeats, and the far ends of the
-//! calendar.
+//! Test cases about time: a clock that goes backwards, daylight saving, and the ends of the calendar.
 //!
-//! Times are instants, counted in microseconds: no calendar has a say in them.
+//! Times are instants, counted in microseconds. No calendar affects them.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

@@ -1,4 +1,4 @@
-//! Claims about deleting, sweeping, and the generation that tells others of it.
+//! Test cases about deletes, sweeps, and the generation that reports them.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

@@ -1,4 +1,4 @@
-//! Claims about single entries and batches.
+//! Test cases about single entries and batches.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

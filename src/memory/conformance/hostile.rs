@@ -1,4 +1,4 @@
-//! Claims about keys, values and names that other systems choke on.
+//! Test cases about hostile keys, values and names.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -11,7 +11,7 @@ use super::lists::{alice, put};
 use crate::entry::{Kind, Namespace, Reach};
 use crate::ops::{Cursor, Delete, Page, Put};
 
-/// Texts that other systems choke on: each must come back as it was, whatever it is used as.
+/// Hostile texts: each must be returned unchanged in every role.
 const TEXTS: [&str; 22] = [
     "a",
     "\0",
@@ -90,7 +90,7 @@ pub(super) async fn texts_of_any_shape_are_any_part_of_an_entry(s: Fixture) {
     }
 }
 
-/// Composed and decomposed, upper and lower, wide and narrow, with and without what cannot be seen.
+/// Composed and decomposed, upper and lower, wide and narrow, with and without invisible characters.
 pub(super) async fn lookalike_keys_are_distinct(s: Fixture) {
     let groups = [
         vec!["é", "e\u{301}", "É", "E\u{301}"],

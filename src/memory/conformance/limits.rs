@@ -1,4 +1,4 @@
-//! Claims about what is refused, and that a refusal writes nothing.
+//! Test cases about refusals: a refused write changes nothing.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

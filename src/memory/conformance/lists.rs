@@ -1,4 +1,4 @@
-//! Claims about lists, scans and counts.
+//! Test cases about lists, scans and counts.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -10,7 +10,7 @@ use crate::entry::{Kind, Namespace};
 use crate::error::StoreError;
 use crate::ops::{Cursor, NamespaceStats, Order, Page, Put};
 
-/// The caller that most claims are about.
+/// The caller of most test cases.
 pub(super) fn alice() -> Namespace {
     Namespace::new("t", "alice", None)
 }
@@ -27,7 +27,7 @@ pub(super) async fn keys(s: &Fixture) -> Vec<String> {
     scan.entries.into_iter().map(|entry| entry.meta.key).collect()
 }
 
-/// Returns the keys of alice's notes as a list gives them.
+/// Returns the keys of alice's notes in list order.
 pub(super) async fn listed(s: &Fixture, prefix: &str) -> Vec<String> {
     let page = s.store.list(&alice(), Kind::Note, prefix, Page::default()).await.unwrap();
     page.entries.into_iter().map(|meta| meta.key).collect()

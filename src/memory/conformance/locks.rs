@@ -1,4 +1,4 @@
-//! Claims about locks.
+//! Test cases about locks.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 

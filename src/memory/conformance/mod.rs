@@ -1,6 +1,6 @@
-//! What every store must do, whatever its driver and seal: one suite, run on each of them.
+//! Conformance suite of stores: it runs on every driver and seal.
 //!
-//! Each claim gets a fresh, empty store. A claim that does not hold panics with its name in the message.
+//! Each test case gets a new, empty store. A case that fails panics with its name in the message.
 
 mod claims;
 mod clocks;
@@ -33,7 +33,9 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
 }
 
-/// Runs the whole suite. `make` must give a new, empty store at every call, with the clock and configuration given.
+/// Runs the whole suite.
+///
+/// Each call of `make` must return a new, empty store with the given clock and configuration.
 ///
 /// # Examples
 /// ```

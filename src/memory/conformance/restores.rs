@@ -1,4 +1,4 @@
-//! Claims about entries that come from elsewhere with a life behind them.
+//! Test cases about restored entries.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -14,7 +14,9 @@ use crate::ops::{Delete, Op, Put, Restore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A former life: made at `made`, replaced at `replaced` (seconds of November 2023, as all times here), never ending.
+/// An entry that was made at `made` and replaced at `replaced`, and never expires.
+///
+/// Both are seconds of November 2023, as all times here.
 fn former(version: u64, made: i64, replaced: i64) -> Restore {
     let at = |second: i64| Timestamp((1_699_000_000 + second) * 1_000_000);
     Restore { version, created_at: at(made), updated_at: at(replaced), expires_at: None }

@@ -1,4 +1,4 @@
-//! Cases about making room: quotas of a kind, the cap on the cache, and fair shares of namespaces.
+//! Test cases about making room: quotas, the limit of the cache, and fair shares of namespaces.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::ops::{Delete, Op, Order, Put, Restore};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The cap of the claims about the cap; a look at the total every 4 KiB, and two such steps are left free.
+/// Cache limit in these test cases. The total is checked every 4 KiB, and two such steps are left free.
 const CAP: u64 = 256 << 10;
 const STEP: u64 = CAP / 64;
 
@@ -38,7 +38,7 @@ pub(super) fn retained() -> Config {
     Config { limits: Limits { kinds, ..Limits::default() }, ..Config::default() }
 }
 
-/// A small cap on the cache.
+/// A small limit of the cache.
 pub(super) fn capped() -> Config {
     Config { limits: Limits { cache_bytes: CAP, ..Limits::default() }, ..Config::default() }
 }
@@ -152,7 +152,7 @@ fn row(namespace: &Namespace, key: String) -> Put {
     Put { value: vec![7; 300].into(), ..Put::new(namespace.clone(), Kind::Cache, key, "") }
 }
 
-/// Writes rows, each a microsecond newer than the one before it; returns what one of them takes.
+/// Writes rows, each a microsecond newer than the last; returns the size of one.
 async fn fill(s: &Fixture, namespace: &Namespace, prefix: &str, count: usize) -> u64 {
     let mut cost = 0;
     for index in 0..count {
@@ -171,7 +171,7 @@ async fn flood(s: &Fixture, namespace: &Namespace, prefix: &str, count: usize) {
     }
 }
 
-/// How many rows there are room for.
+/// Number of rows that fit.
 async fn room(s: &Fixture) -> usize {
     let other = Namespace::new("measure", "", None);
     let cost = fill(s, &other, "", 1).await;

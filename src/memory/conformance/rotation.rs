@@ -1,4 +1,4 @@
-//! Claims about changing the key while the store is used: for sealed stores that can be opened twice.
+//! Test cases about rotation in a used store: for sealed stores that can be opened twice.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -32,7 +32,7 @@ fn id(letter: &str) -> String {
     ring(letter).current_id().to_owned()
 }
 
-/// Runs the claims about rotation.
+/// Runs the test cases about rotation.
 ///
 /// `open` is given the number of a database, which is new at its first use and keeps what is in it, the keys, and the
 /// clock. A database is opened several times at once, as by several processes.
@@ -153,7 +153,7 @@ async fn a_rotation_can_be_ended_anywhere_and_begun_again(open: &impl Fn(&'stati
     assert_eq!((first.rows, first.unreadable), (20, 0));
     let refused = both.reseal(Some(Mark("nonsense".into())), 20).await;
     assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
-    // Somebody writes meanwhile, with both keys, on both sides of the mark.
+    // Other writers write meanwhile, with both keys, on both sides of the mark.
     both.put(note("00")).await.unwrap();
     both.put(note("49")).await.unwrap();
     old.put(note("new, with the old key")).await.unwrap();

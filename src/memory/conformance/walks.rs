@@ -1,4 +1,4 @@
-//! Claims about walks over all rows, and about scans from the newest on.
+//! Test cases about walks over all rows, and about scans from the newest on.
 
 #![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
 
@@ -101,7 +101,7 @@ pub(super) async fn a_scan_from_the_newest_on_goes_as_a_list_goes(s: Fixture) {
     }
 }
 
-/// Enough rows that a driver may choose another way for a broad prefix than for a narrow one.
+/// Enough rows for a driver to choose different plans for a broad and a narrow prefix.
 pub(super) async fn a_broad_prefix_is_answered_as_a_narrow_one(s: Fixture) {
     let all: Vec<String> = (0..1500).map(|index| format!("{}/{index:04}", index % 3 % 2)).collect();
     for (index, chunk) in all.chunks(100).enumerate() {

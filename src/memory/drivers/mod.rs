@@ -1,4 +1,4 @@
-//! The drivers: places to keep rows. One conformance suite runs on each of them, plain and sealed.
+//! Storage drivers. One conformance suite runs on each of them, plain and sealed.
 
 pub mod memory;
 #[cfg(feature = "postgres")]

@@ -1,5 +1,6 @@
-//! The original's file, read only. Neither it nor its log is ever changed, and nothing is made beside it. Blocks on
-//! the disk.
+//! The database file of the Go original, read-only.
+//!
+//! It never changes the file or its log, and creates no file beside it. Blocks on the disk.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;

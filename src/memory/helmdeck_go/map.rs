@@ -1,4 +1,4 @@
-//! What a row of the original becomes here. It decides by the row alone and what the file says about callers.
+//! Maps a row of the Go original to an entry, by the row and what the file says about callers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::entry::{Kind, Namespace};
 use crate::keyring::KeyRing;
 use crate::ops::{Put, Restore};
 
-/// The lives that the original's facts API allows.
+/// Lifetimes that the facts API of the original allows.
 const FACT_LIVES: std::ops::RangeInclusive<Duration> = Duration::from_secs(3600)..=Duration::from_secs(365 * 86_400);
-/// The most findings of an audit row.
+/// Limit of findings of an audit row.
 const MAX_FINDINGS: usize = 50;
 /// The longest learnable input of an audit row.
 const MAX_INPUT_BYTES: usize = 256;
 
-/// What a row becomes.
+/// Result of mapping a row.
 pub(super) enum Mapped {
     /// An entry.
     Put(Box<Put>),

@@ -1,12 +1,12 @@
 //! Imports a database of the Go original of helmdeck. The file is never changed.
 //!
-//! It was written with the same memory key, but values were sealed without associated data, times are text, and
-//! caches, facts, notes and audit rows share one key space (table `memory_entries`). What each row becomes:
+//! The original sealed values with the same memory key, but without associated data. Times are text, and caches, facts,
+//! notes and audit rows share one key space (table `memory_entries`). What each row becomes:
 //!
 //! | row of the original | becomes |
 //! |---|---|
 //! | category `pack_history`, key `pack_history/...` | audit: a page of one row |
-//! | category `pipeline_history` or `plan_history`, with such a key | nothing (counted): there is no such audit here |
+//! | category `pipeline_history` or `plan_history`, with such a key | nothing (counted): this audit does not exist here |
 //! | category `cache`, key `<pack>/<64 hex digits>`; key `cg:claim:<64 hex digits>` | nothing (counted): the cache here has other keys, so it would never be found |
 //! | of a session; category `solve` or none | note |
 //! | of a caller, text of 1 byte or more, with a life of 1 hour to 365 days (as the facts API writes them) | fact |
@@ -40,10 +40,11 @@ const NAMED: usize = 20;
 /// How a namespace `a:b` is read, which may be caller `a` in session `b`, or caller `a:b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sessions {
-    /// It is split where the file proves it: the part before a colon is a namespace of the file that must be a
-    /// caller, because it has no colon, or has audit rows or facts (which the original always gives to the caller).
-    /// The longest such part wins. A namespace that has audit rows or facts itself is a caller, and is never split.
-    /// What is not proven stays whole.
+    /// Splits names where the file proves the split.
+    ///
+    /// The part before a colon must be a namespace of the file that is proven to be a caller: it has no colon, or it
+    /// has audit rows or facts, which the original always gives to the caller. The longest such part wins. A namespace
+    /// that has audit rows or facts itself is a caller, and is never split. Unproven names stay whole.
     #[default]
     Proven,
     /// It is split at its last colon, unless it has audit rows or facts.
@@ -52,19 +53,19 @@ pub enum Sessions {
     Never,
 }
 
-/// How a database is imported.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tenant that everything goes to.
+    /// The tenant of all imported entries.
     pub tenant: String,
     /// How to separate sessions from callers.
     pub sessions: Sessions,
 }
 
-/// What was made of a namespace with a colon.
+/// Result of splitting a namespace with a colon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NamespaceRead {
-    /// As the original writes it.
+    /// The name in the original.
     pub from: String,
     /// The caller.
     pub subject: String,
@@ -74,29 +75,29 @@ pub struct NamespaceRead {
     pub why: &'static str,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Rows of the file.
+    /// Number of rows in the file.
     pub rows: u64,
-    /// Rows that become nothing, by what they are.
+    /// Number of rows that become nothing, by type.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// Rows that do not open or make no sense.
+    /// Number of rows that do not open or are invalid.
     pub bad: u64,
-    /// Some of these, by id, and why.
+    /// Some of these rows, by id, and why.
     pub bad_rows: Vec<String>,
-    /// What was made of every namespace with a colon.
+    /// Result of splitting each namespace with a colon.
     pub namespaces: Vec<NamespaceRead>,
-    /// What became of the others.
+    /// Results of the other entries.
     #[serde(flatten)]
     pub restored: Restored,
 }
 
-/// What can go wrong with an import as a whole.
+/// Errors of an import.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoError {
-    /// It is not a database, or not one of the original.
+    /// The file is not a database of the original.
     #[error("{path}: {reason}")]
     NotOurs {
         /// The file.
@@ -104,10 +105,10 @@ pub enum GoError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It has rows, and none of them opens.
+    /// The file has rows, and none of them opens.
     #[error("none of the {rows} rows opens with key {given}: it is not the memory key that the file was written with")]
     WrongKey {
-        /// How many rows there are.
+        /// The number of rows.
         rows: u64,
         /// The ids of the keys given, current first.
         given: String,
@@ -127,15 +128,16 @@ struct Part {
     bad: Vec<String>,
 }
 
-/// Imports a file. Rows keep their times, and start at version 1. Doing it twice is the same as doing it once; doing
-/// it again after the original wrote more takes what is new.
+/// Imports a file. Rows keep their times, and start at version 1.
+///
+/// A repeated import changes nothing; after new writes by the original it adds the new rows.
 ///
 /// If the file has a log (`-wal`) that no process has open, both are copied into `scratch` and read there. Calls
 /// `progress` with the rows read so far, and their total.
 ///
 /// # Errors
-/// `NotOurs` and `WrongKey` before anything is written; `Store` on the way: what was written stays, and it can be
-/// done again.
+/// `NotOurs` and `WrongKey` before anything is written. `Store` later: written rows stay, and the import can be
+/// repeated.
 pub async fn import(
     path: &Path,
     scratch: &Path,

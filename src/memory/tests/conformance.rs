@@ -1,4 +1,4 @@
-//! The suite on every driver, plain and sealed.
+//! Conformance suite on every driver, plain and sealed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,6 @@
-//! Several processes on one file, and processes that are killed while they write: the test binary runs itself as the
-//! writer.
+//! Several processes on one file, and processes killed while they write.
+//!
+//! The test binary runs itself as the writer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,7 +11,9 @@ use super::{get, open_at, put};
 use crate::Store;
 use std::sync::Arc;
 
-/// The variable that makes the test binary a writer: the path, the writer's name and how much it writes.
+/// Environment variable that makes the test binary a writer.
+///
+/// It holds the path, the name of the writer, and the number of writes.
 const ROLE: &str = "HELMDECK_TEST_WRITER";
 
 fn writer(path: &Path, name: &str, count: u32) -> Child {
@@ -23,8 +26,9 @@ fn writer(path: &Path, name: &str, count: u32) -> Child {
         .unwrap()
 }
 
-/// Not a test by itself: what a writing process does. It says `acknowledged <key>` after each put, with 4 callers at
-/// once.
+/// Main function of a writer process, not a test. Writes with 4 callers at once.
+///
+/// Prints `acknowledged <key>` after each put.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "the child learns its role from its environment")]
 async fn the_writing_process() {

@@ -8,7 +8,7 @@ use crate::{Config, Kind, Namespace, Order, Page, Put, StoreError};
 
 const VALUES: [(&str, &str); 3] = [("a", "value of a"), ("b", "value of b"), ("c", "value of c")];
 
-/// Makes a closed database with pages of 512 bytes, so that there are few bytes to flip.
+/// Makes a closed database with pages of 512 bytes, to have few bytes to flip.
 async fn make(path: &Path) -> Vec<u8> {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.execute_batch("PRAGMA page_size = 512; VACUUM").unwrap();
@@ -24,7 +24,7 @@ async fn make(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What a store answered over all flips.
+/// Counts of a store's answers over all flips.
 #[derive(Debug, Default)]
 struct Tally {
     right: u32,

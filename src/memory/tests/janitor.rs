@@ -33,7 +33,7 @@ async fn the_janitor_sweeps_in_batches_counts_and_stops() {
     assert_eq!(work.snapshot().runs, runs);
 }
 
-/// A file that was written under a larger limit, or none, is brought down to the limit of now.
+/// A file written under a larger limit, or none, shrinks to the current limit.
 #[tokio::test]
 async fn janitor_trims_the_cache_to_its_limit() {
     let (_folder, path, store) = fresh().await;

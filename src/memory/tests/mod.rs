@@ -1,4 +1,4 @@
-//! Tests: the conformance suite on every driver, and what only a real file can show.
+//! Tests: the conformance suite on every driver, and tests that need a real file.
 
 mod conformance;
 mod crash;
@@ -52,7 +52,7 @@ async fn open_at(path: &Path) -> Result<Arc<dyn Store>> {
     open_with(path, ring(KEY_A, None), Config::default()).await
 }
 
-/// A store in a folder that goes with it, and the path of its file.
+/// Store in a temporary folder, with the path of its file.
 async fn fresh() -> (tempfile::TempDir, PathBuf, Arc<dyn Store>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data").join("memory.db");
@@ -60,7 +60,7 @@ async fn fresh() -> (tempfile::TempDir, PathBuf, Arc<dyn Store>) {
     (folder, path, store)
 }
 
-/// What an attacker with the file does to it: SQL, from outside.
+/// Runs SQL on the file, as an attacker would.
 fn tamper(path: &Path, sql: &str) -> usize {
     let connection = rusqlite::Connection::open(path).unwrap();
     let changed = connection.execute(sql, []).unwrap();

@@ -1,4 +1,4 @@
-//! What a real PostgreSQL shows: the suite, several stores on one database, tampering, wrong databases.
+//! Tests with a real PostgreSQL: the suite, several stores on one database, tampering.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -287,7 +287,7 @@ async fn a_quota_is_exact_among_four_stores() {
     assert_eq!(stats.rows_by_key_id[&id(KEY_A)], 100);
 }
 
-/// The counters, and the same counted.
+/// The counters, and the counted rows.
 async fn counted(server: &Server, url: &str) -> (String, String) {
     (
         server.query(
@@ -373,7 +373,7 @@ async fn deletes_are_notified_also_after_a_lost_connection() {
     assert_eq!(hear(&mut heard_by_two).await, Change::Deleted(delete.clone()));
     one.put(put("k", "v")).await.unwrap();
 
-    // Who listens holds a lock that says that its process lives.
+    // A listening process holds a lock that shows that it is alive.
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
                 AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)";
     assert_eq!(server.query(&url, cut).lines().count(), 2);

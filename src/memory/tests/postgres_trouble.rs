@@ -1,4 +1,4 @@
-//! What a PostgreSQL server in trouble shows: killed, stopped, silent; and what TLS refuses.
+//! Tests with a PostgreSQL server in trouble: killed, stopped, silent; and refusals by TLS.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::postgres::{open_at, open_with};
 use super::{alice, get, put};
 use crate::{Change, Config, Delete, Kind, PostgresConfig, Put, Store, StoreError};
 
-/// A test that hangs fails.
+/// Time limit of a test.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// A user of a store whose server comes and goes.
+/// Client of a store whose server is stopped and started.
 struct Caller {
     number: usize,
     acknowledged: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! A file that is deleted, replaced or overwritten while the store is open, and two stores on one file.
+//! Files that are deleted, replaced or overwritten while open, and two stores on one file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     format!("{}{suffix}", path.display()).into()
 }
 
-/// Asks until the answer is there: a read notices a replaced file within 200 ms.
+/// Reads until the answer arrives: a read notices a replaced file within 200 ms.
 async fn until(store: &Arc<dyn Store>, key: &str, expected: Option<&str>) {
     let start = Instant::now();
     loop {

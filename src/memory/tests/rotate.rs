@@ -1,4 +1,4 @@
-//! Rotation over real files: nothing lost, nothing left, and what it says when it cannot go on.
+//! Rotation over real files: no row lost, no row left, and its errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Attacks by a process that can write the file but has no key; and what the file gives away.
+//! Attacks by a process that can write the file but has no key; and what the file reveals.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

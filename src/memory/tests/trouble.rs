@@ -89,8 +89,10 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// Fills the disk, if one could be mounted, by a file; else SQLite's own page limit stands in, which fails in the
-/// same way (`SQLITE_FULL`) but shows less: that the disk is full for the log and the shared memory too.
+/// Fills the disk with a file if a small disk could be mounted.
+///
+/// Otherwise uses SQLite's page limit, which fails in the same way (`SQLITE_FULL`) but does not show that the disk is
+/// full for the log and the shared memory too.
 #[tokio::test]
 async fn full_disk_is_temporary() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A database of an older version of this program, and one that gives its pages back.
+//! Databases of older versions, and databases that free pages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{KEY_A, alice, fresh, get, open_at, put, ring, tamper};
 use crate::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put};
 
-/// Turns a database into what the first version of the schema was.
+/// Converts a database to the first version of the schema.
 fn downgrade(path: &Path) {
     let db = rusqlite::Connection::open(path).unwrap();
     db.execute_batch(
@@ -98,7 +98,7 @@ async fn the_file_shrinks_when_much_of_it_is_empty() {
     assert_eq!(verdict, "ok");
 }
 
-/// Two processes on one file that both remember where rows went from.
+/// Two processes on one file that both remember free row ids.
 #[tokio::test]
 async fn two_stores_reuse_row_ids_without_loss() {
     let (_folder, path, one) = fresh().await;

@@ -1,4 +1,6 @@
-//! Lock that shows that a process is alive. The kernel frees it when the process ends, in any way (`flock`).
+//! Lock that shows that a process is alive.
+//!
+//! The kernel frees it when the process ends, in any way (`flock`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -66,7 +68,9 @@ impl Gone {
     }
 }
 
-/// Returns an owner that is gone; `None` if it is alive, another process checks it now, or its lock cannot be read.
+/// Returns an owner whose process is gone.
+///
+/// `None` if it is alive, if another process checks it now, or if its lock cannot be read.
 pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // No process of ours has such a name, and it must not lead out of the folder.

@@ -13,9 +13,9 @@ use crate::template::{Part, Template};
 pub enum BodyTemplate {
     /// The whole input.
     Whole,
-    /// Exactly one place: the value keeps its type. Left out if absent.
+    /// A single placeholder: the value keeps its type. Left out if absent.
     Place(Vec<String>),
-    /// Text with places. Left out if one of them is absent.
+    /// Text with placeholders. Left out if one of them is absent.
     Text(Template),
     /// A number, a boolean or null, as JSON text.
     Literal(String),
@@ -26,7 +26,7 @@ pub enum BodyTemplate {
 }
 
 impl BodyTemplate {
-    /// Reads a template; `accept` says no to a place that may not stand there.
+    /// Reads a template; `accept` refuses placeholders that are not allowed there.
     pub(super) fn parse(
         value: &Value,
         accept: &dyn Fn(Template) -> Result<Template, String>,
@@ -54,7 +54,7 @@ impl BodyTemplate {
         })
     }
 
-    /// Says why this cannot be a form, if so.
+    /// Returns why this cannot be a form, if so.
     pub(super) fn no_form(&self) -> Option<&'static str> {
         let scalar = |value: &Self| matches!(value, Self::Place(_) | Self::Text(_) | Self::Literal(_));
         match self {
@@ -71,7 +71,7 @@ impl BodyTemplate {
         }
     }
 
-    /// Writes JSON; `None` if all of it is one absent value.
+    /// Writes JSON; `None` if it is a single absent value.
     pub(super) fn json(&self, values: &Values<'_>) -> Option<Bytes> {
         let mut out = String::new();
         self.write(values, &mut out).then(|| out.into_bytes().into())
@@ -127,7 +127,7 @@ impl BodyTemplate {
         true
     }
 
-    /// Writes a form. A list gives its name once for each item.
+    /// Writes a form. A list repeats its name for each element.
     ///
     /// # Errors
     /// `invalid_input` if a value is an object, or the whole input is meant and it is none.

@@ -1,8 +1,9 @@
-//! `[handler.http]`: an HTTP request as a template over the input. This module reads and fills it; nothing is sent
-//! here.
+//! `[handler.http]`: an HTTP request as a template over the input.
 //!
-//! Whatever the input holds, it changes neither scheme nor host nor the number of path segments, adds no header and no
-//! query parameter, and reaches a credential nowhere.
+//! This module parses and fills the template; it sends nothing.
+//!
+//! The input cannot change the scheme, the host or the number of path segments. It cannot add a header or a query
+//! parameter, and it cannot reach a credential.
 
 mod body;
 mod parse;
@@ -22,10 +23,10 @@ pub(super) use parse::{Around, Raw, read};
 pub use url::UrlTemplate;
 use values::Values;
 
-/// The request that a pack makes, as its manifest describes it.
+/// The HTTP request of a pack, as its manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSpec {
-    /// The method; GET unless said otherwise.
+    /// The method. Default GET.
     pub method: HttpMethod,
     /// The URL; scheme, host and port are fixed.
     pub url: UrlTemplate,
@@ -35,13 +36,13 @@ pub struct HttpSpec {
     pub headers: Vec<(String, HeaderTemplate)>,
     /// The body.
     pub body: Option<BodyTemplate>,
-    /// How the body is written; JSON unless said otherwise.
+    /// Encoding of the body. Default JSON.
     pub body_type: BodyType,
-    /// What the pack answers with; the body unless said otherwise.
+    /// The part of the response that is the output. Default: the body.
     pub output: HttpOutput,
-    /// The statuses that are an answer, all others are errors; 200 to 299 unless said otherwise.
+    /// The statuses that are an answer; all others are errors. Default 200 to 299.
     pub ok: Vec<RangeInclusive<u16>>,
-    /// The most that an answer may be long, in bytes; 4 MiB unless said otherwise.
+    /// Limit of the response size in bytes. Default 4 MiB.
     pub max_response_bytes: u64,
 }
 
@@ -52,7 +53,7 @@ pub enum HttpMethod {
     Get,
     /// Reads the headers only.
     Head,
-    /// Asks the resource to do something.
+    /// Processes the request body by the rules of the resource.
     Post,
     /// Replaces.
     Put,
@@ -79,13 +80,13 @@ impl HttpMethod {
         }
     }
 
-    /// Says whether the method only reads by definition (RFC 9110 section 9.2.1).
+    /// Returns whether the method only reads by definition (RFC 9110 section 9.2.1).
     #[must_use]
     pub const fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
 
-    /// Says whether sending it twice is the same as once by definition (RFC 9110 section 9.2.2).
+    /// Returns whether sending it twice is the same as once by definition (RFC 9110 section 9.2.2).
     #[must_use]
     pub const fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete)
@@ -112,30 +113,30 @@ pub enum HttpOutput {
     Full,
 }
 
-/// The value of a header: text, places and credentials.
+/// Value of a header: text, placeholders and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderTemplate(Vec<HeaderPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HeaderPart {
     Text(Template),
-    /// A credential, by its place in the manifest's `credentials`.
+    /// A credential, by its index in the manifest's `credentials`.
     Credential(usize),
 }
 
-/// A piece of a header's value.
+/// Part of a header's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderPiece {
     /// Visible ASCII characters and spaces.
     Text(String),
-    /// A credential, by its place in the manifest's `credentials`.
+    /// A credential, by its index in the manifest's `credentials`.
     Credential(usize),
 }
 
-/// A template that was filled from an input.
+/// Request made from an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// Where it goes, in full.
+    /// The full URL.
     pub url: Url,
     /// Headers by name in lower case, with credentials not yet filled in.
     pub headers: Vec<(String, Vec<HeaderPiece>)>,
@@ -144,7 +145,7 @@ pub struct HttpRequest {
 }
 
 impl HttpSpec {
-    /// Says whether a status is an answer.
+    /// Returns whether a status counts as an answer.
     #[must_use]
     pub fn accepts(&self, status: u16) -> bool {
         self.ok.iter().any(|range| range.contains(&status))
@@ -177,7 +178,7 @@ impl HttpSpec {
 }
 
 impl HeaderTemplate {
-    /// Says whether a credential is part of the value.
+    /// Returns whether a credential is part of the value.
     #[must_use]
     pub fn has_credential(&self) -> bool {
         self.0.iter().any(|part| matches!(part, HeaderPart::Credential(_)))
@@ -205,7 +206,7 @@ impl HeaderTemplate {
     }
 }
 
-/// Returns the name in a place `{credential:name}`.
+/// Returns the name in a placeholder `{credential:name}`.
 fn credential_of(part: &Part) -> Option<String> {
     match part {
         Part::Place { path, .. } => path.join(".").strip_prefix("credential:").map(str::to_owned),

@@ -16,7 +16,7 @@ use crate::schema::{self, Schema};
 use crate::template::{Part, Template};
 
 const DEFAULT_MAX_BYTES: u64 = 4 << 20;
-/// The most that `max_response_bytes` can be: an answer is held in memory.
+/// Upper bound of `max_response_bytes`: a response is held in memory.
 const MAX_MAX_BYTES: u64 = 64 << 20;
 const MAX_HEADERS: usize = 64;
 
@@ -56,7 +56,7 @@ pub(in crate::manifest) struct Raw {
     max_response_bytes: Option<Spanned<String>>,
 }
 
-/// What the rest of the manifest says.
+/// The rest of the manifest.
 pub(in crate::manifest) struct Around<'a> {
     pub(in crate::manifest) input: &'a Schema,
     pub(in crate::manifest) credentials: &'a [Template],
@@ -65,7 +65,7 @@ pub(in crate::manifest) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Hands on a template that may stand outside a header.
+    /// Checks a template outside a header.
     fn plain(&self, template: Template) -> Result<Template, String> {
         match template.parts().iter().find_map(credential_of) {
             Some(name) => Err(format!(
@@ -224,7 +224,7 @@ fn header_of(text: &str, around: &Around<'_>) -> Result<HeaderTemplate, String> 
     Ok(HeaderTemplate(parts))
 }
 
-/// Finds a credential among those that the manifest declares: by its name, or by the name that is its fallback.
+/// Finds a credential that the manifest declares, by its name or by the name that is its fallback.
 fn credential_index(name: &str, part: &Part, credentials: &[Template]) -> Result<usize, String> {
     if matches!(part, Part::Place { fallback: Some(_), .. }) {
         return Err(format!("the credential \"{name}\" can have no fallback"));

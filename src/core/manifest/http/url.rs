@@ -1,4 +1,4 @@
-//! URL templates: what is filled in stays in the path segment or the query value that it stands in.
+//! URL templates: a filled-in value stays inside its path segment or query value.
 
 use ::url::Url;
 
@@ -9,7 +9,7 @@ use crate::template::{Part, Template};
 /// The longest URL that is made, in bytes; longer ones are refused by common servers.
 const MAX_BYTES: usize = 8 << 10;
 
-/// A URL with places in its path and in the values of its query.
+/// URL template: placeholders in its path and in the values of its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrlTemplate {
     source: String,
@@ -152,7 +152,9 @@ fn origin(scheme: &str, authority: &str) -> Result<Url, String> {
 
 type Parts = (Vec<Template>, Vec<(String, Option<Template>)>);
 
-/// Splits what stands behind the host into segments and parameters; only text outside places separates them.
+/// Splits the text after the host into segments and parameters.
+///
+/// Only text outside placeholders separates them.
 fn split(parts: &[Part]) -> Result<Parts, String> {
     let (mut path, mut query): (Vec<Vec<Part>>, Vec<Vec<Part>>) = (Vec::new(), Vec::new());
     for part in parts {
@@ -208,7 +210,9 @@ fn parameter(mut parts: Vec<Part>) -> Result<(String, Option<Template>), String>
     }
 }
 
-/// Checks text of a path or a query (RFC 3986 sections 3.3 and 3.4), and writes it as the URL parser would.
+/// Checks text of a path or a query (RFC 3986 sections 3.3 and 3.4).
+///
+/// Returns it as the URL parser would write it.
 fn literal(text: &str, in_path: bool) -> Result<String, String> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -229,7 +233,10 @@ fn literal(text: &str, in_path: bool) -> Result<String, String> {
     Ok(out)
 }
 
-/// Returns the values of a parameter: those of a list if it is just one place, else one, or none if a place is absent.
+/// Returns the values of a parameter.
+///
+/// A template that is a single placeholder gives every value of a list; any other gives one value. None if a
+/// placeholder has no value.
 fn all(template: &Template, values: &Values<'_>, encode_text: bool) -> Vec<String> {
     let encoded = |text: &str| {
         let mut out = String::new();
@@ -264,7 +271,9 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Says whether a URL parser takes a segment for `.` or `..`, percent-encoded dots included (WHATWG URL).
+/// Returns whether a URL parser treats a segment as `.` or `..` (WHATWG URL).
+///
+/// Percent-encoded dots count too.
 fn is_dots(segment: &str) -> bool {
     segment.len() <= 6 && matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }

@@ -37,8 +37,9 @@ impl<'a> Values<'a> {
         Some(found)
     }
 
-    /// Returns the texts at a path: one for a text, a number or a boolean, one each for a list of them, none for
-    /// anything else.
+    /// Returns the texts at a path.
+    ///
+    /// A text, a number or a boolean gives one, a list of them one each, and anything else none.
     pub(super) fn texts(&self, path: &[String]) -> Vec<String> {
         let Some(json) = self.json(path) else { return Vec::new() };
         if json.starts_with('[') {
@@ -48,12 +49,14 @@ impl<'a> Values<'a> {
         scalar(json).into_iter().collect()
     }
 
-    /// Says whether a list is at a path.
+    /// Returns whether a list is at a path.
     pub(super) fn is_list(&self, path: &[String]) -> bool {
         self.json(path).is_some_and(|json| json.starts_with('['))
     }
 
-    /// Fills a template; what is filled in goes through `write`. `None` if a place has neither a value nor a fallback.
+    /// Fills a template, and passes each value through `write`.
+    ///
+    /// `None` if a placeholder has neither a value nor a fallback.
     pub(super) fn text(&self, template: &Template, mut write: impl FnMut(&str, &mut String)) -> Option<String> {
         let mut out = String::new();
         for part in template.parts() {

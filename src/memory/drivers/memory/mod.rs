@@ -1,4 +1,6 @@
-//! Rows in a map behind a mutex: for tests, and for `memory:`. Nothing survives the process, and no call waits.
+//! In-memory driver: rows in a map behind a mutex, for tests and for `memory:`.
+//!
+//! Nothing survives the process, and no call waits.
 
 mod space;
 mod state;
@@ -20,7 +22,7 @@ use crate::ops::{ListPage, Mark, NamespaceStats, Order, Resealed, Scan, Stats, W
 use crate::requests::{Batch, Canary, PendingOp, Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
 
-/// The driver. Clones share the rows.
+/// In-memory driver. Clones share the rows.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     state: Arc<Mutex<State>>,

@@ -27,7 +27,7 @@ impl Space {
         self.rows.len() as u64
     }
 
-    /// Returns what the rows take.
+    /// Returns the size of the rows in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }

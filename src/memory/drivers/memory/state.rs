@@ -12,7 +12,7 @@ use crate::ops::{Delete, Written};
 use crate::requests::{Batch, Canary, Existing, PendingOp, PendingWrite, Position, Range};
 use crate::sealed::RawRow;
 
-/// Everything that the driver holds.
+/// State of the driver.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) spaces: BTreeMap<(Namespace, Kind), Space>,
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) closed: bool,
 }
 
-/// What a batch replaced, newest last, so that it can be taken back.
+/// Undo log of a batch: replaced rows, newest last.
 pub(super) type Undo = Vec<(Namespace, Kind, String, Option<RawRow>)>;
 
 impl State {
@@ -44,7 +44,7 @@ impl State {
         self.spaces.get(&(range.namespace.clone(), range.kind)).into_iter()
     }
 
-    /// Does an operation; what it replaced is added to `undo`, also if it fails.
+    /// Runs an operation. Replaced rows are added to `undo`, also if it fails.
     pub(super) fn apply(&mut self, op: &PendingOp, batch: &Batch, undo: &mut Undo) -> Result<Written> {
         Ok(match op {
             PendingOp::Put(pending) => Written::Put(Box::new(self.put(pending, batch, undo)?)),
@@ -56,7 +56,7 @@ impl State {
         })
     }
 
-    /// Takes back what a batch did.
+    /// Undoes a batch.
     pub(super) fn take_back(&mut self, undo: Undo) {
         for (namespace, kind, key, old) in undo.into_iter().rev() {
             let space = self.spaces.entry((namespace, kind)).or_default();
@@ -150,8 +150,9 @@ impl Ord for Share<'_> {
     }
 }
 
-/// Refuses a row that does not fit, after dropping what may go for it: what has ended, then, if its kind makes room,
-/// the oldest.
+/// Makes room for a row, or refuses it.
+///
+/// Drops expired rows first, then, if the kind makes room, the oldest.
 fn make_room(space: &mut Space, meta: &EntryMeta, batch: &Batch, undo: &mut Undo) -> Result<()> {
     let quota = batch.quotas.of(meta.kind);
     // Nothing goes for a row that would not fit into an empty space.

@@ -1,5 +1,6 @@
-//! Transactions that write: a group of batches that name their rows, in two round trips; or one batch of any kind,
-//! step by step.
+//! Write transactions: a group of batches that name their rows, or one batch of any kind.
+//!
+//! A group takes two round trips; any other batch runs step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(super) struct Done {
     pub(super) next_alone: bool,
 }
 
-/// Says whether all operations of a batch name their rows.
+/// Returns whether all operations of a batch name their rows.
 pub(super) fn is_named(batch: &Batch) -> bool {
     batch.ops.iter().all(|op| row_of(op).is_some())
 }
@@ -41,7 +42,7 @@ fn row_of(op: &PendingOp) -> Option<RowName<'_>> {
     }
 }
 
-/// Returns the spaces that operations name (puts need them to be there), and the rows.
+/// Returns the spaces and rows that operations name. A space is `true` if a put needs it to exist.
 fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>, Vec<RowName<'b>>) {
     let (mut names, mut rows) = (BTreeMap::new(), BTreeSet::new());
     for op in batches.flat_map(|batch| &batch.ops) {
@@ -53,7 +54,9 @@ fn named<'b>(batches: impl Iterator<Item = &'b Batch>) -> (BTreeMap<Name, bool>,
     (names, rows.into_iter().collect())
 }
 
-/// Does batches that name their rows, all in one transaction. A batch that fails changes nothing and affects no other.
+/// Runs batches that name their rows in one transaction.
+///
+/// A batch that fails changes nothing and affects no other.
 pub(super) async fn group(db: &Object, batches: &[Arc<Batch>], origin: &Origin) -> Outcome<Done> {
     let (names, rows) = named(batches.iter().map(|batch| &**batch));
     let mut work = locked::begin(db, &names, &rows, false).await?;
@@ -196,7 +199,9 @@ async fn step(
     }))
 }
 
-/// Drops expired rows, then the oldest if the kind allows it, until a put fits or nothing is left to drop.
+/// Drops expired rows, then the oldest if the kind allows it, until a put fits.
+///
+/// Stops when nothing is left to drop.
 async fn make_room(db: &Object, work: &mut Work, batch: &Batch, kind: Kind, settled: &Settled) -> Outcome<()> {
     write_rows(db, work).await?;
     let ((space, key), quota) = (&settled.place, batch.quotas.of(kind));

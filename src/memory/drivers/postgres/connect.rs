@@ -21,11 +21,12 @@ use crate::error::{Result, StoreError};
 /// How long a statement may take on the server.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long anything with a connection may take, seen from here: longer than the server lets it, so that only silence
-/// ends it.
+/// Client-side time limit of any operation on a connection.
+///
+/// It is longer than the limit of the server, so that it ends only connections to a silent server.
 const PATIENCE: Duration = Duration::from_secs(35);
 
-/// The same for deletes of any number of rows.
+/// Client-side time limit of deletes of any number of rows.
 const LONG_PATIENCE: Duration = Duration::from_mins(11);
 
 /// How long a silent server keeps a connection before it counts as lost.
@@ -161,8 +162,9 @@ pub(super) async fn take(pool: &Pool) -> Outcome<Object> {
     })
 }
 
-/// Reads over a connection of the pool; over another one if that is lost. Dropping the future harms nothing: what the
-/// server still answers to it is thrown away.
+/// Reads over a connection of the pool, and retries on another one if it is lost.
+///
+/// Dropping the future is safe: the pending answer of the server is discarded.
 pub(super) async fn read<T>(pool: &Pool, ask: impl for<'c> Fn(&'c mut Object) -> Asking<'c, T>) -> Result<T> {
     for _ in 1..READS {
         match read_once(pool, &ask).await {

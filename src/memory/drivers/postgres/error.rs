@@ -1,5 +1,6 @@
-//! What PostgreSQL's errors mean to a caller, and whether the same transaction may be tried again. Messages are the
-//! server's first line and its code: details, which can hold values, are left out.
+//! Maps PostgreSQL errors to store errors, and decides whether a transaction may be retried.
+//!
+//! Messages are the first line and the code of the server's error. Details are left out because they can hold values.
 
 use std::error::Error as _;
 
@@ -56,7 +57,7 @@ impl Failure {
         Self { error: unavailable(format!("{what} took too long")), remedy: Remedy::Discard }
     }
 
-    /// Says whether the connection must not be used again.
+    /// Returns whether the connection must not be used again.
     pub(super) const fn is_of_connection(&self) -> bool {
         matches!(self.remedy, Remedy::Reconnect | Remedy::Discard)
     }
@@ -103,7 +104,9 @@ pub(super) const fn unavailable(message: String) -> StoreError {
 const POOLER: &str = ": this looks like a connection pooler in transaction mode (PgBouncer), which loses prepared statements and the \
      state of a session; point memory.url at PostgreSQL itself, or at a pool with pool_mode = session";
 
-/// Says whether a prepared statement is duplicate or missing: only a pooler that shares a connection causes that.
+/// Returns whether a prepared statement is duplicate or missing.
+///
+/// Only a pooler that shares a connection causes that.
 fn is_of_pooler(code: &SqlState) -> bool {
     [SqlState::DUPLICATE_PSTATEMENT, SqlState::INVALID_SQL_STATEMENT_NAME].contains(code)
 }

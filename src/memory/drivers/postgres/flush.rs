@@ -1,4 +1,4 @@
-//! Writes the result of a transaction: a few statements for any number of rows, sent and answered together.
+//! Writes the result of a transaction in one round trip: a few statements for any number of rows.
 
 use std::collections::HashMap;
 

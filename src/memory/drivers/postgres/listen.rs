@@ -1,7 +1,7 @@
-//! Notifications between replicas: a delete sends one in its transaction, and other replicas receive it after the
-//! commit.
+//! Notifications between replicas: a delete sends one, and other replicas receive it after the commit.
 //!
-//! Each replica listens on a separate connection. After a loss it reports that notifications may be missing.
+//! The delete sends it inside its transaction. Each replica listens on a separate connection. After a loss of the
+//! connection it reports that notifications may be missing.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Origin {
     /// Makes a random origin.
     ///
     /// # Errors
-    /// `Unavailable` if the system has no randomness to give.
+    /// `Unavailable` if the system cannot provide randomness.
     pub(super) fn new(channel: String) -> Result<Self> {
         let id = <[u8; 8]>::try_generate().map_err(StoreError::unavailable)?;
         Ok(Self { channel, id: i64::from_le_bytes(id) })
@@ -138,7 +138,7 @@ impl Deleted {
     }
 }
 
-/// A connection that listens, and holds the advisory lock that says that this process lives.
+/// A connection that listens, and holds the advisory lock that shows that this process is alive.
 pub(super) struct Ear {
     client: Client,
     line: PgConnection,

@@ -1,5 +1,6 @@
-//! Locks the spaces that a transaction will write into, and looks at the rows that it will replace: first of all, and
-//! in one order for everyone, so that replicas cannot deadlock.
+//! Locks the spaces that a transaction will write to, and reads the rows that it will replace.
+//!
+//! This happens first, and in one order for all replicas, so that they cannot deadlock.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,9 @@ INSERT INTO memory_spaces (tenant, subject, kind, session)
 SELECT n.tenant, n.subject, n.kind, CASE WHEN n.session = '\\x' THEN NULL ELSE substring(n.session FROM 2) END
   FROM unnest($1::bytea[], $2::bytea[], $3::text[], $4::bytea[]) AS n(tenant, subject, kind, session)
  ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
-/// `OFFSET 0` makes each row a separate look-up by its whole key, not a filter over the rows of its space.
+/// Query of rows by name.
+///
+/// `OFFSET 0` makes each row a separate lookup by its whole key, not a filter over the rows of its space.
 const LOOK_NAMED: &str = concat!(
     "SELECT ",
     row_columns!(),
@@ -105,8 +108,9 @@ impl<'n> Columns<'n> {
     }
 }
 
-/// Begins a transaction if there is none, locks spaces by name (they are made if they are not there) and looks at
-/// rows: mostly one round trip.
+/// Locks spaces by name and reads rows, in most cases in one round trip.
+///
+/// Begins a transaction if there is none, and creates missing spaces.
 pub(super) async fn begin(
     db: &Object,
     names: &BTreeMap<Name, bool>,
@@ -149,7 +153,7 @@ pub(super) async fn begin(
     Err(unavailable("spaces come and go too fast".to_owned()).into())
 }
 
-/// Returns the ids of spaces by name; those that are not there are left out.
+/// Returns the ids of spaces by name; missing ones are left out.
 pub(super) async fn ids(db: &Object, names: impl Iterator<Item = &Name>) -> Outcome<Vec<i64>> {
     let statement = db.prepare_cached(NAMED).await?;
     let names = Columns::of(names);
@@ -193,7 +197,7 @@ pub(super) async fn look(db: &Object, work: &mut Work, place: &RowKey) -> Outcom
     Ok(())
 }
 
-/// Reads which of the things asked for a row answers: they are counted from 1.
+/// Reads which of the requested items a row answers, counted from 1.
 fn index(row: &Row) -> usize {
     get::<i64>(row, 0).and_then(|at| usize::try_from(at - 1).ok()).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,7 @@
-//! Locks that all processes on one database see: rows with an end. A lock is free before its end when its holder's
-//! process is gone, which the server knows by the advisory lock that the process holds while it lives.
+//! Locks across all processes on one database: rows with an expiry.
+//!
+//! A lock is free before its expiry when the process of its owner is gone. The server knows that by the advisory lock
+//! that each process holds while it is alive.
 
 use deadpool_postgres::Object;
 use helmdeck_core::Timestamp;
@@ -7,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::error::Outcome;
 
-/// In an own transaction, so the shared advisory lock that a free one of a dead process leaves is gone at once.
+/// Takes or extends a lock, in its own transaction.
+///
+/// Taking the lock of a dead process leaves a shared advisory lock, which ends with the transaction.
 const TAKE: &str = "
 INSERT INTO memory_locks AS l (name, owner, until, session) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until, session = excluded.session

@@ -1,7 +1,7 @@
-//! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
+//! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! Several replicas may do it at once: one does, the others wait. A newer database is refused, never touched, and so
-//! are tables of another program.
+//! If several replicas start it, one runs it and the others wait. A newer database and tables of another program are
+//! refused and never changed.
 
 use tokio_postgres::{Client, GenericClient};
 
@@ -63,7 +63,7 @@ pub(super) async fn apply(client: &mut Client) -> Outcome<String> {
     Ok(format!("helmdeck_memory_{}", row.try_get::<_, u32>(0)?))
 }
 
-/// Says whether anything was done yet.
+/// Returns whether anything was done yet.
 ///
 /// # Errors
 /// As [`apply`].

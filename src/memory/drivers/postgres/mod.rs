@@ -75,9 +75,9 @@ pub fn shown(url: &str) -> Result<String> {
 }
 
 impl Postgres {
-    /// Connects to a database and makes the tables if they are not there.
+    /// Connects to a database, and creates missing tables.
     ///
-    /// Must be called within a tokio runtime that has time and network, which the driver then uses.
+    /// Call it within a tokio runtime that has time and network. The driver uses that runtime.
     ///
     /// # Errors
     /// `BadUrl` if the URL is not understood, or the server refuses the user or the database; `Corrupt` if the tables
@@ -111,7 +111,7 @@ impl Postgres {
         })
     }
 
-    /// Says whether the tables are there. Makes nothing.
+    /// Returns whether the tables exist. Creates nothing.
     ///
     /// # Errors
     /// As [`Postgres::open`].
@@ -138,7 +138,7 @@ impl Postgres {
     }
 }
 
-/// Turns an error at the start that only the operator can mend into `BadUrl`.
+/// Turns a startup error that only the operator can fix into `BadUrl`.
 fn at_open(failure: Failure) -> StoreError {
     match (failure.remedy, failure.error) {
         (Remedy::Operator, StoreError::Unavailable { message, .. }) => {

@@ -1,4 +1,4 @@
-//! Queries of readers. All but the walk leave out expired rows; none decrypts, except by the seal it was given.
+//! Read queries. All but the walk leave out expired rows; only the given seal decrypts.
 
 use std::sync::Arc;
 
@@ -15,7 +15,9 @@ use crate::ops::{ListPage, Mark, Order, Scan, Walk, Walked};
 use crate::requests::{Position, Range, WALK_BYTES, page_of};
 use crate::sealed::{RawRow, Seal};
 
-/// Live rows of a space. The space is a value to them and not a table to join, so that an index can give them in order.
+/// Live rows of a space.
+///
+/// The space is a value here and not a joined table, so that an index can return the rows in order.
 ///
 /// `space` is what an index knows the space by: `e.space_id`, or `e.space_id + 0` for the one by time.
 macro_rules! of_space {
@@ -46,7 +48,9 @@ const LIST_ALL: &str = concat!(
     of_space!(meta_columns!(), "e.space_id + 0"),
     "e.updated_at <= $6 AND (e.updated_at < $6 OR e.key > $7) ORDER BY e.updated_at DESC, e.key LIMIT $8"
 );
-/// Newest first, over the index by key: for a prefix. `OFFSET 0` keeps PostgreSQL from walking over all keys by time.
+/// Newest first, over the index by key: for a prefix.
+///
+/// `OFFSET 0` prevents PostgreSQL from walking over all keys by time.
 const LIST_PREFIX: &str = concat!(
     "SELECT * FROM (",
     of_prefix!(meta_columns!()),
@@ -93,7 +97,7 @@ pub(super) async fn by_key(
         &key.as_bytes(),
     ];
     let Some(row) = db.query_opt(&statement, &params).await? else { return Ok(None) };
-    // Namespace, kind and key are those asked for, not what the row claims: the seal must agree with them.
+    // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
     let mut raw = rows::raw(&row, namespace, kind);
     key.clone_into(&mut raw.meta.key);
     let seal = Arc::clone(seal);
@@ -166,7 +170,7 @@ pub(super) async fn scan(
     Ok(scan)
 }
 
-/// Returns the next rows of everybody, opened.
+/// Returns the next rows of all namespaces, opened.
 pub(super) async fn walk(db: &Object, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Outcome<Walk> {
     let ahead = Ahead::look(db, after, limit).await?;
     let found = by_id(db, &ahead.ids).await?;

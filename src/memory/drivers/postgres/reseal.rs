@@ -1,4 +1,4 @@
-//! Seals rows anew, some at a time, each time in one transaction that keeps writers of their spaces out.
+//! Reseals rows in steps, each in one transaction that locks out writers of their spaces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
-//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry
-//! that does not open, and harms no neighbour.
+//! Converts columns to entries and back.
+//!
+//! Reading never fails because of a column's content: an altered row becomes an entry that does not open, and affects
+//! no other row.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +102,7 @@ fn attributes(json: &str) -> BTreeMap<String, String> {
     }
 }
 
-/// Returns attributes as they are stored. JSON writes NUL, which PostgreSQL's texts cannot hold, as `\u0000`.
+/// Returns attributes as stored. JSON writes NUL as `\u0000`; a PostgreSQL text cannot hold it.
 pub(super) fn json(attributes: &BTreeMap<String, String>) -> Result<String> {
     if attributes.is_empty() {
         return Ok("{}".to_owned());
@@ -108,7 +110,7 @@ pub(super) fn json(attributes: &BTreeMap<String, String>) -> Result<String> {
     serde_json::to_string(attributes).map_err(|error| crate::StoreError::Corrupt(error.to_string()))
 }
 
-/// Returns the end of the range of keys with a prefix, itself not in the range; `None` = there is no end.
+/// Returns the exclusive end of the key range of a prefix; `None` = no end.
 pub(super) fn upper(prefix: &str) -> Option<Vec<u8>> {
     prefix_end(prefix).map(String::into_bytes)
 }

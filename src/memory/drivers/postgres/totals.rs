@@ -1,4 +1,4 @@
-//! Totals: counted from counters, so that their cost depends on namespaces and on rows that have ended, not on rows.
+//! Totals from counters: their cost depends on namespaces and expired rows, not on all rows.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::queries::all;
 use super::rows::{self, get, unsigned};
 use crate::ops::{NamespaceStats, Stats};
 
-/// What has ended and was not swept, which the counters still count.
+/// Expired rows that are not swept yet and still counted.
 const ENDED: &str =
     "SELECT space_id, key_id, count(*), sum(least(greatest(cost, 0), 4294967296))::bigint FROM memory_entries
                       WHERE expires_at <= $1 GROUP BY space_id, key_id";
@@ -28,7 +28,7 @@ async fn ended(db: &Object, now: Timestamp) -> Outcome<Vec<(i64, String, u64, u6
     Ok(found.iter().map(read).collect())
 }
 
-/// Returns what each namespace holds.
+/// Returns the totals of each namespace.
 pub(super) async fn namespaces(db: &Object, now: Timestamp) -> Outcome<Vec<NamespaceStats>> {
     let mut gone: BTreeMap<i64, (u64, u64)> = BTreeMap::new();
     for (space, _, rows, bytes) in ended(db, now).await? {

@@ -67,10 +67,10 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Reads a URL; touches nothing.
+    /// Parses a URL; connects to nothing.
     ///
     /// # Errors
-    /// `BadUrl`, which repeats nothing of the URL but the names of parameters that there are.
+    /// `BadUrl`, which repeats nothing of the URL but the names of its parameters.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (rest, ours) = split(url)?;
         let mut config: Config = rest.parse().map_err(|_| {
@@ -95,7 +95,7 @@ impl Target {
         Ok(Self { config, protection })
     }
 
-    /// Returns hosts and database: what may be shown.
+    /// Returns hosts and database, which are safe to show.
     pub(super) fn shown(&self) -> String {
         let ports = self.config.get_ports();
         let port = |index: usize| ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);
@@ -164,7 +164,7 @@ fn protection(ours: &Ours, is_local: bool) -> Result<Protection> {
     }
 }
 
-/// Says whether every host is on this machine.
+/// Returns whether every host is on this machine.
 fn is_local(config: &Config) -> bool {
     // An address, where given, is what is connected to; the host is then only a name.
     let addresses = config.get_hostaddrs();

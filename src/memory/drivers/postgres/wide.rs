@@ -1,5 +1,7 @@
-//! Operations on more rows than can be named beforehand: deletes by prefix and tag, the sweep, the eviction, and room
-//! for what would not fit. They work on raw rows: nothing is decrypted.
+//! Operations on rows that cannot be named beforehand, such as deletes by prefix and tag.
+//!
+//! Also the sweep, the eviction, and making room for a put that does not fit. They work on raw rows: nothing is
+//! decrypted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,9 +71,9 @@ const DELETE_ENDED: &str = delete!(
           WHERE space_id = $1 AND key <> $3))"
 );
 
-/// The most rows that make room in one step: mostly one is enough.
+/// Limit of rows dropped per step when making room: in most cases one is enough.
 const STEP: i64 = 64;
-/// The most rows that an eviction takes in one step.
+/// Limit of rows per step of an eviction.
 const LARGE_STEP: i64 = 4096;
 
 /// Returns the ids of the spaces that a delete is about.
@@ -131,11 +133,11 @@ pub(super) async fn sweep(db: &Object, work: &mut Work, now: Timestamp, limit: u
 /// What of a kind takes too much.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Excess {
-    /// Of which kind.
+    /// The kind.
     pub(super) kind: Kind,
     /// What its rows may take.
     pub(super) bytes: u64,
-    /// The most rows to delete.
+    /// Limit of rows to delete.
     pub(super) limit: usize,
 }
 
@@ -193,7 +195,9 @@ pub(super) async fn evict(db: &Object, work: &mut Work, excess: Excess) -> Outco
     Ok(gone)
 }
 
-/// Returns the size to which the largest must shrink to free this many bytes. `sizes` is sorted, largest first.
+/// Returns the size to which the largest spaces must shrink to free `over` bytes.
+///
+/// `sizes` is sorted, largest first.
 fn level(sizes: &[i64], over: i64) -> i64 {
     let mut above = 0;
     for (index, size) in sizes.iter().enumerate() {

@@ -14,7 +14,7 @@ use crate::ops::Delete;
 use crate::requests::{Batch, Existing, PendingWrite};
 use crate::sealed::SealedValue;
 
-/// The place of a row: its space and its key.
+/// Location of a row: its space and its key.
 pub(super) type RowKey = (i64, String);
 
 /// A key space that the transaction has locked.
@@ -30,14 +30,14 @@ pub(super) struct Space {
     pub(super) changed: bool,
 }
 
-/// What is known of a stored row.
+/// Stored row, as far as it is known.
 #[derive(Debug, Clone)]
 pub(super) struct DriverStore {
     /// Its id.
     pub(super) id: i64,
     /// Its version and times.
     pub(super) existing: Existing,
-    /// When it ends.
+    /// Expiry.
     pub(super) expires_at: Option<Timestamp>,
     /// What it counts.
     pub(super) cost: i64,
@@ -47,16 +47,16 @@ pub(super) struct DriverStore {
     pub(super) tags: Vec<String>,
 }
 
-/// A row that is to be written.
+/// Row to write.
 #[derive(Debug)]
 pub(super) struct Fresh {
-    /// Everything but the value.
+    /// The metadata.
     pub(super) meta: EntryMeta,
     /// The value.
     pub(super) sealed: SealedValue,
 }
 
-/// What will be in a place.
+/// New content of a row.
 #[derive(Debug)]
 pub(super) enum Next {
     /// What is stored there, if anything is.
@@ -67,21 +67,21 @@ pub(super) enum Next {
     Fresh(Box<Fresh>),
 }
 
-/// A place: what is stored there, and what will be.
+/// Row of a transaction: stored and new content.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// What is stored there.
+    /// The stored content.
     pub(super) stored: Option<DriverStore>,
-    /// What will be.
+    /// The new content.
     pub(super) next: Next,
 }
 
-/// What a put settled, before it is sealed.
+/// Resolved put, before sealing.
 #[derive(Debug)]
 pub(super) struct Settled {
     /// Where.
     pub(super) place: RowKey,
-    /// Everything but the value.
+    /// The metadata.
     pub(super) meta: EntryMeta,
     /// Whether no live row was there.
     pub(super) is_new: bool,
@@ -89,7 +89,7 @@ pub(super) struct Settled {
     grows: (i64, i64),
 }
 
-/// What was before a step of a batch.
+/// State before a step of a batch.
 #[derive(Debug)]
 struct Undo {
     place: RowKey,
@@ -97,7 +97,7 @@ struct Undo {
     space: Space,
 }
 
-/// The work of a transaction.
+/// Plan of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// The ids of spaces by name.
@@ -115,13 +115,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Begins a batch: until the next one begins it can be taken back.
+    /// Begins a batch: it can be undone until the next one begins.
     pub(super) fn begin(&mut self) {
         self.undo.clear();
         self.deletes_before = self.deletes.len();
     }
 
-    /// Takes back what was done since the last [`Work::begin`].
+    /// Undoes everything since the last [`Work::begin`].
     pub(super) fn take_back(&mut self) {
         while let Some(Undo { place, next, space }) = self.undo.pop() {
             self.spaces.insert(place.0, space);
@@ -132,7 +132,7 @@ impl Work {
         self.deletes.truncate(self.deletes_before);
     }
 
-    /// Returns the place of a row, `None` if its space is not there.
+    /// Returns the key of a row, `None` if its space does not exist.
     pub(super) fn place(&self, namespace: &Namespace, kind: Kind, key: &str) -> Option<RowKey> {
         Some((*self.names.get(&(namespace.clone(), kind))?, key.to_owned()))
     }
@@ -178,13 +178,13 @@ impl Work {
         (rows.saturating_add(settled.grows.0), bytes.saturating_add(settled.grows.1))
     }
 
-    /// Puts what was settled and sealed.
+    /// Writes a resolved and sealed put.
     pub(super) fn put(&mut self, settled: Settled, sealed: SealedValue) {
         let Settled { place, meta, grows, .. } = settled;
         self.set(place, Next::Fresh(Box::new(Fresh { meta, sealed })), grows);
     }
 
-    /// Deletes a row; says whether one was there.
+    /// Deletes a row; returns whether it existed.
     pub(super) fn delete(&mut self, place: RowKey) -> bool {
         let Some((_, _, cost)) = self.slots.get(&place).and_then(Slot::row) else { return false };
         self.set(place, Next::Nothing, (-1, -cost));
@@ -236,7 +236,7 @@ impl Space {
 }
 
 impl Slot {
-    /// Returns version and times, end and cost of what will be there.
+    /// Returns version and times, expiry, and cost of the row after the transaction.
     fn row(&self) -> Option<(Existing, Option<Timestamp>, i64)> {
         match &self.next {
             Next::Nothing => None,

@@ -1,4 +1,4 @@
-//! The one task that writes: it takes what waits, does it in one transaction, commits, and only then answers.
+//! Writer task: commits waiting batches in one transaction, and only then answers.
 //!
 //! A batch that fails changes nothing and affects no other; a failed commit fails every batch of its group. Only a
 //! certain commit is acknowledged, and a possible commit is not retried.
@@ -19,30 +19,30 @@ use crate::error::{Result, StoreError};
 use crate::ops::Written;
 use crate::requests::{Batch, PendingOp};
 
-/// The most batches of a group.
+/// Limit of batches in a group.
 const GROUP_BATCHES: usize = 256;
-/// The most operations of a group; one batch may have more.
+/// Limit of operations in a group; one batch may have more.
 const GROUP_OPS: usize = 2048;
-/// The most bytes of a group; one batch may be larger.
+/// Limit of bytes in a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
 /// How often a transaction is tried.
 const TRIES: u32 = 5;
 
-/// What the task is asked to do.
+/// Command of the task.
 pub(super) enum Command {
-    /// Do a batch.
+    /// Write a batch.
     Write(Waiting),
-    /// Do what waits, then end.
+    /// Write the waiting batches, then end.
     Close(oneshot::Sender<()>),
 }
 
 /// A batch that waits for its commit.
 pub(super) struct Waiting {
-    /// What to do.
+    /// The batch.
     pub(super) batch: Arc<Batch>,
     /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
-    /// Its share of what may wait at once.
+    /// Its share of the limit on waiting bytes.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 

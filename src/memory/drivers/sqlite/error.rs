@@ -1,5 +1,6 @@
-//! What SQLite's errors mean to a caller: damaged, or not available just now. Messages come from SQLite and hold no
-//! values.
+//! Maps SQLite errors to store errors: damaged, or temporarily unavailable.
+//!
+//! Messages come from SQLite and hold no values.
 
 use rusqlite::ErrorCode;
 
@@ -28,12 +29,14 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
-/// Says whether a connection should be thrown away after this error, because a new one may do better.
+/// Returns whether to discard the connection after this error, because a new one may work.
 pub(super) fn spoils_connection(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt(_)) || (error.is_temporary() && !is_environmental(error))
 }
 
-/// Says whether the error comes from a full disk or another's lock: every batch of a group would meet it.
+/// Returns whether the error comes from a full disk or another's lock.
+///
+/// Every batch of a group would get it.
 pub(super) fn is_environmental(error: &StoreError) -> bool {
     let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
     let code = source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);

@@ -20,9 +20,9 @@ const PAGE_BYTES: u64 = 4096;
 
 /// `PRAGMA auto_vacuum` of a file that gives pages back step by step.
 const INCREMENTAL: i64 = 2;
-/// How long to wait for another process's lock where nothing is lost: at the start, for answers and audit rows.
+/// How long to wait for another process's lock if nothing can be lost.
 ///
-/// A commit holds the lock for a few milliseconds.
+/// That is at the start, for answers and for audit rows. A commit holds the lock for a few milliseconds.
 pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(80);
 
 /// Identity of a file: device and inode.
@@ -46,7 +46,9 @@ pub struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Returns a file by its path, without touching it. A log of about `log_bytes` is moved into the database.
+    /// Returns a file by its path, without opening it.
+    ///
+    /// A write-ahead log of about `log_bytes` is checkpointed into the database.
     #[must_use]
     pub fn new(path: PathBuf, busy_timeout: Duration, log_bytes: u64, migrations: &'static Migrations) -> Self {
         Self { path, busy_timeout, log_bytes, migrations }
@@ -97,7 +99,7 @@ impl DatabaseFile {
         Ok((connection, identity))
     }
 
-    /// Opens the file for reading only; it must be there, and be `current`.
+    /// Opens the file read-only; it must exist and be `current`.
     ///
     /// # Errors
     /// `Corrupt`; `Unavailable`, also if another file is at the path.
@@ -129,7 +131,7 @@ impl DatabaseFile {
         Ok(Some(FileIdentity { main, wal: self.id("-wal")?, shm: self.id("-shm")? }))
     }
 
-    /// Says whether the file at the path is the one that was opened.
+    /// Returns whether the file at the path is the one that was opened.
     #[must_use]
     pub fn is_still(&self, identity: &FileIdentity) -> bool {
         matches!(self.id(""), Ok(Some(main)) if main == identity.main)

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 
-/// Takes a lock for an owner; says whether this owner has it now.
+/// Takes a lock for an owner; returns whether this owner has it now.
 pub(super) fn take(db: &Connection, name: &str, owner: &str, now: Timestamp, until: Timestamp) -> Result<bool> {
     let taken = db
         .prepare_cached(

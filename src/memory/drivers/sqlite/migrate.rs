@@ -1,7 +1,7 @@
-//! Brings a database to the schema that this program knows, one numbered SQL file at a time, each in the ledger.
+//! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
 //!
-//! Two processes may do it at once: the work is inside one immediate transaction. A newer database is refused, never
-//! touched.
+//! Two processes may run it at once: all of it is inside one immediate transaction. A newer database is refused and
+//! never changed.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -10,14 +10,14 @@ use crate::error::{Result, StoreError};
 /// The migrations of one database.
 #[derive(Debug)]
 pub struct Migrations {
-    /// The table that says what was done.
+    /// The ledger of migrations that ran.
     pub ledger: &'static str,
     /// Name and SQL, in order; the first has number 1.
     pub steps: &'static [(&'static str, &'static str)],
 }
 
 impl Migrations {
-    /// Does what is not done yet.
+    /// Runs the missing migrations.
     ///
     /// # Errors
     /// `Corrupt` for a database of a newer program or of another one; `Unavailable`.

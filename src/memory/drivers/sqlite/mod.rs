@@ -1,6 +1,7 @@
-//! Rows in a SQLite file: one thread that writes in groups, a few that read, each with its own connection.
+//! SQLite driver: one writer thread that groups commits, and a few reader threads.
 //!
-//! Several processes may use one file at a time. SQLite is never called on the caller's thread.
+//! Each thread has its own connection. Several processes may use one file at a time. SQLite is never called on the
+//! caller's thread.
 
 mod apply;
 mod error;
@@ -51,7 +52,7 @@ static MIGRATIONS: Migrations = Migrations {
     ],
 };
 
-/// How long a caller waits on its own thread for a point read, if a reader is awake: a few times its duration.
+/// How long a caller spins for a point read if a reader is awake: a few times its duration.
 const SPIN: Duration = Duration::from_micros(50);
 /// Most reads in the queue; more of them wait outside.
 const WAITING_READS: usize = 1024;
@@ -71,10 +72,10 @@ pub struct Sqlite {
     locked: bool,
 }
 
-/// A query, to be run on a connection.
+/// Query to run on a connection.
 type Query = Box<dyn FnOnce(&ConnectionPool, usize) + Send>;
 
-/// What a reading thread is asked to do.
+/// Command of a reader thread.
 enum Read {
     Run(Query),
     Stop(oneshot::Sender<()>),
@@ -111,7 +112,7 @@ impl Sqlite {
         })
     }
 
-    /// Says whether another process held the write lock at the time of opening. Reads work regardless.
+    /// Returns whether another process held the write lock at the time of opening. Reads work regardless.
     #[must_use]
     pub const fn was_locked(&self) -> bool {
         self.locked
@@ -133,8 +134,9 @@ impl Sqlite {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// As [`Sqlite::read`], for a query of microseconds: if a thread is awake for it, its answer is waited for on the
-    /// spot.
+    /// As [`Sqlite::read`], for a query that takes microseconds.
+    ///
+    /// If a reader thread is awake, the caller spins for the answer.
     async fn read_point<T: Send + 'static>(
         &self,
         query: impl FnOnce(&ConnectionPool, &mut PooledConnection) -> Result<T> + Send + 'static,
@@ -172,7 +174,7 @@ impl Sqlite {
         Ok((answer, awake))
     }
 
-    /// Does something on the writing thread, after what waits there.
+    /// Runs work on the writer thread, after the waiting commands.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ConnectionPool) -> Result<T> + Send + 'static,

@@ -148,7 +148,7 @@ impl ConnectionPool {
         Ok(adopted)
     }
 
-    /// Says whether another process holds the lock for writing, and for longer than a commit takes.
+    /// Returns whether another process holds the lock for writing, and for longer than a commit takes.
     pub(super) fn is_locked(&self) -> Result<bool> {
         self.with(WRITER, false, |pooled| {
             pooled.connection.busy_timeout(LOCK_WAIT.min(self.file.busy_timeout()))?;
@@ -161,7 +161,7 @@ impl ConnectionPool {
         })
     }
 
-    /// Puts a canary in the place of the store's, and of what a file that takes this one's place shall prove.
+    /// Replaces the canary of the store, and the one that a file at the same path must prove later.
     pub(super) fn replace_canary(&self, canary: Canary) -> Result<()> {
         self.with(WRITER, true, |pooled| {
             pooled.set_durable(true)?;

@@ -35,7 +35,7 @@ pub(super) fn get(
         .prepare_cached(GET)?
         .query_row(
             (&*namespace.tenant, &*namespace.subject, namespace.session.as_deref(), kind.as_str(), now.micros(), key),
-            // Namespace, kind and key are those asked for, not what the row claims: the seal must agree with them.
+            // Use the requested namespace, kind and key, not those of the row: the seal must agree with them.
             |row| Ok(rows::raw(row, namespace, kind, key.to_owned())),
         )
         .optional()?
@@ -43,7 +43,7 @@ pub(super) fn get(
     raw.map(|raw| seal.open(raw)).transpose()
 }
 
-/// What has ended and was not swept, which the counters still count.
+/// Expired rows that are not swept yet and still counted.
 const ENDED: &str = "SELECT space_id, key_id, count(*), sum(min(max(cost, 0), 4294967296)) FROM memory_entries
                       WHERE expires_at IS NOT NULL AND expires_at <= ?1 GROUP BY space_id, key_id";
 

@@ -17,8 +17,9 @@ use crate::sealed::Seal;
 /// A prefix with at most this many keys is always narrow.
 const NARROW: i64 = 1000;
 
-/// One key space by one index. Its id is looked up as a single value, so that the order of the index is that of the
-/// rows.
+/// Query over one key space by one index.
+///
+/// The id of the space is looked up as a single value, so that rows come in the order of the index.
 macro_rules! range {
     ($columns:expr, $index:expr) => {
         concat!(
@@ -139,7 +140,7 @@ fn newest<'s>(
     ))?)
 }
 
-/// Says whether the prefix matches enough keys that a scan by age finds the newest sooner.
+/// Returns whether the prefix matches enough keys that a scan by age finds the newest sooner.
 ///
 /// Of a space of N rows, n of them with the prefix, going by key looks at n rows, and going by age at about N * limit
 /// / n: they are equal at n = sqrt(N * limit).

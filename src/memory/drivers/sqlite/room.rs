@@ -45,10 +45,10 @@ impl Oldest {
 }
 
 impl Work<'_> {
-    /// Refuses a row that does not fit into its space. First drops expired rows, then the oldest if the kind makes
-    /// room.
+    /// Makes room for a row in its space, or refuses it.
     ///
-    /// `old` is the row that it replaces, with its cost.
+    /// Drops expired rows first, then the oldest if the kind makes room. `old` is the row that it replaces, with its
+    /// cost.
     pub(super) fn make_room(
         &mut self,
         space: i64,
@@ -89,7 +89,9 @@ impl Work<'_> {
         }
     }
 
-    /// Deletes the oldest rows of a kind, each time of the space that takes most, until all take no more than `bytes`.
+    /// Deletes the oldest rows of a kind until all its rows take at most `bytes`.
+    ///
+    /// Each step takes rows of the largest space.
     pub(super) fn evict(&mut self, kind: Kind, bytes: u64, limit: usize) -> Result<u64> {
         let mut shares: BinaryHeap<(i64, i64)> = self.usage.shares(self.db, kind)?.into();
         let mut over =

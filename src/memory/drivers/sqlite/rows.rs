@@ -1,5 +1,7 @@
-//! Columns to entries and back. Reading never fails for what a column holds: a row that was altered becomes an entry
-//! that does not open, and harms no neighbour.
+//! Converts columns to entries and back.
+//!
+//! Reading never fails because of a column's content: an altered row becomes an entry that does not open, and affects
+//! no other row.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +26,10 @@ pub(super) use meta_columns;
 /// How many columns [`meta_columns`] has.
 pub(super) const META: usize = 9;
 
-/// How many columns [`raw`] reads. By number: to look for a column by its name costs more than to read it.
+/// Number of columns that [`raw`] reads. It reads by index: a lookup by name costs more than the read.
 pub(super) const WHOLE: usize = META + 3;
 
-/// Reads an entry without its value; `key` is the key that was asked for, or the one that the row gives.
+/// Reads an entry without its value; `key` is the requested key, or that of the row.
 pub(super) fn meta(row: &Row<'_>, namespace: &Namespace, kind: Kind, key: String) -> Result<EntryMeta> {
     Ok(EntryMeta {
         namespace: namespace.clone(),
@@ -72,8 +74,9 @@ pub(super) const fn integer(value: ValueRef<'_>) -> i64 {
     }
 }
 
-/// Reads what a row takes. It is not bound by the seal, so it may say anything: what no row can take counts as that
-/// much.
+/// Reads the cost of a row, limited to the largest cost that a row can have.
+///
+/// The seal does not bind it, so the column may hold any number.
 pub(super) fn cost(value: ValueRef<'_>) -> i64 {
     integer(value).clamp(0, 1 << 32)
 }

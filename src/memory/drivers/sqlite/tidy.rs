@@ -1,4 +1,4 @@
-//! Work of the idle writer thread: it empties the log after a delete, and returns free pages to the file system.
+//! Work of the idle writer thread: empties the log after a delete, and frees unused pages.
 //!
 //! It works in small steps, so that a new write waits for one step at most.
 
@@ -23,7 +23,7 @@ const STEP_PAGES: i64 = 256;
 /// Free pages that are never given back (1 MiB); nor is a tenth of the file.
 const SPARE_PAGES: i64 = 256;
 
-/// What is to be done, and when.
+/// Pending work and its time.
 #[derive(Debug, Default)]
 pub(super) struct Tidy {
     empty_log_at: Option<Instant>,
@@ -47,7 +47,7 @@ impl Tidy {
         }
     }
 
-    /// Does what is due. A failure costs nothing but time: the next delete tries again.
+    /// Does the work that is due. A failure only delays it: the next delete tries again.
     pub(super) fn work(&mut self, pool: &ConnectionPool) {
         let now = Instant::now();
         if self.empty_log_at.is_some_and(|at| at <= now) {
@@ -69,7 +69,7 @@ impl Tidy {
     }
 }
 
-/// Moves the log into the database and cuts it to nothing; `false` if a reader or another process was in the way.
+/// Checkpoints the log and truncates it; `false` if a reader or another process prevented it.
 pub(super) fn empty_log(pool: &ConnectionPool) -> Result<bool> {
     pool.with(WRITER, false, |pooled| {
         let timeout = pool.file().busy_timeout();
@@ -89,7 +89,9 @@ enum Step {
     Last,
 }
 
-/// Gives some free pages back if there are many. A file that was made before this was possible just keeps them.
+/// Returns some free pages to the file system if there are many.
+///
+/// A file from before this feature keeps them.
 fn shrink(db: &Connection) -> Result<Step> {
     let surplus = surplus(db)?;
     if surplus <= 0 {

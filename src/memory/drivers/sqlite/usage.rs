@@ -1,6 +1,7 @@
-//! What a group of batches changes in the counters, gathered in memory and written once before the commit.
+//! Changes of a group of batches to the counters, gathered in memory.
 //!
-//! It lives as long as one transaction: between two of them another process may have changed every number.
+//! They are written once, before the commit, and last for one transaction: between two transactions another process may
+//! have changed every number.
 
 use std::collections::HashMap;
 

@@ -79,9 +79,9 @@ pub(super) fn reseal(
     Ok(done)
 }
 
-/// Reads rows after a mark until `limit` of them were looked at or their values have `bytes`. Values of rows that
-/// name the key
-/// `skip` are not read.
+/// Reads rows after a mark until it has read `limit` rows, or `bytes` of values.
+///
+/// Values of rows with the key `skip` are not read.
 fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip: Option<&str>) -> Result<Part> {
     let after = match after {
         None => i64::MIN,
@@ -104,7 +104,7 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
         read += raw.sealed.value.len();
         rows.push(WalkedRow { id, raw, is_lost });
     }
-    // Fewer than asked for, and not because they were large: there are no more.
+    // Fewer rows than requested, and not because they were large: this is the end.
     let next = if looked < limit && read < bytes { None } else { last };
     Ok(Part { rows, next })
 }

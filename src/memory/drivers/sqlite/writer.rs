@@ -1,7 +1,7 @@
-//! The one thread that writes: it takes what waits, does it in one transaction, commits, and only then answers.
+//! Writer thread: commits waiting batches in one transaction, and only then answers.
 //!
-//! A batch that fails is undone alone; a commit that fails, fails every batch of its group. Nothing is acknowledged
-//! before its commit.
+//! A batch that fails is undone alone; a failed commit fails every batch of its group. Nothing is acknowledged before
+//! its commit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,17 +21,18 @@ use crate::requests::{Batch, PendingOp};
 
 /// Limit on the batches of a group.
 const GROUP_BATCHES: usize = 256;
-/// The most bytes of a group; one batch may be larger.
+/// Limit of bytes in a group; one batch may be larger.
 const GROUP_BYTES: usize = 8 << 20;
-/// How long writes that can be lost wait at most for a lock that many processes share, and how long they do not wait
-/// again for a lock that one process kept.
+/// Longest wait of recomputable writes for a lock that many processes share.
+///
+/// Also how long they do not wait again for a lock that one process kept.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread is asked to do.
+/// Command of the thread.
 pub(super) enum Command {
-    /// Do a batch.
+    /// Write a batch.
     Write(Waiting),
-    /// Do something else with the connections.
+    /// Run other work with the connections.
     Run(Box<dyn FnOnce(&ConnectionPool) + Send>),
     /// Empty the log, close the connection, end.
     Close(oneshot::Sender<Result<()>>),
@@ -39,11 +40,11 @@ pub(super) enum Command {
 
 /// A batch that waits for its commit.
 pub(super) struct Waiting {
-    /// What to do.
+    /// The batch.
     pub(super) batch: Batch,
     /// The waiter.
     pub(super) reply: oneshot::Sender<Result<Vec<Written>>>,
-    /// Its share of what may wait at once.
+    /// Its share of the limit on waiting bytes.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -63,7 +64,9 @@ impl Writer {
         Self { pool, commands, tidy: Tidy::default(), impatient_until }
     }
 
-    /// Returns how long a group waits for the lock: recomputable data only as long as one commit of another process.
+    /// Returns how long a group waits for the lock.
+    ///
+    /// A group of recomputable rows waits only as long as one commit of another process takes.
     fn patience(&self, group: &Group) -> Duration {
         let all = self.pool.file().busy_timeout();
         if group.waiting.iter().any(Waiting::must_not_be_lost) {
@@ -105,7 +108,7 @@ impl Writer {
         }
     }
 
-    /// Does a batch, and with it what waits or comes while it is done; returns a command that has to come after.
+    /// Commits a batch together with waiting and arriving ones; returns a command that must run next.
     fn group(&mut self, first: Waiting) -> Option<Command> {
         let mut group = Group::new(first);
         match self.commit(&mut group) {
@@ -173,8 +176,10 @@ impl Writer {
     }
 }
 
-/// Begins a write transaction. Waits for the lock as long as `patience`; longer, at most `longest`, while other
-/// connections commit: then many processes share the lock, and none keeps it.
+/// Begins a write transaction, and waits for the lock for at most `patience`.
+///
+/// While other connections commit, it waits for at most `longest`: then many processes share the lock, and none keeps
+/// it.
 fn begin(connection: &Connection, patience: Duration, longest: Duration) -> Result<Transaction<'_>> {
     let attempt = |wait: Duration| {
         connection.busy_timeout(wait)?;
@@ -212,9 +217,9 @@ struct Group {
     bytes: usize,
     /// Whether the commit waits for the disk.
     durable: bool,
-    /// Whether no more may join.
+    /// Whether the group accepts no more batches.
     full: bool,
-    /// What was found in the queue and cannot join.
+    /// A command from the queue that cannot join the group.
     next: Option<Command>,
 }
 
@@ -223,7 +228,7 @@ impl Group {
         Self { bytes: first.weight(), durable: first.is_durable(), waiting: vec![first], full: false, next: None }
     }
 
-    /// Takes in what waits.
+    /// Adds the waiting batches.
     fn gather(&mut self, commands: &Receiver<Command>) {
         while !self.full {
             match commands.try_recv() {
@@ -265,13 +270,13 @@ impl Waiting {
         self.batch.ops.iter().any(PendingOp::is_durable)
     }
 
-    /// Says whether it is worth a long wait: what cannot be computed again, and deletes.
+    /// Returns whether it is worth a long wait: what cannot be computed again, and deletes.
     fn must_not_be_lost(&self) -> bool {
         self.is_durable() || self.batch.ops.iter().any(|op| matches!(op, PendingOp::Delete(_)))
     }
 }
 
-/// Says whether an error comes from the database, so that the transaction cannot be trusted any more.
+/// Returns whether an error comes from the database and spoils the transaction.
 const fn is_of_database(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable { .. })
 }
