@@ -63,7 +63,7 @@ impl Commits<'_> {
     /// They come from the cache if it was made at this `HEAD`, else from git. Writes nothing.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; errors of [`Git::succeed`].
+    /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`].
     pub fn recent(&self) -> Result<Vec<Line>> {
         let git = self.project.git()?;
         let Some(head) = git.head()? else { return Ok(Vec::new()) };
@@ -79,7 +79,7 @@ impl Commits<'_> {
     /// Returns the branches as git has them now. Writes nothing.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; errors of [`Git::succeed`].
+    /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`].
     pub fn branches(&self) -> Result<Branches> {
         let git = self.project.git()?;
         branches(git, self.project.config().git.base.as_deref(), self.project.environment().now().seconds())
@@ -88,7 +88,7 @@ impl Commits<'_> {
     /// Rebuilds both caches.
     ///
     /// # Errors
-    /// `E_NOT_A_REPO`; errors of [`Git::succeed`]; errors from writing a file, for example if a subject looks
+    /// `E_NOT_A_REPO`; errors of [`helmdeck_git::Git::succeed`]; errors from writing a file, for example if a subject looks
     /// like it contains a credential.
     pub fn refresh(&self) -> Result<()> {
         let files = self.project.files();
