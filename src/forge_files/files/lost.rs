@@ -13,7 +13,7 @@ impl Files {
     /// Says whether a shared document existed and is gone.
     ///
     /// That is so if git has it, or if its last good copy is kept. To begin it again would lose its content, as
-    /// overwriting a damaged one would. A caller that changes it calls [`Self::was_there`] before it takes the lock.
+    /// overwriting a damaged one would. A caller that changes it calls `was_there` before it takes the lock.
     ///
     /// # Errors
     /// `Refused`, `Failed`.
