@@ -13,7 +13,7 @@ use crate::capture::{Capture, Captured};
 use crate::descriptors::close_descriptors_on_exec;
 use crate::failure::{Failure, Finished};
 use crate::group::GroupId;
-use crate::reaper::Reaped;
+use crate::reaper::{self, Reaped};
 
 /// Process group of a running program. Dropping it kills the group.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ impl Group {
     pub fn spawn(command: &mut Command) -> io::Result<(Self, Pipes)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
         close_descriptors_on_exec();
+        reaper::prepare();
         let mut child = command.spawn()?;
         let id = child.id().and_then(GroupId::of_leader);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::group::GroupId;
 
@@ -23,7 +23,7 @@ static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
 /// Enables the reaper, for all groups of the asynchronous interface.
 ///
-/// The program must call [`reap`] if its first argument is [`REAPER`]. It is started with the first group.
+/// The program must call [`reap`] if its first argument is [`REAPER`]. It is started before the first group.
 pub fn reap_when_killed(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
@@ -56,7 +56,7 @@ impl Reaped {
     /// Reports a group to the reaper, if it is enabled.
     pub(crate) fn new(group: GroupId) -> Option<Self> {
         let program = PROGRAM.get()?;
-        tell(program, '+', group);
+        report(program, '+', group);
         Some(Self(group))
     }
 }
@@ -64,18 +64,32 @@ impl Reaped {
 impl Drop for Reaped {
     fn drop(&mut self) {
         if let Some(program) = PROGRAM.get() {
-            tell(program, '-', self.0);
+            report(program, '-', self.0);
         }
     }
 }
 
-/// Fails silently: without a reaper, everything else works.
-fn tell(program: &Path, sign: char, group: GroupId) {
+/// Starts the reaper, if it is enabled and not running.
+///
+/// It comes before the first program: a kill while the reaper starts must not leave that program.
+pub(crate) fn prepare() {
+    if let Some(program) = PROGRAM.get() {
+        let _ = running(program);
+    }
+}
+
+/// Pipe to the reaper, which is started if it is not running. `None` if it cannot start: everything else works.
+fn running(program: &Path) -> MutexGuard<'static, Option<ChildStdin>> {
     let mut pipe = PIPE.lock();
     if pipe.is_none() {
         *pipe = start(program).ok().flatten();
     }
-    if let Some(pipe) = pipe.as_mut() {
+    pipe
+}
+
+/// Fails silently: without a reaper, everything else works.
+fn report(program: &Path, sign: char, group: GroupId) {
+    if let Some(pipe) = running(program).as_mut() {
         let _ = pipe.write_all(format!("{sign}{}\n", group.leader().as_raw_nonzero()).as_bytes());
     }
 }
