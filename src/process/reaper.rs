@@ -74,7 +74,7 @@ impl Drop for Reaped {
 /// It comes before the first program: a kill while the reaper starts must not leave that program.
 pub(crate) fn prepare() {
     if let Some(program) = PROGRAM.get() {
-        let _ = running(program);
+        drop(running(program));
     }
 }
 
