@@ -189,7 +189,7 @@ fn malformed_json_is_refused() {
 
 #[test]
 fn slow_loris_is_cut_off_and_delays_nobody() {
-    let target = Target::start(&[("HELMDECK_SERVER__HEADER_TIMEOUT", "5s")]);
+    let target = Target::start(&[("HELMDECK_SERVER__HEADER_TIMEOUT", "2s")]);
     let mut slow: Vec<_> = (0..20).map(|_| target.server.connect()).collect();
     let began = Instant::now();
     for stream in &mut slow {
@@ -219,7 +219,7 @@ fn slow_loris_is_cut_off_and_delays_nobody() {
 
 #[test]
 fn a_slow_body_is_given_up() {
-    let target = Target::start(&[("HELMDECK_SERVER__BODY_TIMEOUT", "5s")]);
+    let target = Target::start(&[("HELMDECK_SERVER__BODY_TIMEOUT", "1s")]);
     let mut stream = target.server.connect();
     let head = format!(
         "POST /api/v1/packs/test.echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 1000\r\n\r\n{{",

@@ -182,7 +182,7 @@ fn terminal_echo_is_restored_after_hidden_prompt() {
     let home = Home::new();
     let set = format!("{} vault set token --type api_key --host a.test", env!("CARGO_BIN_EXE_helmdeck"));
     let interrupted = on_a_terminal(&home, &format!("trap : INT; {set}; echo code $?; stty -a"), "\u{3}");
-    let terminated = on_a_terminal(&home, &format!("timeout --foreground 6 {set}; echo code $?; stty -a"), "");
+    let terminated = on_a_terminal(&home, &format!("timeout --foreground 3 {set}; echo code $?; stty -a"), "");
     for (shown, code) in [(&interrupted, "code 1"), (&terminated, "code 124")] {
         assert!(shown.contains(code) && shown.contains("interrupted; nothing was changed"), "{shown}");
         assert!(shown.contains(" echo ") && shown.contains(" icanon"), "{shown}");

@@ -263,7 +263,7 @@ fn http_server_is_found_again_after_restart() {
     wait_for("a call to work again", || {
         if answer.code != 200 {
             assert_eq!(answer.status(), "handler_failed", "{}", answer.body);
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(20));
             answer = echo("three");
         }
         answer.code == 200

@@ -15,9 +15,9 @@ use crate::support::program::{Home, Run, SERVE, Server};
 use crate::support::{KEY as OLD, OTHER_KEY as NEW, outside, store_at, wait_for};
 
 /// Rows that are there before the rotation.
-const ROWS: usize = 12_000;
+const ROWS: usize = 5_000;
 /// Rows that a process whose current key is the old one writes meanwhile.
-const LATE: usize = 300;
+const LATE: usize = 100;
 /// Calls that are cached before the rotation.
 const CALLS: usize = 20;
 

@@ -138,13 +138,13 @@ async fn memory_that_forked_processes_share_counts_once() {
          held = bytearray(os.urandom(1)) * (100 << 20)\n\
          for _ in range(8):\n\
          \x20   if os.fork() == 0:\n\
-         \x20       time.sleep(2); os._exit(0)\n\
+         \x20       time.sleep(1); os._exit(0)\n\
          for _ in range(8): os.wait()\n\
          print(sum(held[::1 << 20]) == 100 * held[0])\n";
     let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("0", "True\n"), "{came:?}");
     // As soon as each has its own, it counts for each.
-    let script = script.replace("time.sleep(2)", "held[:] = bytes(100 << 20); time.sleep(1000)");
+    let script = script.replace("time.sleep(1)", "held[:] = bytes(100 << 20); time.sleep(1000)");
     let came = fixture.once(json!({"argv": ["python3", "-c", script]})).await;
     assert_eq!(came.ended, "OutOfMemory", "{came:?}");
     fixture.engine.shutdown().await;

@@ -154,7 +154,7 @@ async fn a_fork_bomb_is_stopped_at_its_limit() {
     assert!((10..64).contains(&count), "{count}");
     wait_for("the bomb to be gone", || !is_running("marker-of-the-bomb"));
     let came = fixture
-        .once(json!({"argv": ["bash", "-c", ":(){ :|:& };: ; sleep 1000 # marker-of-the-bomb"], "timeout_ms": 3000}))
+        .once(json!({"argv": ["bash", "-c", ":(){ :|:& };: ; sleep 1000 # marker-of-the-bomb"], "timeout_ms": 1500}))
         .await;
     assert_eq!(came.ended, "TimedOut", "{came:?}");
     assert!(!is_running("marker-of-the-bomb"));
@@ -220,7 +220,7 @@ async fn nothing_outlives_its_command() {
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!is_running("987654"));
     let came = fixture
-        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 5000}))
+        .once(json!({"sh": "echo first; trap '' TERM INT HUP; setsid sleep 876543 & sleep 876543", "timeout_ms": 1500}))
         .await;
     assert_eq!((came.ended.as_str(), came.stdout.as_str()), ("TimedOut", "first\n"));
     assert!(!is_running("876543"));

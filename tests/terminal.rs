@@ -17,7 +17,7 @@ const SERVER: &str = r##"#!/bin/sh
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 step() {
   printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%s,"total":100,"message":"%s"}}\n' "$token" "$1" "$2"
-  sleep 0.2
+  sleep 0.05
 }
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

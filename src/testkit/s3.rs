@@ -289,7 +289,7 @@ impl Server {
                 *self.running.lock() = Some(server);
                 return;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(10));
         }
         let _ = server.kill();
         let _ = server.wait();

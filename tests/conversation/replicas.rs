@@ -11,7 +11,7 @@ use crate::support::program::{Home, Server};
 use crate::support::{KEY, wait_for};
 
 /// How many turns each server is given, by how many callers at once.
-const TURNS: usize = 1000;
+const TURNS: usize = 300;
 const CALLERS: usize = 4;
 
 /// Maximum number of adds that get "try again", of both servers together: one in twenty.
@@ -135,7 +135,7 @@ async fn concurrent_summaries_of_two_servers_lose_nothing() {
     let home = Home::new();
     let settings = format!(
         "strategy = \"rolling_summary\"\n[conversation.summarizer]\nendpoint = \"{}\"\nmodel = \"m\"\n\
-         summary_tokens = 100000\nbatch_turns = 200\nbatch_tokens = 100000\nretry_wait = \"10ms\"\n",
+         summary_tokens = 100000\nbatch_turns = 60\nbatch_tokens = 100000\nretry_wait = \"10ms\"\n",
         model.url()
     );
     let (_postgres, servers) = two(&home, &settings);

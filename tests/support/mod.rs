@@ -30,10 +30,12 @@ pub(crate) const STUCK: Duration = Duration::from_secs(60);
 /// Waits for something that another process or thread does.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
     while !done() {
         assert!(start.elapsed() < STUCK, "waited a minute for {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(pause);
+        // To look costs time too, which what is waited for could have.
+        pause = (pause * 2).min(Duration::from_millis(20));
     }
 }
 

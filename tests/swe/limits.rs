@@ -38,7 +38,7 @@ fn time_limit_keeps_the_patch() {
     let (fixture, forever) = (Fixture::new("parse", []), endless());
     fixture.model.then([bash(fixture.task.mend()), bash(forever.clone())]);
     let server = fixture.server();
-    let outcome = fixture.solve(&server, json!({"max_seconds": 20}));
+    let outcome = fixture.solve(&server, json!({"max_seconds": 10}));
     assert_kept(&fixture, &outcome, "time_limit");
     assert_eq!(processes_with(&forever), [] as [String; 0]);
 }

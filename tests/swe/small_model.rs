@@ -10,7 +10,7 @@ use crate::support::small_model::SmallModel;
 fn swe_with_a_real_small_model() {
     let (model, fixture) = (SmallModel::start(), Fixture::new("parse", []));
     let server = fixture.server_with(&[("HELMDECK_LLM__ENDPOINT", &model.url), ("HELMDECK_LLM__MODEL", "small")]);
-    let limits = json!({"max_steps": 1, "max_seconds": 60, "command_seconds": 10, "test_command": super::TEST_COMMAND});
+    let limits = json!({"max_steps": 1, "max_seconds": 30, "command_seconds": 5, "test_command": super::TEST_COMMAND});
     let outcome = fixture.solve(&server, limits);
     let output = &outcome["output"];
     let steps = output["steps_executed"].as_u64().unwrap();

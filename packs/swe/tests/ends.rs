@@ -31,7 +31,7 @@ async fn the_limit_of_steps_keeps_the_patch_and_is_announced() {
 #[tokio::test]
 async fn the_limit_of_time_ends_a_step_that_runs_for_ever() {
     let fixture = Fixture::new(vec![fix(), run("sleep 1000")]).await;
-    let output = fixture.solve(json!({"max_seconds": 8})).await.unwrap();
+    let output = fixture.solve(json!({"max_seconds": 4})).await.unwrap();
     ended(&fixture, &output, "time_limit");
     let last = fixture.artifacts.trajectory()["messages"].as_array().unwrap().last().unwrap().clone();
     assert_eq!((&last["command"], &last["ended"]), (&json!("sleep 1000"), &json!("timed_out")));
@@ -40,7 +40,7 @@ async fn the_limit_of_time_ends_a_step_that_runs_for_ever() {
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_and_the_work_goes_on() {
     let fixture = Fixture::new(vec![run("sleep 1000"), fix(), submit()]).await;
-    let output = fixture.solve(json!({"command_seconds": 3})).await.unwrap();
+    let output = fixture.solve(json!({"command_seconds": 1})).await.unwrap();
     assert_eq!(output["success"], true);
     assert!(fixture.server.requests()[1].content(-1).contains("no command may take longer"));
 }
@@ -49,7 +49,7 @@ async fn a_command_that_takes_too_long_is_killed_and_the_work_goes_on() {
 async fn a_model_that_never_answers_ends_with_the_deadline_of_the_call() {
     let script = |index, _: &_| if index == 0 { fix() } else { ChatReply::Silent };
     let mut fixture = Fixture::around(ChatServer::start(script).await);
-    fixture.deadline = Some(Duration::from_secs(20));
+    fixture.deadline = Some(Duration::from_secs(8));
     let output = fixture.solve(json!({})).await.unwrap();
     ended(&fixture, &output, "time_limit");
 }

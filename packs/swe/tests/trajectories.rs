@@ -97,7 +97,7 @@ async fn each_ending_has_the_name_that_mini_swe_agent_gives_it() {
     };
     for (replies, more, status) in [
         (vec![run("true")], json!({"max_steps": 1}), "LimitsExceeded"),
-        (vec![run("sleep 100")], json!({"max_seconds": 8}), "TimeExceeded"),
+        (vec![run("sleep 100")], json!({"max_seconds": 3}), "TimeExceeded"),
         (vec![ChatReply::text("x")], json!({}), "RepeatedFormatError"),
     ] {
         let fixture = Fixture::new(replies).await;

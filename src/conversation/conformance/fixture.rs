@@ -326,9 +326,10 @@ pub(crate) async fn call(
 
 /// Waits for a condition.
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), Duration::from_millis(1));
     while !so().await {
         assert!(start.elapsed() < STUCK, "waited a minute for {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(16));
     }
 }

@@ -157,7 +157,7 @@ pub(super) async fn conversations_never_see_each_other(s: Fixture) {
 /// Reference suite: `Concurrent_AllMethods_NoRace`, with data and without a leak.
 pub(super) async fn all_methods_at_once_on_many_conversations(s: Fixture) {
     let memory = s.open();
-    let tasks: Vec<_> = (0..128)
+    let tasks: Vec<_> = (0..48)
         .map(|task| {
             let (memory, keeps) = (memory.clone(), s.strategy != crate::Strategy::None);
             tokio::spawn(async move {
@@ -199,7 +199,7 @@ pub(super) async fn all_methods_at_once_on_many_conversations(s: Fixture) {
     for task in tasks {
         task.await.unwrap();
     }
-    for task in 0..128 {
+    for task in 0..48 {
         let identity =
             Identity::new(&format!("tenant-{}", task % 3), &format!("user-{}", task % 7), &format!("s{task}"));
         assert!(memory.context(&identity).await.unwrap().is_empty());

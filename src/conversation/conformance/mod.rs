@@ -39,16 +39,25 @@ pub use scripted_summarizer::{Action, Call, ScriptedSummarizer, marks};
 
 use crate::config::Strategy;
 
+/// The kind of store that the suite runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreUnderTest {
+    /// The driver in memory: here the cases run too that no store makes a difference to.
+    InMemory,
+    /// A file or a server.
+    Real,
+}
+
 /// Runs the suite under a strategy.
 ///
-/// `make` returns a new, empty store at every call, with the given clock.
+/// `make` returns a new, empty store of this kind at every call, with the given clock.
 ///
 /// # Panics
 /// If a test case fails: at the end, with the names of all that do.
-pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, strategy: Strategy) {
+pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, kind: StoreUnderTest, strategy: Strategy) {
     let mut broken = Vec::new();
-    for (name, applies, test_case) in cases::all() {
-        if !applies.contains(&strategy) {
+    for (name, strategies, on, test_case) in cases::all() {
+        if !strategies.contains(&strategy) || !on.runs(kind) {
             continue;
         }
         let clock = Arc::new(ManualClock::default());

@@ -259,15 +259,15 @@ async fn clear(s: &Fixture) {
 }
 
 pub(super) async fn any_operations_in_any_order_lose_nothing(s: Fixture) {
-    for seed in 0..3 {
+    for seed in 0..2 {
         clear(&s).await;
-        walk(&s, 1, &numbers(seed).take(120).collect::<Vec<_>>()).await;
+        walk(&s, 1, &numbers(seed).take(60).collect::<Vec<_>>()).await;
     }
 }
 
 pub(super) async fn any_operations_of_two_processes_lose_nothing(s: Fixture) {
     for seed in 100..102 {
         clear(&s).await;
-        walk(&s, 2, &numbers(seed).take(120).collect::<Vec<_>>()).await;
+        walk(&s, 2, &numbers(seed).take(60).collect::<Vec<_>>()).await;
     }
 }

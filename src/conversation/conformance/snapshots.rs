@@ -274,7 +274,7 @@ pub(super) async fn a_restore_leaves_nothing_behind(s: Fixture) {
 ///
 /// It is cut off at every place.
 pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
-    let turns: Vec<_> = (0..2000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
+    let turns: Vec<_> = (0..1000).map(|n| json!({"UserMessage": format!("[{n}]"), "AssistantResponse": "a"})).collect();
     let snapshot = of(s.strategy, &json!({"strategy": s.strategy.as_str(), "turns": turns}));
     let quiet = |config: &mut crate::Config| {
         config.recent_turns = 10_000;
@@ -293,9 +293,9 @@ pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
         let memory = s.another().open_with(quiet);
         let seen = seen(&memory, &alice()).await;
         if restored.is_ok() {
-            assert_eq!(seen.len(), 2000, "crash {crash}");
+            assert_eq!(seen.len(), 1000, "crash {crash}");
         }
-        assert!(seen == numbers(5000..5003) || seen == numbers(0..2000), "crash {crash}: {} turns", seen.len());
+        assert!(seen == numbers(5000..5003) || seen == numbers(0..1000), "crash {crash}: {} turns", seen.len());
         let trace = memory.trace(&alice()).await.unwrap();
         assert_eq!(trace.kept_turns, seen.len() as u64);
         // It can be written to, and what was left behind of a restore comes never up again.
@@ -309,7 +309,7 @@ pub(super) async fn a_large_restore_is_all_or_nothing(s: Fixture) {
             break;
         }
     }
-    assert!(whole, "twelve writes are enough for 2000 turns");
+    assert!(whole, "twelve writes are enough for 1000 turns");
     let memory = s.another().open_with(quiet);
     memory.flush(&alice()).await.unwrap();
     memory.add_turn(&alice(), turn(1)).await.unwrap();

@@ -28,20 +28,20 @@ fn walks(strategy: Strategy, processes: usize, cases: u32) {
 
 #[test]
 fn any_walk_under_rolling_summary_loses_nothing() {
-    walks(Strategy::RollingSummary, 1, 300);
+    walks(Strategy::RollingSummary, 1, 120);
 }
 
 #[test]
 fn any_walk_of_two_processes_under_rolling_summary_loses_nothing() {
-    walks(Strategy::RollingSummary, 2, 150);
+    walks(Strategy::RollingSummary, 2, 60);
 }
 
 #[test]
 fn any_walk_under_truncation_loses_nothing() {
-    walks(Strategy::Truncation, 2, 150);
+    walks(Strategy::Truncation, 2, 60);
 }
 
 #[test]
 fn any_walk_under_none_keeps_nothing() {
-    walks(Strategy::None, 1, 50);
+    walks(Strategy::None, 1, 30);
 }

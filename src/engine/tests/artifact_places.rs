@@ -109,7 +109,7 @@ async fn bucket_outage_during_upload_fails_it_and_recovers() {
         loop {
             match engine.artifact(&me, &key).await {
                 Ok((_, bytes)) => break bytes,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }
     };

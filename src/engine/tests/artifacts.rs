@@ -181,7 +181,7 @@ async fn abandoned_upload_is_invisible_and_swept_at_expiry() {
         let begun = async {
             until(|| fixture.objects().iter().any(|name| name.starts_with("owners/")), "its entry").await;
             // Most often some of the file is under way by then.
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         };
         tokio::select! {
             ended = hanging => panic!("it hangs: {ended:?}"),

@@ -247,10 +247,10 @@ async fn failed_start_is_typed_backed_off_and_listed() {
 async fn a_server_that_says_nothing_is_given_up() {
     let fixture = Fixture::new();
     fixture.write("mute", "");
-    let server = McpServer { start_timeout: Duration::from_secs(3), ..fixture.server() };
+    let server = McpServer { start_timeout: Duration::from_secs(1), ..fixture.server() };
     let engine = fixture.builder(server).build();
     let error = run(&engine, "mcp.x.count").await.unwrap_err();
-    assert_eq!((error.code(), error.message()), (Code::Timeout, "the MCP server \"x\" did not start within 3s"));
+    assert_eq!((error.code(), error.message()), (Code::Timeout, "the MCP server \"x\" did not start within 1s"));
     let pid = std::fs::read_to_string(fixture.path().join("starts")).unwrap().trim().to_owned();
     fixture.until("its end", || !Path::new("/proc").join(&pid).join("exe").exists()).await;
     engine.shutdown().await;

@@ -37,7 +37,7 @@ use crate::triv::{Context, FileName, Triv};
 
 const PROCESSES: usize = 8;
 /// Of each, for each kind of file.
-const CHANGES: usize = 200;
+const CHANGES: usize = 60;
 const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
@@ -265,7 +265,7 @@ fn open(folder: &Path, kind: &Kind) -> Project {
 
 #[test]
 fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
-    // Four hundred disk writes for each kind would take minutes, so the files are in memory where that is possible.
+    // Hundreds of disk writes for each kind would take minutes, so the files are in memory where that is possible.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     for kind in ALL {
         let write = |path: &str, text: &str| {

@@ -12,6 +12,7 @@ pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> +
 macro_rules! claims {
     ($($config:expr => { $($module:ident :: $claim:ident),* $(,)? })*) => {
         vec![$($((
+            stringify!($module),
             stringify!($claim),
             $config,
             Box::new(|subject| Box::pin($module::$claim(subject)) as Pin<Box<dyn Future<Output = ()> + Send>>) as Claim,
@@ -19,8 +20,8 @@ macro_rules! claims {
     };
 }
 
-/// Returns every test case with its name and the configuration of its store.
-pub(super) fn all() -> Vec<(&'static str, Config, Claim)> {
+/// Returns every test case with its module, its name and the configuration of its store.
+pub(super) fn all() -> Vec<(&'static str, &'static str, Config, Claim)> {
     claims! {
         Config::default() => {
             entries::put_and_get_return_the_same_entry,

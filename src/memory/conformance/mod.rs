@@ -51,7 +51,20 @@ pub(crate) struct Fixture {
 /// # });
 /// ```
 pub async fn run(make: impl Fn(Config, Arc<ManualClock>) -> Making) {
-    for (name, config, claim) in claims::all() {
+    run_where(|_| true, make).await;
+}
+
+/// Runs the test cases of some modules of the suite.
+#[cfg(test)]
+pub(crate) async fn run_of(modules: &[&str], make: impl Fn(Config, Arc<ManualClock>) -> Making) {
+    run_where(|module| modules.contains(&module), make).await;
+}
+
+async fn run_where(wanted: impl Fn(&str) -> bool, make: impl Fn(Config, Arc<ManualClock>) -> Making) {
+    for (module, name, config, claim) in claims::all() {
+        if !wanted(module) {
+            continue;
+        }
         let clock = Arc::new(ManualClock::default());
         let store = make(config, Arc::clone(&clock)).await;
         tracing::debug!(name, "claim");

@@ -74,20 +74,23 @@ async fn all_there(store: &Arc<dyn Store>, keys: &[String]) {
     }
 }
 
+/// Number of writes of each of eight processes.
+const WRITES: u32 = 300;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_processes_lose_no_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.db");
-    let children: Vec<_> = (0..8).map(|index| writer(&path, &index.to_string(), 1000)).collect();
+    let children: Vec<_> = (0..8).map(|index| writer(&path, &index.to_string(), WRITES)).collect();
     for child in children {
         let done = child.wait_with_output().unwrap();
         assert!(done.status.success());
         let told = String::from_utf8(done.stdout).unwrap();
-        assert_eq!(told.lines().filter(|line| line.contains("acknowledged ")).count(), 1000);
+        assert_eq!(told.lines().filter(|line| line.contains("acknowledged ")).count(), WRITES as usize);
     }
     let store = open_at(&path).await.unwrap();
-    assert_eq!(store.stats().await.unwrap().rows, 8000);
-    let keys: Vec<_> = (0..8).flat_map(|name| (0..1000).map(move |index| format!("{name}/{index}"))).collect();
+    assert_eq!(store.stats().await.unwrap().rows, 8 * u64::from(WRITES));
+    let keys: Vec<_> = (0..8).flat_map(|name| (0..WRITES).map(move |index| format!("{name}/{index}"))).collect();
     all_there(&store, &keys).await;
     assert_eq!(integrity(&path), "ok");
 }
@@ -98,7 +101,7 @@ fn integrity(path: &Path) -> String {
 }
 
 /// How often the writer is killed.
-const KILLS: u32 = 80;
+const KILLS: u32 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_lose_no_acknowledged_write() {
@@ -125,7 +128,7 @@ async fn kills_lose_no_acknowledged_write() {
         let store = open_at(&path).await.unwrap();
         all_there(&store, &acknowledged).await;
         total += acknowledged.len();
-        if round % 20 == 0 {
+        if round % 10 == 0 {
             store.close().await.unwrap();
         }
     }

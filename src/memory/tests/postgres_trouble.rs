@@ -68,7 +68,7 @@ async fn server_crash_loses_no_acknowledged_write() {
         })
         .collect();
     for round in 0..2 {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
         let server = &server;
         tokio::task::block_in_place(|| if round == 0 { server.kill9() } else { server.stop() });
         tokio::time::sleep(Duration::from_millis(200)).await;

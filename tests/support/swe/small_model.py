@@ -22,6 +22,8 @@ parameters.port = 0
 parameters.use_jinja = True
 parameters.ui = False
 parameters.offline = True
+# It goes round in circles, and an answer without a limit would be as long as the context.
+parameters.n_predict = 160
 # The same prompt gives the same answer at temperature 0.
 parameters.sampling.seed = 1
 server = xllamacpp.Server(parameters)

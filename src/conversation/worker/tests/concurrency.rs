@@ -41,7 +41,7 @@ async fn a_late_summary_of_a_flushed_conversation_is_thrown_away() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn close_does_not_wait_for_a_summarizer_that_keeps_its_thread() {
     let fixture = Fixture::new(rolling()).await;
-    fixture.summarizer.always(Action::Block(Duration::from_secs(3)));
+    fixture.summarizer.always(Action::Block(Duration::from_secs(1)));
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..6).await;
     until("asked", async || fixture.summarizer.is_asked()).await;
