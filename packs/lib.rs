@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use helmdeck_conversation::Conversations;
-use helmdeck_core::{Builtin, Clock};
+use helmdeck_core::{Builtin, Clock, Code, Error, Json, Reply, Result, schema};
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
+use serde::Serialize;
 
 /// Declares a pack by its family, verb and handler.
 ///
@@ -84,5 +85,24 @@ fn github_host(dependencies: &Dependencies) -> Option<String> {
     {
         let _ = dependencies;
         None
+    }
+}
+
+/// Runs work on a blocking thread and replies with its result.
+async fn blocking<O: Serialize + Send + 'static>(work: impl FnOnce() -> Result<O> + Send + 'static) -> Result<Reply> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
+    Reply::value(&done?)
+}
+
+/// Splits the member `session` off an input.
+fn take_session(input: Json) -> Result<(Option<String>, Json)> {
+    let read = |text: String| {
+        Json::parse(text)
+            .map_err(|error| Error::new(Code::Internal, "a part of the input is not JSON").with_source(error))
+    };
+    match schema::take_member(input.as_str(), "session") {
+        Some((session, rest)) => Ok((Some(read(session)?.read()?), read(rest)?)),
+        None => Ok((None, input)),
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use helmdeck_conversation::{Conversations, NewDigest, NewTurn};
-use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result, schema};
+use helmdeck_core::{Code, Context, Error, Handler, Json, Reply, Result};
 
 use super::target::Conversation;
 
@@ -11,18 +11,11 @@ pub(super) struct Add(pub(super) Conversations);
 #[async_trait]
 impl Handler for Add {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
-        let (session, turn) = match schema::take_member(input.as_str(), "session") {
-            Some((session, turn)) => (Some(read(session)?.read::<String>()?), read(turn)?),
-            None => (None, input),
-        };
+        let (session, turn) = crate::take_session(input)?;
         let conversation = Conversation::of(&self.0, &context, session.as_deref())?;
         let turn = redacted(&conversation, turn.read()?)?;
         Reply::value(&conversation.memory.add_turn(&conversation.identity, turn).await?)
     }
-}
-
-fn read(text: String) -> Result<Json> {
-    Json::parse(text).map_err(|error| Error::new(Code::Internal, "a part of the input is not JSON").with_source(error))
 }
 
 /// Redacts the texts: a calling pack may have put its own credential into them.

@@ -16,17 +16,12 @@ pub(super) struct List(pub(super) Conversations);
 struct Input {
     #[serde(default)]
     what: What,
-    #[serde(default)]
     session: Option<String>,
-    #[serde(default)]
     content_search: Option<String>,
-    #[serde(default)]
     folded: Option<bool>,
     #[serde(default)]
     texts: bool,
-    #[serde(default)]
     limit: Option<usize>,
-    #[serde(default)]
     after: Option<String>,
 }
 

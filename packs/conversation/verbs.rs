@@ -29,7 +29,6 @@ macro_rules! handler {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
-    #[serde(default)]
     session: Option<String>,
 }
 
@@ -37,7 +36,6 @@ struct Target {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TurnTarget {
-    #[serde(default)]
     session: Option<String>,
     key: String,
 }
@@ -45,7 +43,6 @@ struct TurnTarget {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ContextInput {
-    #[serde(default)]
     session: Option<String>,
     #[serde(default)]
     format: Format,
@@ -80,7 +77,6 @@ struct Exported {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RestoreInput {
-    #[serde(default)]
     session: Option<String>,
     /// Stored byte for byte: another program may have made it.
     snapshot: Json,

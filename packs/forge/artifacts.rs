@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use helmdeck_forge::artifacts::{Artifacts, Filter, Kind, Listed, ProjectArtifact, Put, State, Stored, is_text};
 use helmdeck_forge::error::Error;
-use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::triv::Reference;
 use helmdeck_forge::{Project, Result};
 use serde::{Deserialize, Serialize};
@@ -39,7 +38,7 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
         _ => return Err(Error::usage("give either \"text\" or \"base64\"")),
     };
     let reference = |text: &String| Reference::parse(text).map_err(Error::usage);
-    let stored = Artifacts::new(project).put(
+    Artifacts::new(project).put(
         &bytes,
         &Put {
             kind: input.kind,
@@ -50,15 +49,11 @@ pub(super) fn put(project: &Project, input: New) -> Done<Stored> {
             linear: input.linear,
             skill: input.skill,
         },
-    )?;
-    Sessions::new(project).lives();
-    Ok(stored)
+    )
 }
 
 pub(super) fn snapshot(project: &Project, _: Nothing) -> Done<Stored> {
-    let stored = Artifacts::new(project).snapshot()?;
-    Sessions::new(project).lives();
-    Ok(stored)
+    Artifacts::new(project).snapshot()
 }
 
 #[derive(Deserialize)]

@@ -28,15 +28,12 @@ pub(super) fn health(project: &Project, _: Nothing) -> Done<Health> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tail {
-    #[serde(default)]
     last: Option<usize>,
     #[serde(default)]
     after: u64,
-    #[serde(default)]
     since: Option<Time>,
     #[serde(default)]
     about: Vec<Subject>,
-    #[serde(default)]
     of_session: Option<String>,
 }
 

@@ -2,7 +2,6 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::checkpoints::{Checkpoint, Checkpoints, Create, Made};
-use helmdeck_forge::sessions::Sessions;
 use serde::{Deserialize, Serialize};
 
 use super::place::Done;
@@ -24,9 +23,7 @@ pub(super) struct New {
 
 pub(super) fn create(project: &Project, input: New) -> Done<Made> {
     let asked = Create { key: input.key, message: input.message, closes: input.closes, ..Create::default() };
-    let made = Checkpoints::new(project).create(&asked)?;
-    Sessions::new(project).lives();
-    Ok(made)
+    Checkpoints::new(project).create(&asked)
 }
 
 #[derive(Deserialize)]

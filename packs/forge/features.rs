@@ -3,7 +3,6 @@
 use helmdeck_forge::Project;
 use helmdeck_forge::error::Error;
 use helmdeck_forge::features::{Add, Changed, Chosen, Counts, Edit, Features, Item, Standing, Verified};
-use helmdeck_forge::sessions::Sessions;
 use serde::{Deserialize, Serialize};
 
 use super::place::{Done, Nothing};
@@ -23,7 +22,6 @@ pub(super) struct List {
     closely: bool,
     #[serde(default)]
     standing: Vec<Standing>,
-    #[serde(default)]
     limit: Option<usize>,
 }
 
@@ -55,9 +53,7 @@ pub(super) fn next(project: &Project, _: Nothing) -> Done<NextOne> {
 }
 
 pub(super) fn add(project: &Project, input: Add) -> Done<Changed> {
-    let added = Features::new(project).add(&input, None)?;
-    Sessions::new(project).lives();
-    Ok(added)
+    Features::new(project).add(&input, None)
 }
 
 pub(super) fn add_untested(project: &Project, input: Add) -> Done<Changed> {
@@ -74,9 +70,7 @@ pub(super) struct Set {
 }
 
 pub(super) fn set(project: &Project, input: Set) -> Done<Changed> {
-    let changed = Features::new(project).set(&input.id, &input.edit, input.if_match.as_deref())?;
-    Sessions::new(project).lives();
-    Ok(changed)
+    Features::new(project).set(&input.id, &input.edit, input.if_match.as_deref())
 }
 
 pub(super) fn set_untested(project: &Project, input: Set) -> Done<Changed> {
@@ -100,7 +94,5 @@ pub(super) struct Named {
 }
 
 pub(super) fn verify(project: &Project, input: Named) -> Done<Verified> {
-    let verified = Features::new(project).verify(&input.id)?;
-    Sessions::new(project).lives();
-    Ok(verified)
+    Features::new(project).verify(&input.id)
 }

@@ -24,7 +24,5 @@ pub(super) fn show(project: &Project, _: Nothing) -> Done<Seen> {
 }
 
 pub(super) fn set(project: &Project, input: SetFocus) -> Done<Set> {
-    let set = Sessions::new(project).set_focus(&input)?;
-    Sessions::new(project).lives();
-    Ok(set)
+    Sessions::new(project).set_focus(&input)
 }

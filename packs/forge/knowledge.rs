@@ -101,9 +101,7 @@ pub(super) struct Confirm {
 }
 
 pub(super) fn confirm(project: &Project, input: Confirm) -> Done<Confirmed> {
-    let confirmed = Knowledge::new(project).confirm(&input.id, None)?;
-    Sessions::new(project).lives();
-    Ok(confirmed)
+    Knowledge::new(project).confirm(&input.id, None)
 }
 
 /// An entry and what replaces it.
@@ -115,13 +113,9 @@ pub(super) struct Replace {
 }
 
 pub(super) fn supersede(project: &Project, input: Replace) -> Done<Superseded> {
-    let superseded = Knowledge::new(project).supersede(&input.id, &input.by.learning()?, None)?;
-    Sessions::new(project).lives();
-    Ok(superseded)
+    Knowledge::new(project).supersede(&input.id, &input.by.learning()?, None)
 }
 
 pub(super) fn check(project: &Project, _: Nothing) -> Done<Checked> {
-    let checked = helmdeck_forge::invariants::check(project)?;
-    Sessions::new(project).lives();
-    Ok(checked)
+    helmdeck_forge::invariants::check(project)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result, schema};
+use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result};
 use helmdeck_forge::error::{Category, Error as ProjectError};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Project, ProjectEnvironment};
@@ -118,13 +118,13 @@ where
         if context.identity.is_anonymous() {
             return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
         }
-        let (session, input) = if self.in_session { without_session(input)? } else { (None, input) };
+        let (session, input) = if self.in_session { crate::take_session(input)? } else { (None, input) };
         let input: I = input.read()?;
         let (place, work, settings) = (self.place.clone(), self.work, self.settings);
         let (lives, changes) = (self.lives, self.changes);
         let (caller, wait) = (Arc::clone(&context.identity), Wait::of(&context));
         // A started change is finished even if the caller goes away.
-        let done = tokio::task::spawn_blocking(move || {
+        crate::blocking(move || {
             wait.check()?;
             let project = place.open(&caller, session, settings)?;
             wait.check()?;
@@ -139,23 +139,8 @@ where
                 Sessions::new(&project).lives();
             }
             done
-        });
-        let done = done
-            .await
-            .map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
-        Reply::value(&done?)
-    }
-}
-
-/// Splits the session off an input.
-fn without_session(input: Json) -> Result<(Option<String>, Json)> {
-    let read = |text: String| {
-        Json::parse(text)
-            .map_err(|error| Error::new(Code::Internal, "a part of the input is no JSON").with_source(error))
-    };
-    match schema::take_member(input.as_str(), "session") {
-        Some((session, rest)) => Ok((Some(read(session)?.read()?), read(rest)?)),
-        None => Ok((None, input)),
+        })
+        .await
     }
 }
 

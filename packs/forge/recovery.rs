@@ -2,7 +2,6 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::recovery::{Applied, Apply, Assess, Attempts, Mode, Recovery, Report};
-use helmdeck_forge::sessions::Sessions;
 use serde::Deserialize;
 
 use super::place::Done;
@@ -15,9 +14,7 @@ pub(super) struct Look {
 }
 
 pub(super) fn assess(project: &Project, input: Look) -> Done<Report> {
-    let report = Recovery::new(project).assess(Assess { verify: !input.no_verify })?;
-    Sessions::new(project).lives();
-    Ok(report)
+    Recovery::new(project).assess(Assess { verify: !input.no_verify })
 }
 
 /// The result of a check that the caller ran.
@@ -29,9 +26,7 @@ pub(super) struct Tried {
 }
 
 pub(super) fn tried(project: &Project, input: Tried) -> Done<Attempts> {
-    let attempts = Recovery::new(project).tried(input.passed, &input.what)?;
-    Sessions::new(project).lives();
-    Ok(attempts)
+    Recovery::new(project).tried(input.passed, &input.what)
 }
 
 /// Input of a rollback.
@@ -47,7 +42,5 @@ pub(super) struct Back {
 
 pub(super) fn apply(project: &Project, input: Back) -> Done<Applied> {
     let asked = Apply { mode: input.mode, why: input.why, ..Apply::default() };
-    let applied = Recovery::new(project).apply(&asked)?;
-    Sessions::new(project).lives();
-    Ok(applied)
+    Recovery::new(project).apply(&asked)
 }

@@ -34,7 +34,5 @@ pub(super) fn end(project: &Project, input: Ending) -> Done<Finished> {
 pub(super) fn commit(project: &Project, input: NewCommit) -> Done<Committed> {
     let session = Sessions::new(project).required()?;
     let origin = Commits::new(project).origin(&session.id, &session.uuid)?;
-    let committed = Commits::new(project).create(&input, &origin)?;
-    Sessions::new(project).lives();
-    Ok(committed)
+    Commits::new(project).create(&input, &origin)
 }

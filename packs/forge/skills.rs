@@ -2,7 +2,6 @@
 
 use helmdeck_forge::Project;
 use helmdeck_forge::error::{Category, Error};
-use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::skills::{Activated, Match, Query, Shown, Skill};
 use serde::{Deserialize, Serialize};
 
@@ -77,9 +76,7 @@ pub(super) struct Activate {
 }
 
 pub(super) fn activate(project: &Project, input: Activate) -> Done<Activated> {
-    let activated = helmdeck_forge::skills::Skills::new(project).activate(&input.name, &project.environment().agent)?;
-    Sessions::new(project).lives();
-    Ok(activated)
+    helmdeck_forge::skills::Skills::new(project).activate(&input.name, &project.environment().agent)
 }
 
 #[derive(Serialize)]

@@ -64,7 +64,6 @@ pub(super) struct Issue {
     number: u64,
     title: String,
     state: String,
-    #[serde(default)]
     state_reason: Option<String>,
     body: Option<String>,
     #[serde(default, deserialize_with = "login")]
@@ -82,7 +81,6 @@ pub(super) struct Issue {
     html_url: String,
     created_at: String,
     updated_at: String,
-    #[serde(default)]
     closed_at: Option<String>,
     #[serde(default, rename(deserialize = "pull_request"), deserialize_with = "present")]
     pub(super) is_pull_request: bool,
@@ -94,7 +92,6 @@ pub(super) struct Comment {
     id: u64,
     #[serde(default, deserialize_with = "login")]
     user: Option<String>,
-    #[serde(default)]
     body: Option<String>,
     html_url: String,
     created_at: String,
@@ -134,9 +131,7 @@ pub(super) struct Pull {
     html_url: String,
     created_at: String,
     updated_at: String,
-    #[serde(default)]
     closed_at: Option<String>,
-    #[serde(default)]
     merged_at: Option<String>,
 }
 
@@ -148,7 +143,6 @@ pub(super) struct PullDetail {
     #[serde(default)]
     merged: bool,
     /// `null` while GitHub has not worked it out yet.
-    #[serde(default)]
     mergeable: Option<bool>,
     #[serde(default)]
     commits: u64,
@@ -169,14 +163,11 @@ pub(super) struct PullDetail {
 pub(super) struct Release {
     id: u64,
     tag_name: String,
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     body: Option<String>,
     draft: bool,
     prerelease: bool,
     html_url: String,
-    #[serde(default)]
     upload_url: Option<String>,
     created_at: String,
     published_at: Option<String>,
@@ -198,7 +189,6 @@ pub(super) struct CodeHit {
 pub(super) struct RepositoryHit {
     full_name: String,
     description: Option<String>,
-    #[serde(default)]
     language: Option<String>,
     #[serde(default)]
     topics: Vec<String>,

@@ -25,8 +25,9 @@ struct Input {
     max_items: usize,
 }
 
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 enum Kind {
     Issues,
     Code,
@@ -54,14 +55,10 @@ struct Output<T> {
 impl Handler for Search {
     async fn run(&self, context: Context, input: Json) -> Result<Reply> {
         let input: Input = input.read()?;
-        let kind = match input.kind {
-            Kind::Issues => "issues",
-            Kind::Code => "code",
-            Kind::Repositories => "repositories",
-            Kind::Commits => "commits",
-        };
         let per_page = input.max_items.min(MAX_PER_PAGE);
-        let first = self.0.target(&["search", kind], &[("q", &input.query), ("per_page", &per_page.to_string())])?;
+        let first = self
+            .0
+            .target(&["search", input.kind.into()], &[("q", &input.query), ("per_page", &per_page.to_string())])?;
 
         let mut reading = Reading::new(&self.0, &context)?;
         if let Some(reply) = reading.unchanged(&first).await? {

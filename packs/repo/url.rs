@@ -11,7 +11,8 @@ use url::{Host, Url};
 const MAX_BYTES: usize = 2048;
 
 /// Way to reach a repository.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Transport {
     /// `https://`.
     Https,
@@ -25,13 +26,8 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Returns git's name of it, as in its setting `protocol.<name>.allow`.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Https => "https",
-            Self::Http => "http",
-            Self::Ssh => "ssh",
-            Self::File => "file",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
     }
 
     const fn port(self) -> u16 {

@@ -60,11 +60,7 @@ where
             return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
         }
         let (input, config, work): (I, _, _) = (input.read()?, Arc::clone(&self.config), self.work);
-        let done = tokio::task::spawn_blocking(move || work(&Seam::on_disk((*config).clone()), input));
-        let done = done
-            .await
-            .map_err(|error| Error::new(Code::Internal, "the work came to a sudden end").with_source(error))?;
-        Reply::value(&done?)
+        crate::blocking(move || work(&Seam::on_disk((*config).clone()), input)).await
     }
 }
 

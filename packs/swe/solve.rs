@@ -67,16 +67,16 @@ impl Handler for Solve {
         let endpoint = self.client.endpoint(input.endpoint.as_deref(), input.model.as_deref(), key)?;
 
         context.report(Some(2.0), &format!("fetching {}", address.key));
-        let wanted = Wanted {
-            url: &input.repo_url,
-            reference: input.reference.as_deref(),
-            credential: input.credential.as_deref(),
-        };
-        let checkout = self.repository.checkout(&context, wanted).await?;
+        let checkout = self.repository.checkout(&context, wanted(&input)).await?;
         let run =
             Run { solve: self, context: &context, session: &*session, input, address, endpoint, checkout, started };
         run.work(github.as_deref()).await
     }
+}
+
+/// Returns what is fetched, and where a change is pushed to.
+fn wanted(input: &Input) -> Wanted<'_> {
+    Wanted { url: &input.repo_url, reference: input.reference.as_deref(), credential: input.credential.as_deref() }
 }
 
 /// One run, with its repository in the session.
@@ -309,11 +309,7 @@ impl Run<'_> {
         }
         let change = Change {
             input: &self.input,
-            wanted: Wanted {
-                url: &self.input.repo_url,
-                reference: self.input.reference.as_deref(),
-                credential: self.input.credential.as_deref(),
-            },
+            wanted: wanted(&self.input),
             checkout: &self.checkout,
             patch: &done.patch.bytes,
             summary: &done.summary,
@@ -336,16 +332,13 @@ impl Run<'_> {
             false => format!("{}: {}", tests.shown(), end(&tests.tail, 800)),
         });
         Lesson {
-            at: self.solve.clock.now().to_rfc3339(),
-            task: self.input.task.clone(),
             success: done.success && published.is_some(),
-            ended: done.ending.name().to_owned(),
             summary,
-            base_commit: self.checkout.commit.clone(),
             branch: published.and_then(|published| published.branch.clone()),
             pr_url: published.and_then(|published| published.pr_url.clone()),
             tests,
             files: done.patch.files.clone(),
+            ..self.idle_lesson(&done.ending)
         }
     }
 

@@ -38,6 +38,6 @@ impl SessionMetrics {
 
     /// Counts the end of a session that another process made.
     pub(super) fn ended_elsewhere(&self, why: Reason) {
-        self.ended.get_or_create(&[("reason", why.as_str())]).inc();
+        self.ended.get_or_create(&[("reason", why.into())]).inc();
     }
 }

@@ -29,8 +29,9 @@ pub(crate) struct DetectedRuntime {
     pub(crate) supplies_inside: String,
 }
 
-/// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a session ended. Its name is used in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Reason {
     /// The call that made it has ended.
     CallOver,
@@ -42,19 +43,6 @@ pub(crate) enum Reason {
     Shutdown,
     /// The process that made it ended without ending it.
     Abandoned,
-}
-
-impl Reason {
-    /// Returns the name used in metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::CallOver => "call_over",
-            Self::Asked => "asked",
-            Self::Expired => "expired",
-            Self::Shutdown => "shutdown",
-            Self::Abandoned => "abandoned",
-        }
-    }
 }
 
 /// Runtime of sessions. [`crate::Sessions`] checks the access.

@@ -1,6 +1,5 @@
 //! Location of a caller, and the requested file.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -25,8 +24,9 @@ pub struct Context {
 }
 
 /// Which file of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Which {
     /// The plan.
     Plan,
@@ -42,18 +42,8 @@ impl Which {
 
     /// Returns its name.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plan => "plan",
-            Self::Progress => "progress",
-            Self::Tracker => "tracker",
-        }
-    }
-}
-
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -8,8 +8,9 @@ use serde::Serialize;
 use crate::text::one_line;
 
 /// Kind of a fault in the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 #[non_exhaustive]
 pub enum StateFault {
     /// Something that binds a worker to a plan exists and cannot be trusted.
@@ -25,13 +26,8 @@ pub enum StateFault {
 impl StateFault {
     /// Returns its name, for programs: `corrupt-state`.
     #[must_use]
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::CorruptState => "corrupt-state",
-            Self::UnsafeName => "unsafe-name",
-            Self::TaskNameRequired => "task-name-required",
-            Self::Usage => "usage",
-        }
+    pub fn code(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the exit code of a command that ends so: 4 asks to name the task, all else is 2.
@@ -111,40 +107,33 @@ pub struct Warning {
     pub message: String,
 }
 
-impl Warning {
-    pub(crate) fn unreadable(message: impl AsRef<str>) -> Self {
-        Self { code: "memory-unreadable", message: one_line(message.as_ref()) }
-    }
+/// Declares a constructor for each code.
+macro_rules! warnings {
+    ($($(#[$doc:meta])* $name:ident => $code:literal),* $(,)?) => {
+        impl Warning {
+            $($(#[$doc])*
+            pub(crate) fn $name(message: impl AsRef<str>) -> Self {
+                Self { code: $code, message: one_line(message.as_ref()) }
+            })*
+        }
+    };
+}
 
+warnings! {
+    /// Warns that something exists and cannot be read.
+    unreadable => "memory-unreadable",
     /// Warns that something is hidden by a newer one of the same name.
-    pub(crate) fn hidden(message: impl AsRef<str>) -> Self {
-        Self { code: "memory-hidden", message: one_line(message.as_ref()) }
-    }
-
-    /// There are notes, and the budget is too small for any.
-    pub(crate) fn nothing_fits(message: impl AsRef<str>) -> Self {
-        Self { code: "nothing-fits", message: one_line(message.as_ref()) }
-    }
-
+    hidden => "memory-hidden",
+    /// Warns that there are notes, and the budget is too small for any.
+    nothing_fits => "nothing-fits",
     /// Warns that the named folder is in a project, whose marker it does not see.
-    pub(crate) fn below(message: impl AsRef<str>) -> Self {
-        Self { code: "cwd-below-project", message: one_line(message.as_ref()) }
-    }
-
+    below => "cwd-below-project",
     /// Warns of an unknown spelling of a phase.
-    pub(crate) fn unknown_phase(message: impl AsRef<str>) -> Self {
-        Self { code: "unknown-phase", message: one_line(message.as_ref()) }
-    }
-
+    unknown_phase => "unknown-phase",
     /// Warns that no task or plan of the project has the given name.
-    pub(crate) fn no_such_task(message: impl AsRef<str>) -> Self {
-        Self { code: "no-such-task", message: one_line(message.as_ref()) }
-    }
-
+    no_such_task => "no-such-task",
     /// Warns of a plan in the wrong place.
-    pub(crate) fn misplaced(message: impl AsRef<str>) -> Self {
-        Self { code: "plan-misplaced", message: one_line(message.as_ref()) }
-    }
+    misplaced => "plan-misplaced",
 }
 
 impl fmt::Display for Warning {

@@ -1,12 +1,13 @@
 //! The phases of a dev loop: how much is recalled in each, and what of a project.
 
-use std::fmt;
-
 use serde::Serialize;
 
 /// A phase of a dev loop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// The project is set up.
     Setup,
@@ -77,16 +78,8 @@ impl Phase {
 
     /// Returns its name.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Setup => "setup",
-            Self::Plan => "plan",
-            Self::Work => "work",
-            Self::Review => "review",
-            Self::Release => "release",
-            Self::Bugfix => "bugfix",
-            Self::Documenter => "documenter",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the default budget of a recall, in tokens.
@@ -117,12 +110,6 @@ impl Phase {
     /// Returns whether the notes of the project come before those that are always loaded.
     pub(crate) const fn project_first(self) -> bool {
         matches!(self, Self::Documenter)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
