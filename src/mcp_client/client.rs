@@ -30,19 +30,15 @@ pub(crate) struct Listening {
 }
 
 impl Listeners {
-    fn map(&self) -> parking_lot::MutexGuard<'_, HashMap<ProgressToken, Arc<dyn ProgressSink>>> {
-        self.0.lock()
-    }
-
     pub(crate) fn add(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
-        self.map().insert(token.clone(), sink);
+        self.0.lock().insert(token.clone(), sink);
         Listening { listeners: self.clone(), token }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.listeners.map().remove(&self.token);
+        self.listeners.0.lock().remove(&self.token);
     }
 }
 
@@ -79,7 +75,7 @@ impl ClientHandler for Client {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let sink = self.listeners.map().get(&progress.progress_token).cloned();
+        let sink = self.listeners.0.lock().get(&progress.progress_token).cloned();
         if let Some(sink) = sink {
             let percent = progress.total.filter(|total| *total > 0.0).map(|total| {
                 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]

@@ -126,12 +126,12 @@ impl Server {
 
     /// Sets the callback for a changed list of tools.
     pub(crate) fn on_change(&self, changed: Changed) {
-        *lock(&self.changed) = Some(changed);
+        *self.changed.lock() = Some(changed);
     }
 
     /// Returns its latest list, of this process or an earlier one; `None` if it never answered.
     pub fn listing(&self) -> Option<Arc<Listing>> {
-        lock(&self.listing).clone()
+        self.listing.lock().clone()
     }
 
     /// Returns how much is known of its tools.
@@ -154,7 +154,7 @@ impl Server {
 
     /// Returns its state in one word, and the reason if it is not up.
     pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
-        match &*lock(&self.state) {
+        match &*self.state.lock() {
             State::Up(connection) if connection.is_open() => ("up", None),
             State::Starting(_) => ("starting", None),
             State::Failed { error, .. } => ("failed", Some(error.clone())),
@@ -164,7 +164,7 @@ impl Server {
 
     /// Returns the rest of the backoff after a failure.
     pub(crate) fn left_alone(&self) -> Duration {
-        match &*lock(&self.state) {
+        match &*self.state.lock() {
             State::Failed { until, .. } => until.saturating_duration_since(Instant::now()),
             _ => Duration::ZERO,
         }
@@ -179,7 +179,7 @@ impl Server {
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>> {
         let fresh = self.grants().map(|(grants, _)| grants);
         let starting = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             match &*state {
                 // A rotated or revoked credential needs a new connection.
                 State::Up(connection)
@@ -312,17 +312,17 @@ impl Server {
                 self.metrics.up.set(1);
                 // Callers that wait for the connection use the new registry.
                 self.learn(listing).await;
-                *lock(&self.state) = State::Up(Arc::clone(&connection));
+                *self.state.lock() = State::Up(Arc::clone(&connection));
                 self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
                 Ok(connection)
             }
             Err(error) => {
                 let wait = match error.code() {
                     Code::Cancelled => Duration::ZERO,
-                    _ => lock(&self.failures).start_failed(),
+                    _ => self.failures.lock().start_failed(),
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
-                *lock(&self.state) = State::Failed { until: Instant::now() + wait, error: error.clone() };
+                *self.state.lock() = State::Failed { until: Instant::now() + wait, error: error.clone() };
                 if self.known() == Known::Nothing {
                     // The registry learns the reason before the waiting callers continue.
                     self.tell().await;
@@ -336,7 +336,7 @@ impl Server {
     /// Stores a new list, and waits until the registry is up to date.
     async fn learn(&self, listing: Listing) {
         let listing = {
-            let mut known = lock(&self.listing);
+            let mut known = self.listing.lock();
             match &*known {
                 Some(same) if **same == listing => None,
                 _ => Some(Arc::clone(known.insert(Arc::new(listing)))),
@@ -360,7 +360,7 @@ impl Server {
     }
 
     async fn tell(&self) {
-        let changed = lock(&self.changed).clone();
+        let changed = self.changed.lock().clone();
         if let Some(changed) = changed {
             changed().await;
         }
@@ -461,14 +461,14 @@ impl Server {
 
     /// Records the end of a connection; `ended` is the reason if it was unexpected.
     fn down(&self, connection: &Arc<Connection>, ended: Option<Ended>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let current = matches!(&*state, State::Up(current) if Arc::ptr_eq(current, connection));
         if current {
             self.metrics.up.set(0);
         }
         match &ended {
             Some(Ended { code, why }) => {
-                let wait = lock(&self.failures).ended(connection.since.elapsed());
+                let wait = self.failures.lock().ended(connection.since.elapsed());
                 tracing::warn!(mcp.server = self.name(), why, wait_ms = wait.as_millis(), "an MCP server ended");
                 self.metrics.crashes.inc();
                 if current {
@@ -483,8 +483,4 @@ impl Server {
         let stopped = || Ended { code: Code::HandlerFailed, why: "it was stopped".to_owned() };
         connection.set_ended(ended.unwrap_or_else(stopped));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
-    mutex.lock()
 }

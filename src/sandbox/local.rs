@@ -104,10 +104,6 @@ impl LocalRuntime {
         })
     }
 
-    fn live(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<Live>>> {
-        self.live.lock()
-    }
-
     /// Finds the sandbox once. After a failure, each call tries again.
     async fn sandbox(&self) -> Result<&Sandbox> {
         let spawner = self.spawner().await?;
@@ -141,7 +137,7 @@ impl LocalRuntime {
     /// Ends sessions that expired or were ended by another process.
     async fn look(&self, sweep: bool) {
         let now = self.parts.clock.now();
-        let all: Vec<_> = self.live().values().cloned().collect();
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
         for live in all {
             let read = {
                 let live = Arc::clone(&live);
@@ -174,7 +170,7 @@ impl LocalRuntime {
     /// Finds a session in this process, else on disk.
     async fn find(&self, id: &str) -> Result<Option<Arc<Live>>> {
         let now = self.parts.clock.now();
-        let known = self.live().get(id).cloned();
+        let known = self.live.lock().get(id).cloned();
         if let Some(live) = known {
             return Ok((live.record().expires_at > now && !live.stop.is_cancelled()).then_some(live));
         }
@@ -186,7 +182,7 @@ impl LocalRuntime {
         let Some(record) = read.filter(|record| record.expires_at > now) else { return Ok(None) };
         self.watch();
         let live = Live::new(record, folder, None);
-        Ok(Some(Arc::clone(self.live().entry(id.to_owned()).or_insert(live))))
+        Ok(Some(Arc::clone(self.live.lock().entry(id.to_owned()).or_insert(live))))
     }
 
     async fn found(&self, live: &Live) -> Result<DetectedRuntime> {
@@ -197,7 +193,7 @@ impl LocalRuntime {
     }
 
     async fn end(&self, id: &str, why: Reason) -> Result<bool> {
-        let live = self.live().get(id).cloned();
+        let live = self.live.lock().get(id).cloned();
         let Some(live) = live else {
             let Some(folder) = self.place.of(id) else { return Ok(false) };
             let place = self.place.clone();
@@ -207,7 +203,7 @@ impl LocalRuntime {
         // A running command holds the turn until all its processes are gone.
         let _turn = live.turn.lock().await;
         let lock = live.lock.lock().take();
-        let first = self.live().remove(id).is_some();
+        let first = self.live.lock().remove(id).is_some();
         let (place, folder) = (self.place.clone(), live.folder.clone());
         let Some(lock) = lock else {
             // Only used here: another process holds it, or none does.
@@ -256,7 +252,7 @@ impl SessionRuntime for LocalRuntime {
         };
         let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
         let live = Live::new(record.clone(), folder, Some(lock));
-        self.live().insert(record.id.clone(), Arc::clone(&live));
+        self.live.lock().insert(record.id.clone(), Arc::clone(&live));
         self.parts.metrics.made();
         if self.closed.is_cancelled() {
             // Made while the other sessions were being ended.
@@ -333,7 +329,7 @@ impl SessionRuntime for LocalRuntime {
     fn terminate_later(&self, id: &str, why: Reason) {
         let (Some(this), Ok(runtime)) = (self.this.upgrade(), Handle::try_current()) else { return };
         // At once, so that no command starts in it.
-        if let Some(live) = self.live().get(id) {
+        if let Some(live) = self.live.lock().get(id) {
             live.stop.cancel();
         }
         let id = id.to_owned();
@@ -375,14 +371,14 @@ impl SessionRuntime for LocalRuntime {
 
     async fn close(&self) {
         self.closed.cancel();
-        let all: Vec<_> = self.live().values().cloned().collect();
+        let all: Vec<_> = self.live.lock().values().cloned().collect();
         for live in all {
             let record = live.record();
             if self.parts.outlive && record.preserved && live.is_ours() {
                 // It stays, without a command. The next process finds its lock free, and sees that it has not expired.
                 live.stop.cancel();
                 let _turn = live.turn.lock().await;
-                self.live().remove(&record.id);
+                self.live.lock().remove(&record.id);
                 continue;
             }
             self.terminate_later(&record.id, Reason::Shutdown);
@@ -440,7 +436,7 @@ mod tests {
         let made = runtime.place.create::<std::io::Error>(now, make, |_| Ok(()), |_| Ok(()));
         let (folder, record, lock) = made.unwrap();
         let live = Live::new(record.clone(), folder, Some(lock));
-        runtime.live().insert(record.id, Arc::clone(&live));
+        runtime.live.lock().insert(record.id, Arc::clone(&live));
         (runtime, live)
     }
 
@@ -486,6 +482,6 @@ mod tests {
         drop(turn);
         runtime.tasks.close();
         runtime.tasks.wait().await;
-        assert!(!live.folder.path().exists() && runtime.live().is_empty());
+        assert!(!live.folder.path().exists() && runtime.live.lock().is_empty());
     }
 }
