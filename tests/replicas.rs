@@ -155,7 +155,7 @@ fn killed_leader_delays_waiters_within_bounds() {
         "#!/bin/sh\ncat >/dev/null\necho run >>hang-runs\nif [ \"$(wc -l <hang-runs)\" = 1 ]; then sleep 60; fi\nprintf '{\"ok\":true}'\n",
         "single_flight = \"cluster\"",
     );
-    let wait = [("HELMDECK_CACHE__READ_BUDGET", "30s"), ("HELMDECK_CACHE__CLUSTER_WAIT", "2s")];
+    let wait = [("HELMDECK_CACHE__READ_BUDGET", "30s"), ("HELMDECK_CACHE__CLUSTER_WAIT", "1s")];
     let servers = [(); 2].map(|()| Server::start_with(&home, KEY, &wait));
     let [first, second] = &servers;
     std::thread::scope(|scope| {

@@ -262,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let command = "sh: echo begun; sleep 600 & echo $! > child; wait";
         // Enough time for the shell to reach its wait.
-        let ran = run_check(folder.path(), command, Duration::from_secs(3), &SystemClock::default()).unwrap();
+        let ran = run_check(folder.path(), command, Duration::from_secs(1), &SystemClock::default()).unwrap();
         assert_eq!((ran.exit, ran.timed_out, ran.passed()), (None, true, false));
         assert_eq!(ran.output, "begun\n");
         let child: i32 = std::fs::read_to_string(folder.path().join("child")).unwrap().trim().parse().unwrap();

@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn endless_output_of_an_escaped_process_is_no_complete_answer() {
         // It writes until its pipe is closed.
-        let options = Options { kill_leftovers: false, ..options(Duration::from_secs(2), separate()) };
+        let options = Options { kill_leftovers: false, ..options(Duration::from_millis(700), separate()) };
         let script = "setsid sh -c 'while sleep 0.1; do echo x; done' & exit 0";
         let failure = run(&mut shell(script), options, &mut || ()).unwrap_err();
         assert!(matches!(failure, Failure::TimedOut(..)), "{failure}");

@@ -138,7 +138,7 @@ async fn each_waiter_keeps_its_own_deadline() {
     let engine = EngineFixture::open(vec![gated.pack]).await;
     let mut hurried = call("t.gated", "{}");
     // Long enough for its run to begin, which the other one waits for.
-    hurried.deadline = Some(Instant::now() + Duration::from_secs(2));
+    hurried.deadline = Some(Instant::now() + Duration::from_secs(1));
     let hurried = async {
         let hurried = engine.call(hurried).await;
         assert_eq!(hurried.unwrap_err().code(), Code::Timeout);

@@ -126,7 +126,7 @@ fn a_killed_process_leaves_whole_files_and_a_free_lock() {
     let folder = place();
     let files = Files::new(folder.path(), Writer::default(), MAX_FILE, None);
     let count = || files.load::<Count>().unwrap().map_or(0, |loaded| loaded.value.count);
-    for round in 0..25 {
+    for round in 0..12 {
         let before = count();
         let mut child = start(folder.path(), "never_stops");
         // Each time at another moment.
