@@ -1,7 +1,7 @@
 //! Tables of `docs/` that are made from the code.
 //!
-//! A page has them between `<!-- generated -->` and `<!-- end -->`. If a table is out of step, the test writes the whole
-//! page, as it should be, into the target folder and says how to copy it.
+//! A page has them between `<!-- generated -->` and `<!-- end -->`. If a table is out of step, the test writes the
+//! page as it should be into the target folder, and says how to copy it.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! `README.md` and `docs/`: every command runs, every output shown is real, and the reference pages match the code.
 //!
-//! A block ` ```sh ` is run by a shell and must not fail. A block ` ```console ` has commands after `$ ` and shows their
-//! output, which is compared; a command may fail only if an `error: ` is shown. A block ` ```toml ` must be a manifest or
-//! a configuration. The word `no-run` in the info string exempts what needs a network, a container or somebody else's
-//! program; of those, helmdeck's own command lines must still be known. The word `fragment` exempts a part of a file.
+//! A block ` ```sh ` is run by a shell and must not fail. A block ` ```console ` has commands after `$ ` and shows
+//! their output, which is compared; a command may fail only if an `error: ` is shown. A block ` ```toml ` must be a
+//! manifest or a configuration. The word `no-run` in the info string exempts what needs a network, a container or
+//! somebody else's program; of those, helmdeck's own command lines must still be known. The word `fragment` exempts a
+//! part of a file.
 
 mod compare;
 mod generated;

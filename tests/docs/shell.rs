@@ -13,7 +13,12 @@ use super::page::Step;
 
 /// Runs before the first command: stops at the first failure, and can wait for a server.
 const PROLOGUE: &str = r#"set -E -o pipefail
-trap 'status=$?; kill -9 $(jobs -p) 2>/dev/null || true; [ "$status" = 0 ] || echo "$step $status: $BASH_COMMAND" >"$steps/failed"' EXIT
+finish() {
+    local status=$? command=$BASH_COMMAND
+    kill -9 $(jobs -p) 2>/dev/null || true
+    [ "$status" = 0 ] || echo "$step $status: $command" >"$steps/failed"
+}
+trap finish EXIT
 wait_for_server() {
     for _ in $(seq 600); do
         if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return 0; fi
@@ -60,9 +65,10 @@ impl Session {
             std::fs::write(folder.join(format!("{number}.sh")), with_waits(&step.script)).unwrap();
             let fails = step.output.as_deref().is_some_and(shows_error);
             let source = format!(". $steps/{number}.sh >$steps/{number}.out 2>&1 </dev/null");
-            let _ = match fails {
-                false => writeln!(driver, "step={number}; set -e; {source}"),
-                true => writeln!(driver, "step={number}; set +e; {source}; [ $? != 0 ] || exit 99"),
+            let _ = if fails {
+                writeln!(driver, "step={number}; set +e; {source}; [ $? != 0 ] || exit 99")
+            } else {
+                writeln!(driver, "step={number}; set -e; {source}")
             };
         }
         std::fs::write(folder.join("session.sh"), driver).unwrap();
