@@ -12,6 +12,7 @@ mod browser;
 mod cli;
 mod conversation;
 mod descriptors;
+mod docs;
 mod first_use;
 mod flights;
 mod forge;

@@ -24,6 +24,7 @@ fn blocks() -> Vec<Block> {
         if let Some(language) = line.strip_prefix("```") {
             open = !open;
             if open {
+                let language = language.split(' ').next().unwrap_or_default();
                 let (chapter, language) = (chapter.clone(), language.to_owned());
                 blocks.push(Block { chapter, language, text: String::new() });
             }

@@ -36,3 +36,8 @@ pub use jobs::{Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobP
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, Source};
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};
+
+/// Test of `docs/embed.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embed.md")]
+struct EmbedPage;

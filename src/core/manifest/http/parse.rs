@@ -43,16 +43,25 @@ const OURS: &[&str] = &[
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::manifest) struct Raw {
+    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`. Default `GET`.
     method: Option<Spanned<String>>,
+    /// Full URL. `{input}` placeholders are allowed behind the host.
     url: Spanned<String>,
+    /// More parameters: texts, integers, booleans; `{input}` placeholders are allowed.
     #[serde(default)]
     query: BTreeMap<String, Spanned<toml::Value>>,
+    /// Headers, by name; `{input}` and `{credential:name}` are allowed.
     #[serde(default)]
     headers: BTreeMap<String, Spanned<String>>,
+    /// Any value; its texts may have `{input}` placeholders.
     body: Option<Spanned<toml::Value>>,
+    /// `json` or `form`. Default `json`.
     body_type: Option<Spanned<String>>,
+    /// `body`, or `full` for `{status, headers, body}`. Default `body`.
     output: Option<Spanned<String>>,
+    /// Statuses that count as an answer: `[200, "202-204", 404]`. Default: 200 to 299.
     ok: Option<Spanned<toml::Value>>,
+    /// Size limit of the answer, at most `64MiB`. Default `4MiB`.
     max_response_bytes: Option<Spanned<String>>,
 }
 
