@@ -24,7 +24,7 @@ const STEP: usize = 500;
 pub const NOT_COVERED: [&str; 3] = [
     "entries that the whole tenant shares, which belong to nobody alone",
     "backups and snapshots of the store, and exported archives",
-    "what other systems were note, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
+    "what other systems were told, and answers that running servers hold in memory for an Idempotency-Key, at most 24 hours",
 ];
 
 /// Rows removed from one namespace and kind.
