@@ -30,13 +30,19 @@ struct Input {
 enum What {
     #[default]
     Turns,
+    Conversations,
+    /// Old name of `conversations`.
     Dialogues,
 }
 
 /// A page of the caller's conversations, without the counts over all callers.
 #[derive(Serialize)]
 struct Page {
-    dialogues: Vec<About>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversations: Option<Vec<About>>,
+    /// For callers that requested `dialogues`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dialogues: Option<Vec<About>>,
     total: u64,
     next: Option<String>,
 }
@@ -81,7 +87,7 @@ impl Handler for List {
                 };
                 Reply::value(&conversation.memory.list_turns(&conversation.identity, &filter).await?)
             }
-            What::Dialogues => {
+            What::Conversations | What::Dialogues => {
                 let of_turns = input.session.is_some() || input.content_search.is_some() || input.folded.is_some();
                 if of_turns || input.texts {
                     return Err(invalid("\"session\", \"content_search\", \"folded\" and \"texts\" go with turns"));
@@ -93,8 +99,12 @@ impl Handler for List {
                     after: input.after,
                 };
                 let page = conversation.memory.list_conversations(&filter).await?;
-                let dialogues = page.sessions.into_iter().map(About::from).collect();
-                Reply::value(&Page { dialogues, total: page.total, next: page.next })
+                let listed = Some(page.sessions.into_iter().map(About::from).collect());
+                let (conversations, dialogues) = match input.what {
+                    What::Dialogues => (None, listed),
+                    _ => (listed, None),
+                };
+                Reply::value(&Page { conversations, dialogues, total: page.total, next: page.next })
             }
         }
     }

@@ -240,8 +240,10 @@ async fn a_conversation_is_added_to_shown_exported_flushed_and_restored() {
         assert_eq!(gone.code(), Code::NotFound, "{verb}");
     }
     assert_eq!(desk.call(&me, "forget", json!({"session": "s"})).await.unwrap(), json!({"removed_turns": 1}));
-    let none = desk.call(&me, "list", json!({"what": "dialogues"})).await.unwrap();
-    assert_eq!(none, json!({"dialogues": [], "total": 0, "next": null}));
+    let none = desk.call(&me, "list", json!({"what": "conversations"})).await.unwrap();
+    assert_eq!(none, json!({"conversations": [], "total": 0, "next": null}));
+    let old_name = desk.call(&me, "list", json!({"what": "dialogues"})).await.unwrap();
+    assert_eq!(old_name, json!({"dialogues": [], "total": 0, "next": null}));
 }
 
 #[tokio::test]
@@ -307,9 +309,9 @@ async fn no_caller_sees_a_conversation_of_another_one_whatever_it_is_called() {
                 }
             }
         }
-        let page = desk.call(identity, "list", json!({"what": "dialogues"})).await.unwrap();
+        let page = desk.call(identity, "list", json!({"what": "conversations"})).await.unwrap();
         let mut own: Vec<&str> =
-            page["dialogues"].as_array().unwrap().iter().map(|it| it["session"].as_str().unwrap()).collect();
+            page["conversations"].as_array().unwrap().iter().map(|it| it["session"].as_str().unwrap()).collect();
         let mut wanted = sessions;
         own.sort_unstable();
         wanted.sort_unstable();
@@ -363,12 +365,12 @@ async fn the_conversation_of_the_call_is_meant_unless_one_is_named_and_without_a
         }
     }
     // To list one's conversations one need not be in one.
-    let all = desk.call(&bare, "list", json!({"what": "dialogues"})).await.unwrap();
+    let all = desk.call(&bare, "list", json!({"what": "conversations"})).await.unwrap();
     assert_eq!((&all["total"], rejected().await), (&json!(2), expected));
     for mixed in [
-        json!({"what": "dialogues", "session": "own"}),
-        json!({"what": "dialogues", "folded": true}),
-        json!({"what": "dialogues", "texts": true}),
+        json!({"what": "conversations", "session": "own"}),
+        json!({"what": "conversations", "folded": true}),
+        json!({"what": "conversations", "texts": true}),
         json!({"session": "own", "after": "x"}),
     ] {
         assert_eq!(desk.call(&bare, "list", mixed).await.unwrap_err().code(), Code::InvalidInput);
@@ -434,7 +436,7 @@ async fn a_secret_of_the_call_reaches_no_turn_and_no_name() {
     ] {
         assert_eq!(desk.call(&me, verb, input).await.unwrap_err().code(), Code::InvalidInput, "{verb}");
     }
-    assert_eq!(desk.call(&me, "list", json!({"what": "dialogues"})).await.unwrap()["total"], 1);
+    assert_eq!(desk.call(&me, "list", json!({"what": "conversations"})).await.unwrap()["total"], 1);
 }
 
 #[tokio::test]

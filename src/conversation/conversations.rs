@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_closed_stays_closed_whether_it_was_opened_or_not() {
+    async fn closed_memory_stays_closed() {
         let never = Conversations::default();
         assert_eq!(never.get().unwrap_err().code(), Code::NotFound);
         never.close(Duration::ZERO).await;

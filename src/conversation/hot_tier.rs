@@ -14,7 +14,7 @@ use helmdeck_memory::Namespace;
 use moka::sync::Cache;
 
 use crate::config::{Config, Strategy};
-use crate::rows::{Checkpoint, Head, Loaded, Replaced, State, StoredTurn};
+use crate::rows::{Checkpoint, Head, Loaded, Replaced, StoredState, StoredTurn};
 use crate::strategies::due;
 use crate::tokens::Counter;
 
@@ -28,7 +28,7 @@ const MEMBER_BYTES: usize = 96;
 /// Cached copy of a conversation: head, checkpoint and the newest turns.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedConversation {
-    pub(crate) state: State,
+    pub(crate) state: StoredState,
     /// The newest turns that are not in the summary, oldest first.
     pub(crate) turns: VecDeque<StoredTurn>,
     /// Number of unsummarised turns older than those.
@@ -223,13 +223,13 @@ pub(crate) struct Slot {
     /// Lock for this process's writers of the conversation, which would conflict in the store.
     pub(crate) write_lock: Arc<tokio::sync::Mutex<()>>,
     /// The copy. No holder of this lock waits for anything else.
-    held: Mutex<Held>,
+    held: Mutex<SlotState>,
     /// The weight that the cache knows.
     weight: AtomicU32,
 }
 
 #[derive(Default)]
-struct Held {
+struct SlotState {
     /// Grows with every write of this process: what was read before a write is not cached after it.
     epoch: u64,
     cached: Option<CachedConversation>,
@@ -241,7 +241,7 @@ impl Slot {
         Arc::new(Self { write_lock: Arc::default(), held: Mutex::default(), weight })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, SlotState> {
         self.held.lock()
     }
 
@@ -258,7 +258,7 @@ impl Slot {
     }
 
     /// Returns the cached head and checkpoint, fresh or not: for a write, which checks the versions.
-    pub(crate) fn state(&self) -> Option<State> {
+    pub(crate) fn state(&self) -> Option<StoredState> {
         self.held().cached.as_ref().map(|cached| cached.state.clone())
     }
 
@@ -275,7 +275,7 @@ impl Slot {
     /// Queries the copy if it has these versions, and marks it as checked.
     pub(crate) fn confirm<T>(
         &self,
-        state: &State,
+        state: &StoredState,
         now: Duration,
         ask: impl FnOnce(&CachedConversation) -> Option<T>,
     ) -> Option<T> {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said_in_a_fixed_order() {
+    fn missing_parts_have_a_fixed_order() {
         let missing = |tenant, user, session| Identity::new(tenant, user, session).missing();
         assert_eq!(missing("t", "u", "s"), None);
         assert_eq!(missing("", "u", "s").unwrap(), "tenant_id empty");

@@ -12,7 +12,7 @@ use crate::health::{Health, Reason};
 use crate::hot_tier::{CachedConversation, HotTier, Slot};
 use crate::identity::Identity;
 use crate::metrics::Counters;
-use crate::rows::{Checkpoint, Head, Loaded, Rows, State};
+use crate::rows::{Checkpoint, Head, Loaded, Rows, StoredState};
 use crate::strategies::oldest_raw;
 use crate::summarizer::Summarizer;
 use crate::tokens::Counter;
@@ -41,21 +41,21 @@ impl Shared {
     }
 
     /// Returns whether a conversation exists and has not expired.
-    pub(crate) fn is_live(&self, state: &State) -> bool {
+    pub(crate) fn is_live(&self, state: &StoredState) -> bool {
         state.is_live(self.now(), self.config.ttl)
     }
 
     /// Returns the state as callers see it.
     ///
     /// An expired conversation looks absent, but keeps the versions to expect and the used sequence numbers.
-    pub(crate) fn visible(&self, state: State) -> State {
+    pub(crate) fn visible(&self, state: StoredState) -> StoredState {
         // A cached state was converted before.
         if state.touched_at.is_none() || self.is_live(&state) {
             return state;
         }
         let generation = state.head.generation + 1;
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
-        State { head, checkpoint: self.blank(generation), touched_at: None, ..state }
+        StoredState { head, checkpoint: self.blank(generation), touched_at: None, ..state }
     }
 
     /// Returns the checkpoint of a new conversation.
@@ -104,7 +104,7 @@ impl Shared {
         namespace: &Namespace,
         slot: &Arc<Slot>,
         ask: impl FnOnce(&CachedConversation) -> Option<T>,
-    ) -> Result<(State, Option<T>)> {
+    ) -> Result<(StoredState, Option<T>)> {
         let (now, epoch) = (self.clock.monotonic(), slot.epoch());
         let loaded = self.rows.load(namespace, CATCH_UP).await?;
         if !self.is_live(&loaded.state) {
@@ -117,7 +117,7 @@ impl Shared {
     /// Reads head and checkpoint for a write to a conversation that is not cached.
     ///
     /// Turns are read when a context needs them; an empty conversation is cached at once.
-    pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<State> {
+    pub(crate) async fn state(&self, namespace: &Namespace, slot: &Arc<Slot>) -> Result<StoredState> {
         let (now, epoch) = (self.clock.monotonic(), slot.epoch());
         let state = self.rows.state(namespace).await?;
         if self.is_live(&state) {

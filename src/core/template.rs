@@ -9,12 +9,12 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     source: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     /// Literal text.
     Text(String),
     /// A placeholder: the path to a value, and the fallback if it is absent.
@@ -58,14 +58,14 @@ impl Template {
                 return Err(format!("template \"{source}\" has an empty place"));
             }
             if !text.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut text)));
+                parts.push(TemplatePart::Text(std::mem::take(&mut text)));
             }
-            parts.push(Part::Place { path, fallback });
+            parts.push(TemplatePart::Place { path, fallback });
             rest = &rest[close + 1..];
         }
         text.push_str(rest);
         if !text.is_empty() {
-            parts.push(Part::Text(text));
+            parts.push(TemplatePart::Text(text));
         }
         Ok(Self { source: source.to_owned(), parts })
     }
@@ -77,20 +77,20 @@ impl Template {
     }
 
     /// Makes a template of pieces; `source` is what it shows as its text.
-    pub(crate) const fn of(source: String, parts: Vec<Part>) -> Self {
+    pub(crate) const fn of(source: String, parts: Vec<TemplatePart>) -> Self {
         Self { source, parts }
     }
 
     /// Returns the pieces.
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
     /// Returns the first member of every place's path, to be checked against a schema.
     pub fn roots(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Place { path, .. } => path.first().map(String::as_str),
-            Part::Text(_) => None,
+            TemplatePart::Place { path, .. } => path.first().map(String::as_str),
+            TemplatePart::Text(_) => None,
         })
     }
 
@@ -98,7 +98,7 @@ impl Template {
     #[must_use]
     pub fn beginning(&self) -> &str {
         match self.parts.first() {
-            Some(Part::Text(text)) => text,
+            Some(TemplatePart::Text(text)) => text,
             _ => "",
         }
     }
@@ -112,8 +112,8 @@ impl Template {
         let mut fell_back = false;
         for part in &self.parts {
             match part {
-                Part::Text(text) => filled.text.push_str(text),
-                Part::Place { path, fallback } => {
+                TemplatePart::Text(text) => filled.text.push_str(text),
+                TemplatePart::Place { path, fallback } => {
                     let value = path.iter().try_fold(input, |value, name| value.get(name));
                     match (value, fallback) {
                         (Some(Value::String(text)), _) => filled.text.push_str(text),

@@ -20,7 +20,7 @@ use tokio::process::Command;
 
 use crate::program::Program;
 use helmdeck_redact as redact;
-use helmdeck_redact::quote::{self, Part};
+use helmdeck_redact::quote::{self, TextEnd};
 
 /// Settings of packs that run a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,12 +139,12 @@ impl Handler for CommandHandler {
         let (status, output, noise) = (finished.status, finished.stdout.into_bytes(), finished.stderr.into_bytes());
 
         let revealed = context.secrets.as_ref().map(|secrets| secrets.revealed()).unwrap_or_default();
-        let told = (!status.success()).then(|| explained(&output, &noise, &revealed));
+        let failure = (!status.success()).then(|| explained(&output, &noise, &revealed));
         // Redacted before it is cut: half a secret would not be found.
         let mut noise = redact::text(&String::from_utf8_lossy(&noise), &revealed).into_owned();
         noise.truncate(noise.floor_char_boundary(STDERR_BYTES));
-        if let Some(told) = told {
-            return Err(told.error(status).with_source(noise));
+        if let Some(failure) = failure {
+            return Err(failure.error(status).with_source(noise));
         }
         if !noise.trim().is_empty() {
             tracing::debug!(pack.name = %context.pack, stderr = noise, "a program wrote to stderr");
@@ -224,13 +224,13 @@ const PROGRAM_CODES: &[Code] = &[
 
 fn explained(output: &[u8], noise: &[u8], secrets: &[Secret]) -> Explanation {
     let envelope =
-        serde_json::from_slice::<Envelope>(output).ok().filter(|told| PROGRAM_CODES.contains(&told.error.code));
+        serde_json::from_slice::<Envelope>(output).ok().filter(|failure| PROGRAM_CODES.contains(&failure.error.code));
     if let Some(Envelope { error }) = envelope
-        && let Some(message) = quote::foreign(error.message.as_bytes(), secrets, Part::Head)
+        && let Some(message) = quote::foreign(error.message.as_bytes(), secrets, TextEnd::Head)
     {
         return Explanation::Error(error.code, message, error.retry_after_ms.map(Duration::from_millis));
     }
-    quote::foreign(noise, secrets, Part::Tail).map_or(Explanation::Silent, Explanation::Stderr)
+    quote::foreign(noise, secrets, TextEnd::Tail).map_or(Explanation::Silent, Explanation::Stderr)
 }
 
 impl Explanation {

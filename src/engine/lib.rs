@@ -34,7 +34,7 @@ pub use helmdeck_mcp_client::{McpReach, McpServer, McpStatus, McpValue};
 pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};
 pub use jobs::{Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobState};
 pub use memory::MemoryControl;
-pub use registry::{CacheSummary, PackInfo, Source};
+pub use registry::{CacheSummary, PackInfo, PackSource};
 pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};
 
 /// Test of `docs/embed.md`.

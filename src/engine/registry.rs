@@ -22,7 +22,7 @@ use helmdeck_mcp_client::Listing;
 /// Source of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum PackSource {
     /// Part of the binary.
     Builtin,
     /// A manifest in the operator's packs folder.
@@ -34,7 +34,7 @@ pub enum Source {
 /// One version of one pack, ready to be called.
 pub(crate) struct Registered {
     pub(crate) manifest: Arc<Manifest>,
-    pub(crate) source: Source,
+    pub(crate) source: PackSource,
     pub(crate) contract: [u8; 32],
     pub(crate) service: PackService,
     pub(crate) cache: Option<Arc<PackCache>>,
@@ -81,7 +81,7 @@ impl Snapshot {
 
     /// Keeps the last good version of a manifest that is refused now.
     pub(crate) fn keep(&mut self, previous: &Self, file: &str, error: &ManifestError) {
-        let from_file = |pack: &&Arc<Registered>| pack.source == Source::Folder && pack.manifest.file == file;
+        let from_file = |pack: &&Arc<Registered>| pack.source == PackSource::Folder && pack.manifest.file == file;
         for pack in previous.packs.values().flatten().filter(from_file) {
             let (name, version, spelled) =
                 (&pack.manifest.name, pack.manifest.version, pack.manifest.name.without_dots());
@@ -205,7 +205,7 @@ pub struct PackInfo {
     /// Whether it needs a session.
     pub needs_session: bool,
     /// Where it comes from.
-    pub source: Source,
+    pub source: PackSource,
     /// The manifest's file.
     pub file: String,
     /// Why that file is refused now; the last good version is served.

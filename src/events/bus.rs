@@ -18,11 +18,11 @@ pub struct Bus(Arc<Inner>);
 struct Inner {
     clock: Arc<dyn Clock>,
     capacity: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<EventBuffer>,
     sender: broadcast::Sender<Arc<Event>>,
 }
 
-struct Kept {
+struct EventBuffer {
     last: u64,
     events: VecDeque<Arc<Event>>,
 }
@@ -41,7 +41,12 @@ impl Bus {
     pub fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         let capacity = capacity.max(1);
         let (sender, _) = broadcast::channel(capacity);
-        Self(Arc::new(Inner { clock, capacity, kept: Mutex::new(Kept { last: 0, events: VecDeque::new() }), sender }))
+        Self(Arc::new(Inner {
+            clock,
+            capacity,
+            kept: Mutex::new(EventBuffer { last: 0, events: VecDeque::new() }),
+            sender,
+        }))
     }
 
     /// Publishes to all subscribers, and returns the sequence number of the event.

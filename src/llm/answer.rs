@@ -154,11 +154,11 @@ struct Said {
 #[serde(untagged)]
 enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct ContentPart {
     #[serde(default, deserialize_with = "lenient")]
     text: String,
 }

@@ -84,9 +84,9 @@ async fn an_answer_has_its_text_its_tokens_and_its_cost() {
 #[tokio::test]
 async fn the_endpoints_own_cost_counts_and_none_is_unknown() {
     let with = |usage| json!({"choices": [{"message": {"content": "x"}}], "usage": usage});
-    let told = with(json!({"prompt_tokens": 10, "completion_tokens": 1, "cost": 0.25}));
+    let usage = with(json!({"prompt_tokens": 10, "completion_tokens": 1, "cost": 0.25}));
     let silent = json!({"choices": [{"message": {"content": "x"}}]});
-    let server = ChatServer::playing(vec![ChatReply::json(&told), ChatReply::json(&silent)]).await;
+    let server = ChatServer::playing(vec![ChatReply::json(&usage), ChatReply::json(&silent)]).await;
     let client = client(&server);
     assert_eq!(ask(&client, None).await.unwrap().cost, Some(0.25));
     let answer = ask(&client, None).await.unwrap();

@@ -35,18 +35,18 @@ pub(crate) struct LateStore {
 impl LateStore {
     /// Makes the store and, with `retry`, tries to open it until that succeeds.
     ///
-    /// `is_told` = it will send changes.
+    /// `sends_changes` = it will send changes.
     pub(crate) fn start(
         trouble: StoreError,
         opener: Box<dyn Fn() -> Opening + Send + Sync>,
         retry: Option<Duration>,
-        is_told: bool,
+        sends_changes: bool,
     ) -> Arc<Self> {
         let late = Arc::new(Self {
             opened: OnceLock::new(),
             trouble: Mutex::new(trouble),
             closed: AtomicBool::new(false),
-            changes: is_told.then(|| broadcast::channel(CHANGES).0),
+            changes: sends_changes.then(|| broadcast::channel(CHANGES).0),
         });
         if let Some(retry) = retry {
             tokio::spawn(keep_trying(Arc::downgrade(&late), opener, retry));
@@ -76,9 +76,9 @@ async fn keep_trying(late: Weak<LateStore>, opener: Box<dyn Fn() -> Opening + Se
                     return;
                 }
                 tracing::info!("the store is open now; answers are cached from here on");
-                if let (Some(told), Some(changes)) = (late.changes.clone(), changes) {
+                if let (Some(sender), Some(changes)) = (late.changes.clone(), changes) {
                     drop(late);
-                    forward(changes, &told).await;
+                    forward(changes, &sender).await;
                 }
                 return;
             }
@@ -91,12 +91,12 @@ async fn keep_trying(late: Weak<LateStore>, opener: Box<dyn Fn() -> Opening + Se
 }
 
 /// Forwards the changes of the store until it closes or no subscriber is left.
-async fn forward(mut changes: Changes, told: &broadcast::Sender<Change>) {
+async fn forward(mut changes: Changes, sender: &broadcast::Sender<Change>) {
     // What happened before it was open is not known.
     let mut next = Some(Change::Anything);
     loop {
         if let Some(change) = next.take()
-            && told.send(change).is_err()
+            && sender.send(change).is_err()
         {
             return;
         }

@@ -20,10 +20,10 @@ pub(crate) trait Keeper: Send + Sync {
 
 /// Held lock. Dropping it frees it soon; [`Lock::release`] frees it now.
 pub struct Lock {
-    held: Option<Held>,
+    held: Option<LockOwner>,
 }
 
-struct Held {
+struct LockOwner {
     keeper: Arc<dyn Keeper>,
     name: String,
     owner: String,
@@ -31,7 +31,7 @@ struct Held {
 
 impl Lock {
     pub(crate) fn new(keeper: Arc<dyn Keeper>, name: String, owner: String) -> Self {
-        Self { held: Some(Held { keeper, name, owner }) }
+        Self { held: Some(LockOwner { keeper, name, owner }) }
     }
 
     /// Extends the lock to `hold` from now; `false` if another owner has taken it.

@@ -203,7 +203,7 @@ pub async fn open_or_later(
     retry: Option<Duration>,
 ) -> Result<Opened> {
     let location = Location::parse(url)?;
-    let is_told = matches!(location, Location::Postgres(_));
+    let sends_changes = matches!(location, Location::Postgres(_));
     if let Location::Sqlite(path) = location {
         // As `open`, but what the driver saw of others is kept.
         let opened = match sqlite(path, &config).await {
@@ -217,13 +217,13 @@ pub async fn open_or_later(
         match opened {
             Ok((store, trouble)) => return Ok(Opened { store, trouble }),
             Err(error @ StoreError::BadUrl(_)) => return Err(error),
-            Err(error) => return Ok(later(url, ring, config, clock, retry, is_told, error)),
+            Err(error) => return Ok(later(url, ring, config, clock, retry, sends_changes, error)),
         }
     }
     match open(url, ring.clone(), config.clone(), Arc::clone(&clock)).await {
         Ok(store) => Ok(Opened { store, trouble: None }),
         Err(error @ StoreError::BadUrl(_)) => Err(error),
-        Err(error) => Ok(later(url, ring, config, clock, retry, is_told, error)),
+        Err(error) => Ok(later(url, ring, config, clock, retry, sends_changes, error)),
     }
 }
 
@@ -253,7 +253,7 @@ fn later(
     config: Config,
     clock: Arc<dyn Clock>,
     retry: Option<Duration>,
-    is_told: bool,
+    sends_changes: bool,
     trouble: StoreError,
 ) -> Opened {
     let url = url.to_owned();
@@ -261,7 +261,7 @@ fn later(
         let (url, ring, config, clock) = (url.clone(), ring.clone(), config.clone(), Arc::clone(&clock));
         Box::pin(async move { open(&url, ring, config, clock).await })
     };
-    let store = LateStore::start(trouble.clone(), Box::new(opener), retry, is_told);
+    let store = LateStore::start(trouble.clone(), Box::new(opener), retry, sends_changes);
     Opened { store, trouble: Some(trouble) }
 }
 

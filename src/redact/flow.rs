@@ -138,9 +138,9 @@ mod tests {
     use helmdeck_core::Secret;
     use helmdeck_core::secrets::Grant;
 
-    struct Told(Vec<&'static str>);
+    struct StaticSecrets(Vec<&'static str>);
 
-    impl CallSecrets for Told {
+    impl CallSecrets for StaticSecrets {
         fn grants(&self) -> &[Grant] {
             &[]
         }
@@ -154,7 +154,7 @@ mod tests {
 
     fn cleaned(secrets: &[&'static str], text: &[u8], size: usize) -> Vec<u8> {
         let mut flow = Flow {
-            secrets: Arc::new(Told(secrets.to_vec())),
+            secrets: Arc::new(StaticSecrets(secrets.to_vec())),
             known: 0,
             needles: Vec::new(),
             hold: 0,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn without_secrets_nothing_is_held_back() {
         let mut flow = Flow {
-            secrets: Arc::new(Told(Vec::new())),
+            secrets: Arc::new(StaticSecrets(Vec::new())),
             known: 0,
             needles: Vec::new(),
             hold: 0,
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn overlapping_secrets_end_the_stream_without_leak() {
         let mut flow = Flow {
-            secrets: Arc::new(Told(vec!["abcdefabc", "defabcdef"])),
+            secrets: Arc::new(StaticSecrets(vec!["abcdefabc", "defabcdef"])),
             known: 0,
             needles: Vec::new(),
             hold: 0,

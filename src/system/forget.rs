@@ -308,10 +308,10 @@ mod tests {
         system.revoke_token(&ids[2], now).await.unwrap();
         let receipt = forget(None, Some(&system), "t", "alice", now).await.unwrap();
         assert_eq!((receipt.vault_uses, receipt.live_tokens, receipt.verified), (1, 1, true));
-        let told = receipt.not_covered.last().unwrap();
+        let note = receipt.not_covered.last().unwrap();
         assert!(
-            told.starts_with("1 API tokens that are still good") && told.contains("helmdeck token revoke"),
-            "{told}"
+            note.starts_with("1 API tokens that are still good") && note.contains("helmdeck token revoke"),
+            "{note}"
         );
         assert_eq!(system.vault_uses(None, 9).await.unwrap()[0].subject, "bob");
         let mut left: Vec<String> = system.tokens().await.unwrap().into_iter().map(|token| token.id).collect();

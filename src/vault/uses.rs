@@ -12,10 +12,10 @@ const DAY_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Uses(Mutex<HashMap<Line, Count>>);
+pub(crate) struct Uses(Mutex<HashMap<UseKey, Count>>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Line {
+struct UseKey {
     name: String,
     tenant: String,
     subject: String,
@@ -33,7 +33,7 @@ struct Count {
 impl Uses {
     /// Counts one use, or one refusal.
     pub(crate) fn note(&self, name: &str, identity: &Identity, pack: &PackName, granted: bool, now: Timestamp) {
-        let line = Line {
+        let line = UseKey {
             name: name.to_owned(),
             tenant: identity.tenant().to_owned(),
             subject: identity.user().to_owned(),
@@ -63,11 +63,11 @@ impl Uses {
     pub(crate) fn put_back(&self, uses: Vec<VaultUse>) {
         for entry in uses {
             let VaultUse { name, tenant, subject, pack, day, granted, refused, last_at } = entry;
-            self.add(Line { name, tenant, subject, pack, day }, Count { granted, refused, last_at });
+            self.add(UseKey { name, tenant, subject, pack, day }, Count { granted, refused, last_at });
         }
     }
 
-    fn add(&self, line: Line, count: Count) {
+    fn add(&self, line: UseKey, count: Count) {
         let mut waiting = self.0.lock();
         if waiting.len() >= MOST_WAITING && !waiting.contains_key(&line) {
             tracing::warn!(credential = line.name, pack = line.pack, "the use log is full; a use is not written");

@@ -33,7 +33,7 @@ struct Inner {
     system: System,
     sealer: Sealer,
     clock: Arc<dyn Clock>,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<VaultCache>>,
     /// Counter of seen changes. Unlike the database's number, it never returns to an old value.
     seen: AtomicU64,
     uses: Uses,
@@ -41,7 +41,7 @@ struct Inner {
 
 /// Last state that was read from the vault.
 #[derive(Default)]
-struct Known {
+struct VaultCache {
     generation: u64,
     credentials: HashMap<String, Credential>,
 }
@@ -154,7 +154,7 @@ async fn follow(vault: Vault, stop: CancellationToken) {
     }
 }
 
-fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> Known {
+fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> VaultCache {
     let credential = |row: VaultRow| {
         let about = sealer.about(&row);
         if let Err(error) = &about {
@@ -162,11 +162,11 @@ fn read(sealer: &Sealer, generation: u64, rows: Vec<VaultRow>) -> Known {
         }
         (row.name.clone(), Credential { about: about.ok(), row })
     };
-    Known { generation, credentials: rows.into_iter().map(credential).collect() }
+    VaultCache { generation, credentials: rows.into_iter().map(credential).collect() }
 }
 
 impl Inner {
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<VaultCache> {
         Arc::clone(&self.known.read())
     }
 

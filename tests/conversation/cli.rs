@@ -241,7 +241,8 @@ fn snapshot_round_trip_is_byte_identical() {
     assert!(asked.contains("replace 1 turn of local/local/s by a snapshot"), "{asked}");
     assert_eq!(json_of(&home, &["restore", "s", path, "--yes"])["kept_turns"], 2);
     assert_eq!(ok(&home, &["snapshot", "s"]), snapshot);
-    let run = fed(&home, &["restore", "copy", "-", "--yes"], snapshot.as_bytes());
+    // A new conversation loses nothing, so `restore` doesn't ask.
+    let run = fed(&home, &["restore", "copy", "-"], snapshot.as_bytes());
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(ok(&home, &["snapshot", "copy"]), snapshot);
 

@@ -85,7 +85,7 @@ fn agents_export_and_restore_their_own_conversations() {
     for (user, client) in &agents {
         let first = client(&json!({"target": target(user), "steps": [
             call("context", json!({"session": "s", "format": "prompt"})), call("snapshot", json!({"session": "s"})),
-            call("list", json!({"what": "dialogues"})), call("health", json!({"session": "s"})),
+            call("list", json!({"what": "conversations"})), call("health", json!({"session": "s"})),
             call("trace", json!({"session": "s"})), call("list", json!({"session": "s"})),
         ]}));
         let [prompt, snapshot, conversations, health, trace, turns] = outputs(&first).try_into().unwrap();
@@ -191,7 +191,7 @@ fn stdio_process_has_its_own_conversation() {
         ("context", json!({"session": "s"})),
         ("health", json!({"session": "s"})),
         ("trace", json!({})),
-        ("list", json!({"what": "dialogues"})),
+        ("list", json!({"what": "conversations"})),
         ("show", key.clone()),
         ("delete", key),
         ("snapshot", json!({"session": "s"})),

@@ -62,7 +62,7 @@ pub async fn run(make: impl Fn(Arc<ManualClock>) -> Making, kind: StoreUnderTest
         }
         let clock = Arc::new(ManualClock::default());
         let store: Arc<dyn Store> = make(Arc::clone(&clock)).await;
-        tracing::debug!(name, "claim");
+        tracing::debug!(name, "test case");
         if let Err(panic) = caught(test_case(Fixture::new(strategy, Arc::clone(&store), clock))).await {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             broken.push(format!("{name}: {}", text.unwrap_or_default()));

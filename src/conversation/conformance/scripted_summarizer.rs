@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn of_two_requests_at_once_the_earlier_one_counts_if_it_goes_on_and_not_if_it_is_dropped() {
+    async fn earlier_of_two_requests_counts_unless_dropped() {
         let summarizer = Arc::new(ScriptedSummarizer::default());
         summarizer.always(Action::Wait);
         let ask = || {

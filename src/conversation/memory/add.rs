@@ -17,7 +17,7 @@ use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::hot_tier::Slot;
 use crate::identity::Identity;
-use crate::rows::{EncodedTurn, Head, Once, Ops, State, StoredTurn, new_generation};
+use crate::rows::{EncodedTurn, Head, Once, Ops, StoredState, StoredTurn, new_generation};
 use crate::strategies;
 use crate::turn::NewTurn;
 use crate::turn_id::TurnId;
@@ -164,7 +164,7 @@ impl ConversationMemory {
 
 impl Attempt {
     /// Writes the turn after those of `state`; `None` if another writer was faster.
-    async fn write(&self, state: &State, in_the_way: bool) -> Result<Option<TurnId>> {
+    async fn write(&self, state: &StoredState, in_the_way: bool) -> Result<Option<TurnId>> {
         let shared = self.memory.shared();
         let config = &shared.config;
         let id = TurnId::new(state.head.seq + 1);
@@ -224,7 +224,7 @@ impl Attempt {
     /// Adds the turn to the cached copy, and returns what is due.
     fn cached(
         &self,
-        state: &State,
+        state: &StoredState,
         head: Head,
         done: &crate::rows::Replaced,
         id: TurnId,

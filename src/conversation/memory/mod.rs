@@ -23,7 +23,7 @@ use crate::hot_tier::{CachedConversation, HotTier};
 use crate::identity::Identity;
 use crate::metrics::{Counters, Metrics};
 use crate::patch::LlmContextPatch;
-use crate::rows::{Rows, State};
+use crate::rows::{Rows, StoredState};
 use crate::shared::Shared;
 use crate::strategies;
 use crate::summarizer::Summarizer;
@@ -85,7 +85,7 @@ impl ConversationMemory {
         self.shared().config.strategy == Strategy::RollingSummary
     }
 
-    fn health_of(&self, state: &State) -> Health {
+    fn health_of(&self, state: &StoredState) -> Health {
         if self.summarises() { state.checkpoint.health } else { Health::Healthy }
     }
 

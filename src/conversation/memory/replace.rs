@@ -11,7 +11,7 @@ use super::add::{PATIENCE, wait};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::rows::{Checkpoint, Head, Ops, State, encoding, new_generation};
+use crate::rows::{Checkpoint, Head, Ops, StoredState, encoding, new_generation};
 use crate::shared::Shared;
 
 /// What to do with an unreadable conversation.
@@ -41,7 +41,7 @@ pub(super) struct Replacement {
 
 impl Replacement {
     /// Returns an empty conversation.
-    pub(super) fn nothing(shared: &Shared, namespace: &Namespace, state: &State, reason: Reason) -> Self {
+    pub(super) fn nothing(shared: &Shared, namespace: &Namespace, state: &StoredState, reason: Reason) -> Self {
         let generation = if state.head_version == 0 { new_generation() } else { state.head.generation + 1 };
         let head = Head { seq: state.head.seq, first: state.head.seq + 1, generation, ..Head::default() };
         let mut ops = Ops::new(namespace.clone());
@@ -102,7 +102,7 @@ impl ConversationMemory {
         identity: &Identity,
         namespace: &Namespace,
         wreck: IfDamaged,
-        make: impl Fn(&State) -> Result<Option<Replacement>>,
+        make: impl Fn(&StoredState) -> Result<Option<Replacement>>,
     ) -> Result<Option<Head>> {
         let shared = self.shared();
         let slot = shared.hot.slot(namespace);
@@ -169,7 +169,7 @@ impl ConversationMemory {
         let mut tries = 0;
         loop {
             match self.shared().rows.state(namespace).await {
-                Ok(State { head: there, checkpoint: with, .. }) => {
+                Ok(StoredState { head: there, checkpoint: with, .. }) => {
                     let same = (there.generation, there.first) == (head.generation, head.first);
                     return same && there.seq >= head.seq && with == *checkpoint;
                 }

@@ -11,7 +11,7 @@ use crate::config::{Config, OnOversize, Strategy};
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
 use crate::identity::Identity;
-use crate::rows::{Base, Checkpoint, EncodedTurn, Head, Ops, State, staging};
+use crate::rows::{Base, Checkpoint, EncodedTurn, Head, Ops, StoredState, staging};
 use crate::snapshot::{Record, Snapshot};
 use crate::strategies::oldest_raw;
 use crate::tokens::Counter;
@@ -135,7 +135,7 @@ impl ConversationMemory {
     fn arrival(
         &self,
         namespace: &Namespace,
-        state: &State,
+        state: &StoredState,
         incoming: &Incoming,
         staged: Option<&[TurnId]>,
     ) -> Result<Replacement> {
@@ -206,7 +206,7 @@ impl ConversationMemory {
     /// Returns the state of a readable conversation, after starting one if there is none.
     ///
     /// With a head in place, a concurrent delete of staged turns replaces or removes it, and is noticed.
-    async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<State> {
+    async fn footing(&self, identity: &Identity, namespace: &Namespace) -> Result<StoredState> {
         let shared = self.shared();
         let damaged = match shared.rows.state(namespace).await {
             Ok(state) if state.head_version != 0 && shared.is_live(&state) => return Ok(state),

@@ -12,7 +12,7 @@ use super::replace::{IfDamaged, Replacement};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
 use crate::identity::Identity;
-use crate::rows::{Head, Ops, State, StoredTurn};
+use crate::rows::{Head, Ops, StoredState, StoredTurn};
 use crate::strategies;
 use crate::turn::ConversationTurn;
 use crate::turn_id::TurnId;
@@ -97,7 +97,7 @@ impl ConversationMemory {
         Ok(page)
     }
 
-    fn item(&self, state: &State, kept: &StoredTurn) -> TurnInfo {
+    fn item(&self, state: &StoredState, kept: &StoredTurn) -> TurnInfo {
         let strategy = self.shared().config.strategy;
         TurnInfo {
             key: kept.id,
@@ -112,7 +112,7 @@ impl ConversationMemory {
     }
 
     /// Reads a turn by its id.
-    async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(State, StoredTurn)> {
+    async fn kept(&self, namespace: &Namespace, key: &str) -> Result<(StoredState, StoredTurn)> {
         let id = TurnId::parse(key).filter(|_| !self.keeps_nothing()).ok_or(ConversationError::NotFound)?;
         let shared = self.shared();
         let state = shared.visible(shared.rows.state(namespace).await?);
@@ -172,7 +172,7 @@ impl ConversationMemory {
         &self,
         identity: &Identity,
         namespace: &Namespace,
-        state: &State,
+        state: &StoredState,
         kept: &StoredTurn,
     ) -> Result<(Replacement, bool)> {
         let shared = self.shared();

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_prefixes_through_a_number_cover_what_is_not_above_it() {
+    fn prefixes_cover_numbers_up_to_limit() {
         for last in [0, 7, 9, 10, 99, 100, 1234, u64::MAX] {
             let prefixes = prefixes_through(last);
             let hits = |seq: u64| prefixes.iter().filter(|prefix| turn_key(seq).starts_with(prefix.as_str())).count();

@@ -115,7 +115,7 @@ pub(crate) struct StoredTurn {
 
 /// Head and checkpoint of one moment, with the versions to expect (0 = the row doesn't exist).
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(crate) struct State {
+pub(crate) struct StoredState {
     pub(crate) head: Head,
     pub(crate) head_version: u64,
     /// Time of the last write of the head; `None` without a head.
@@ -138,9 +138,9 @@ impl Head {
 
 redacted_debug!(Checkpoint, "Checkpoint", this => generation = this.generation, covers_through = this.covers_through,
     summary_bytes = this.summary.len(), health = this.health, failures = this.failures);
-redacted_debug!(State, "State", this => head = this.head, checkpoint = this.checkpoint);
+redacted_debug!(StoredState, "StoredState", this => head = this.head, checkpoint = this.checkpoint);
 
-impl State {
+impl StoredState {
     /// Returns whether the conversation exists and has not expired.
     ///
     /// It expires when `ttl` has passed since the last write (0 = never).
@@ -161,7 +161,7 @@ impl State {
 /// Result of a read, of one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Loaded {
-    pub(crate) state: State,
+    pub(crate) state: StoredState,
     /// The newest stored turns, oldest first.
     pub(crate) turns: Vec<StoredTurn>,
     /// Every stored turn from this sequence number on is in `turns` or unreadable.
@@ -193,7 +193,7 @@ impl Rows {
     ///
     /// # Errors
     /// `Corrupt` if one of them is unreadable; `Store`.
-    pub(crate) async fn state(&self, namespace: &Namespace) -> Result<State> {
+    pub(crate) async fn state(&self, namespace: &Namespace) -> Result<StoredState> {
         let scan = self.store.scan(namespace, Kind::Conversation, encoding::STATE, Order::KeyDescending, 2).await?;
         let state = read_state(&scan.entries)?;
         if scan.unreadable > 0 {
@@ -335,8 +335,8 @@ impl Rows {
 }
 
 /// Parses head and checkpoint from a scan; absent ones have version 0.
-fn read_state(entries: &[Entry]) -> Result<State> {
-    let mut state = State::default();
+fn read_state(entries: &[Entry]) -> Result<StoredState> {
+    let mut state = StoredState::default();
     for entry in entries.iter().take(2) {
         match entry.meta.key.as_str() {
             encoding::HEAD => {

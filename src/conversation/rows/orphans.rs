@@ -3,7 +3,7 @@
 use helmdeck_core::Timestamp;
 use helmdeck_memory::{Kind, Namespace, Order, Page};
 
-use super::{Head, Ops, Rows, State, encoding};
+use super::{Head, Ops, Rows, StoredState, encoding};
 use crate::error::Result;
 
 /// Distance above the newest turn that no add reaches while a row ages.
@@ -91,7 +91,7 @@ impl Rows {
     }
 
     /// Deletes a whole conversation if it is unchanged; `false` if it is not.
-    pub(crate) async fn end(&self, namespace: &Namespace, state: &State) -> Result<bool> {
+    pub(crate) async fn end(&self, namespace: &Namespace, state: &StoredState) -> Result<bool> {
         let mut ops = Ops::new(namespace.clone());
         ops.delete_prefix("");
         // The head is replaced only to detect other writers.

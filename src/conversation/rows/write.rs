@@ -6,7 +6,7 @@ use bytes::Bytes;
 use helmdeck_core::Timestamp;
 use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page, Put, Restore, StoreError, Written};
 
-use super::{Checkpoint, Head, Once, Rows, State, encoding};
+use super::{Checkpoint, Head, Once, Rows, StoredState, encoding};
 use crate::error::{ConversationError, Result};
 
 /// Lifetime of an idempotency key.
@@ -112,7 +112,7 @@ impl Rows {
     /// `more` expects not to.
     pub(crate) async fn replace(
         &self,
-        state: &State,
+        state: &StoredState,
         head: Option<&Head>,
         checkpoint: Option<&Checkpoint>,
         more: Ops,
@@ -148,7 +148,7 @@ impl Rows {
     pub(crate) async fn commit(
         &self,
         namespace: &Namespace,
-        state: &State,
+        state: &StoredState,
         checkpoint: &Checkpoint,
     ) -> Result<Option<u64>> {
         let nothing = Ops::new(namespace.clone());
@@ -165,10 +165,10 @@ impl Rows {
     /// Returns a state to replace an unreadable conversation with.
     ///
     /// It has the stored versions, and a head above every stored turn.
-    pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<State> {
+    pub(crate) async fn wreck(&self, namespace: &Namespace) -> Result<StoredState> {
         let kind = Kind::Conversation;
         let rows = self.store().list(namespace, kind, encoding::STATE, Page::default()).await?;
-        let mut state = State::default();
+        let mut state = StoredState::default();
         for meta in rows.entries {
             match meta.key.as_str() {
                 encoding::HEAD => (state.head_version, state.touched_at) = (meta.version, Some(meta.updated_at)),

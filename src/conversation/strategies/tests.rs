@@ -6,7 +6,7 @@ fn config(recent_turns: usize, budget_tokens: u64) -> Config {
 }
 
 #[test]
-fn what_is_due_is_what_is_over_the_recent_turns_or_the_budget() {
+fn turns_over_limits_are_due() {
     let due = |recent, budget, fixed, turns: &[u64]| {
         backlog(&config(recent, budget), fixed, turns.len() as u64, turns.iter().rev().copied())
     };
@@ -22,7 +22,7 @@ fn what_is_due_is_what_is_over_the_recent_turns_or_the_budget() {
 }
 
 #[test]
-fn a_conversation_is_pruned_when_it_is_worth_a_write() {
+fn pruning_waits_until_worth_a_write() {
     let config = Config { max_turns: 100, max_bytes: 1600, ..Config::default() };
     let head = |turns, bytes| Head { turns, bytes, ..Head::default() };
     assert!(!prune_due(&config, &head(106, 1700)));

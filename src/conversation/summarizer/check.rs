@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_of_a_model_is_garbage() {
+    fn non_answer_of_model_is_garbage() {
         for text in [
             "",
             " \n\t",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_summary_is_one_of_a_short_conversation() {
+    fn short_summary_needs_short_conversation() {
         assert_eq!(summary(&answer("ok"), 1000, 201).unwrap_err().0, Failure::Garbage);
         assert_eq!(summary(&answer("ok"), 1000, 200), Ok("ok".to_owned()));
         assert_eq!(read("They greeted each other.").as_deref(), Ok("They greeted each other."));

@@ -58,7 +58,7 @@ async fn in_postgres(strategy: Strategy, sealed: bool) {
     let (url, count) = (server.database(), AtomicU32::new(0));
     conformance::run(
         |clock| {
-            let name = format!("claim{}", count.fetch_add(1, Ordering::SeqCst));
+            let name = format!("case{}", count.fetch_add(1, Ordering::SeqCst));
             server.sql(&url, &format!("CREATE SCHEMA {name}"));
             let url = format!("{url}?options=-csearch_path%3D{name}");
             Box::pin(async move {

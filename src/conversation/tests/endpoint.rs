@@ -71,14 +71,14 @@ async fn one_failure_at_any_request_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_that_begins_at_any_request_loses_nothing() {
+async fn outage_at_any_request_loses_nothing() {
     // Each fault at some requests, each request with some faults.
     let cases = all(|fault| !fault.hangs, OUTAGE).into_iter().step_by(2).collect();
     goes_on(trial(cases).await, PATIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_hangs_at_any_request_loses_nothing() {
+async fn hang_at_any_request_loses_nothing() {
     spoil(|fault| fault.hangs, 1, HASTY).await;
     spoil(|fault| fault.hangs, OUTAGE, HASTY).await;
 }
@@ -107,7 +107,7 @@ async fn nobody_waits_for_an_endpoint_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_memory_that_is_closed_during_any_failure_goes_on_where_it_stood() {
+async fn memory_closed_during_failure_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("memory.db").display());
     let clock = Arc::new(ManualClock::default());
@@ -137,7 +137,7 @@ async fn a_memory_that_is_closed_during_any_failure_goes_on_where_it_stood() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_says_when_to_come_back_is_left_alone_until_then() {
+async fn retry_after_delays_next_request() {
     let says_when = |fault: &Fault| matches!(fault.name, "429" | "503");
     let trial = trial(all(says_when, 1)).await;
     let process = trial.open(PATIENT, true, |settings| settings.max_retry_wait = STUCK).await;

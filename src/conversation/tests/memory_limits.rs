@@ -80,7 +80,7 @@ fn resident() -> u64 {
 /// The store holds its rows in a file, so what grows is the conversation memory alone. (With `nextest` each test is a
 /// separate process.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_process_does_not_grow_with_the_number_of_conversations() {
+async fn memory_use_is_independent_of_conversations() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig::default();
     let driver = helmdeck_memory::drivers::sqlite::Sqlite::open(folder.path().join("memory.db"), &config).unwrap();

@@ -63,7 +63,7 @@ fn files_with(folder: &Path, text: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_holds_every_turn_and_no_file_shows_one() {
+async fn sqlite_files_show_no_turn() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("memory.db").display());
     let identity = Identity::new("t", "u", "s");
@@ -92,7 +92,7 @@ async fn sqlite_holds_every_turn_and_no_file_shows_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_holds_every_turn_and_no_row_shows_one() {
+async fn postgres_rows_show_no_turn() {
     let server = Server::shared();
     let url = server.database();
     let identity = Identity::new("t", "u", "s");

@@ -32,7 +32,7 @@ fn any_walk_under_rolling_summary_loses_nothing() {
 }
 
 #[test]
-fn any_walk_of_two_processes_under_rolling_summary_loses_nothing() {
+fn two_processes_with_rolling_summary_lose_nothing() {
     walks(Strategy::RollingSummary, 2, 60);
 }
 

@@ -13,7 +13,7 @@ fn counters() -> Vec<Counter> {
 }
 
 #[test]
-fn the_estimate_of_ascii_is_that_of_the_original() {
+fn ascii_estimate_equals_the_originals() {
     for length in [1, 3, 4, 5, 4000] {
         assert_eq!(Counter::Chars.count(&"a".repeat(length)), length as u64 / 4 + 1);
     }
@@ -35,7 +35,7 @@ fn the_estimate_weighs_a_character_by_its_script() {
 }
 
 #[test]
-fn a_turn_counts_what_a_prompt_shows_of_it() {
+fn turn_counts_what_a_prompt_shows() {
     let bare = ConversationTurn { user_message: "a".repeat(40), ..ConversationTurn::default() };
     let digest = TrajectoryDigest {
         tools_invoked: Some(vec!["b".repeat(40)]),
@@ -61,7 +61,7 @@ fn a_turn_counts_what_a_prompt_shows_of_it() {
 }
 
 #[test]
-fn a_text_that_fits_is_left_as_it_is() {
+fn fitting_text_is_unchanged() {
     for counter in counters() {
         for text in ["", "one", "one two. three\n"] {
             assert!(matches!(counter.clamp(text, counter.count(text)), Cow::Borrowed(same) if same == text));
@@ -71,7 +71,7 @@ fn a_text_that_fits_is_left_as_it_is() {
 }
 
 #[test]
-fn a_text_is_cut_after_a_sentence_else_after_a_word_and_says_so() {
+fn text_is_cut_at_sentence_or_word() {
     let sentences = "The port is 5433. It was moved in March. ".repeat(40);
     let short = Counter::Chars.clamp(&sentences, 200);
     let kept = short.strip_suffix(MARK).unwrap();
@@ -87,7 +87,7 @@ fn a_text_is_cut_after_a_sentence_else_after_a_word_and_says_so() {
 }
 
 #[test]
-fn where_there_is_no_room_for_the_mark_there_is_none() {
+fn no_room_means_no_cut_mark() {
     for counter in counters() {
         let long = "word ".repeat(100);
         assert_eq!(counter.clamp(&long, 0), "");
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_clamped_fits_and_is_the_beginning_of_the_text(text in "(\\PC|[a-z ]{1,12}|[.\n 。🙂]){0,120}", max in 0..200_u64) {
+    fn clamped_text_is_a_fitting_prefix(text in "(\\PC|[a-z ]{1,12}|[.\n 。🙂]){0,120}", max in 0..200_u64) {
         for counter in counters() {
             let short = counter.clamp(&text, max);
             prop_assert!(counter.count(&short) <= max, "{:?}: {} > {}", counter, counter.count(&short), max);
@@ -170,7 +170,7 @@ mod bpe {
     }
 
     #[test]
-    fn the_estimate_is_off_by_as_much_as_the_documentation_says() {
+    fn estimate_error_is_as_documented() {
         let counter = counter(TokenCounter::O200kBase);
         for (what, text, least, most) in [
             ("English", include_str!("../fixtures/README.md"), 0.8, 1.25),
@@ -218,7 +218,7 @@ mod bpe {
 
 #[cfg(not(feature = "tiktoken"))]
 #[test]
-fn a_tokenizer_that_is_not_there_is_an_error_that_says_so() {
+fn missing_tokenizer_is_a_clear_error() {
     for kind in [TokenCounter::Cl100kBase, TokenCounter::O200kBase] {
         assert!(Counter::new(kind).unwrap_err().contains("no tokenizers"));
     }

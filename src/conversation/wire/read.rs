@@ -68,7 +68,7 @@ fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     }
     let invalid = |what: &str| ConversationError::InvalidSnapshot(format!("Bytes: {what}"));
     let record = STANDARD.decode(text).map_err(|_| invalid("must be base64"))?;
-    let inner: Inner = serde_json::from_slice(&record).unwrap_or_default();
+    let inner: StrategyField = serde_json::from_slice(&record).unwrap_or_default();
     if inner.strategy.is_some_and(|inner| inner != outer.strategy) {
         return Err(invalid("another strategy than Strategy says"));
     }
@@ -77,7 +77,7 @@ fn unwrap_go(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
 
 /// The strategy of a record.
 #[derive(Default, serde::Deserialize)]
-struct Inner {
+struct StrategyField {
     strategy: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use super::backlog::Backlog;
 use super::moves::Move;
 use crate::error::Result;
 use crate::identity::Identity;
-use crate::rows::{Checkpoint, State};
+use crate::rows::{Checkpoint, StoredState};
 use crate::shared::Shared;
 
 /// State of a conversation between two attempts.
@@ -46,7 +46,7 @@ pub(super) struct UnknownCommit {
 }
 
 impl UnknownCommit {
-    pub(super) fn is_stored(&self, state: &State) -> bool {
+    pub(super) fn is_stored(&self, state: &StoredState) -> bool {
         (self.version == 0 || state.checkpoint_version == self.version) && state.checkpoint == self.checkpoint
     }
 }

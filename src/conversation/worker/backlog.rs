@@ -2,13 +2,13 @@
 
 use crate::health::Health;
 use crate::hot_tier::CachedConversation;
-use crate::rows::State;
+use crate::rows::StoredState;
 use crate::shared::Shared;
 use crate::strategies;
 
 /// The due turns of a conversation.
 pub(super) struct Backlog {
-    pub(super) state: State,
+    pub(super) state: StoredState,
     /// Sequence number of the oldest unsummarised turn.
     pub(super) from: u64,
     /// Sequence number of the newest due turn.

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_turns_as_fit_and_at_least_one() {
+    fn batch_has_fitting_turns_at_least_one() {
         let all = [kept(1, 10), kept(2, 10), kept(3, 10)];
         assert_eq!(fitting(&all, 20), 2);
         assert_eq!(fitting(&all, 30), 3);

@@ -7,7 +7,7 @@ use super::backlog::Backlog;
 use super::moves::Move;
 use super::wait;
 use crate::error::{ConversationError, Result};
-use crate::rows::{Checkpoint, State};
+use crate::rows::{Checkpoint, StoredState};
 
 /// Maximum tries to commit a checkpoint.
 const TRIES: u32 = 6;
@@ -29,7 +29,7 @@ impl Attempt<'_> {
     /// which the attempt started.
     pub(super) async fn store(
         &mut self,
-        began: &State,
+        began: &StoredState,
         mut change: impl FnMut(&Backlog) -> (Checkpoint, Vec<Move>),
     ) -> Result<Stored> {
         let mut tries = 0;
@@ -41,7 +41,7 @@ impl Attempt<'_> {
                 let _write_lock = slot.write_lock.lock().await;
                 let backlog = if tries == 0 { self.backlog().await? } else { self.look_anew().await? };
                 if let Some(maybe) = maybe.take_if(|maybe| maybe.is_stored(&backlog.state)) {
-                    self.tell(&maybe.moves)?;
+                    self.publish(&maybe.moves)?;
                     return Ok(Some(Stored::At(backlog.state.checkpoint_version)));
                 }
                 if !is_same(&backlog.state, began) || self.gone.is_cancelled() {
@@ -57,7 +57,7 @@ impl Attempt<'_> {
                 match self.shared.rows.commit(self.namespace, &backlog.state, &checkpoint).await {
                     Ok(Some(version)) => {
                         self.shared.replaced(self.namespace, &checkpoint, version);
-                        self.tell(&moves)?;
+                        self.publish(&moves)?;
                         Ok(Some(Stored::At(version)))
                     }
                     Ok(None) => Ok(None),
@@ -94,14 +94,14 @@ impl Attempt<'_> {
     }
 
     /// Publishes what an earlier attempt committed without knowing.
-    pub(super) fn tell_late(&mut self, backlog: &Backlog) -> Result<()> {
+    pub(super) fn publish_late(&mut self, backlog: &Backlog) -> Result<()> {
         match self.notes.maybe.take() {
-            Some(maybe) if maybe.is_stored(&backlog.state) => self.tell(&maybe.moves),
+            Some(maybe) if maybe.is_stored(&backlog.state) => self.publish(&maybe.moves),
             _ => Ok(()),
         }
     }
 
-    fn tell(&self, moves: &[Move]) -> Result<()> {
+    fn publish(&self, moves: &[Move]) -> Result<()> {
         moves
             .iter()
             .try_for_each(|(prior, new, reason)| self.shared.health_changed(&self.identity, *prior, *new, *reason))
@@ -111,9 +111,10 @@ impl Attempt<'_> {
 /// Returns whether a summary made for `began` still applies.
 ///
 /// If only the checkpoint's row was lost, it is written anew; then the head identifies the conversation.
-fn is_same(now: &State, began: &State) -> bool {
-    let stamp = |state: &State| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
-    let lost = |state: &State| state.checkpoint_version == 0 && state.head_version != 0;
+fn is_same(now: &StoredState, began: &StoredState) -> bool {
+    let stamp =
+        |state: &StoredState| (state.checkpoint.generation, state.head.generation, state.checkpoint.covers_through);
+    let lost = |state: &StoredState| state.checkpoint_version == 0 && state.head_version != 0;
     let steps = now.head_version.checked_sub(began.head_version);
     stamp(now) == stamp(began)
         && (now.continues(began) || (lost(now) && lost(began) && steps.is_some_and(|steps| steps < 1 << 32)))

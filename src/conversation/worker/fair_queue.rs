@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_conversation_of_another_tenant_waits_for_one_round_only() {
+    async fn other_tenant_waits_for_one_round() {
         let now = Instant::now();
         let mut queue = FairQueue::<u32>::new(20_000);
         for session in 0..10_000 {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_done_goes_to_the_end_of_the_line() {
+    async fn unfinished_conversation_is_queued_last() {
         let now = Instant::now();
         let mut queue = FairQueue::<u32>::new(100);
         for session in 0..3 {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_for_during_a_job_is_done_after_it() {
+    async fn wake_during_job_runs_after_it() {
         let now = Instant::now();
         let mut queue = FairQueue::<u32>::new(100);
         queue.wake(&of("a", 0));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wake_does_not_shorten_a_rest_but_a_force_does() {
+    async fn force_ends_rest_but_wake_does_not() {
         let now = Instant::now();
         let later = now + Duration::from_secs(10);
         let mut queue = FairQueue::<u32>::new(100);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_loses_its_middle_and_neither_goal_nor_news() {
+    fn long_summary_loses_only_its_middle() {
         let counter = Counter::Chars;
         let lines: Vec<_> = (0..400).map(|line| format!("- fact number {line} is known")).collect();
         let text = lines.join("\n");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_was_too_long_is_asked_for_shorter() {
+    fn too_long_summary_is_asked_shorter() {
         assert_eq!([0, 1, 2, 9].map(|long| asked(100, long)), [100, 75, 50, 50]);
         assert_eq!([0, 1, 2].map(|long| asked(1, long)), [1, 1, 1]);
     }

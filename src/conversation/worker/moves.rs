@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_move_is_legal_and_follows_from_the_one_before() {
+    fn every_move_follows_the_one_before() {
         for health in Health::ALL {
             for failures in 1..5 {
                 for more in [false, true] {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_well_again_only_when_nothing_waits() {
+    fn conversation_recovers_only_without_backlog() {
         assert_eq!(
             succeeded(Health::Recovering, true),
             [(Health::Recovering, Health::Degraded, Reason::RecoveryBatchDrained)]

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_keeps_the_parts_apart_and_never_changes() {
+    fn digest_separates_parts_and_never_changes() {
         let of = |tenant, user, session| digest(&Namespace::new(tenant, user, Some(session)));
         assert_ne!(of("a", "bc", "d"), of("ab", "c", "d"));
         assert_ne!(of("a", "b", "cd"), of("a", "bc", "d"));

@@ -6,7 +6,7 @@ use super::fair_queue::Ended;
 use super::summarise::identity;
 use crate::config::{Config, Strategy};
 use crate::error::Result;
-use crate::rows::{Base, Checkpoint, Head, Ops, State, encoding};
+use crate::rows::{Base, Checkpoint, Head, Ops, StoredState, encoding};
 use crate::shared::Shared;
 
 /// Maximum turns removed by a batch.
@@ -77,7 +77,7 @@ async fn oldest(shared: &Shared, namespace: &Namespace, head: &Head) -> Result<V
 /// Returns the checkpoint with the base that can't be rebuilt once these turns are gone.
 ///
 /// Returns `None` if it is unchanged.
-fn rebased(state: &State, gone: &[u64]) -> Option<Checkpoint> {
+fn rebased(state: &StoredState, gone: &[u64]) -> Option<Checkpoint> {
     let checkpoint = &state.checkpoint;
     let covered = gone.iter().filter(|seq| **seq <= checkpoint.covers_through).count() as u64;
     if covered == 0 {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_until_no_more_are_kept_than_may_be() {
+    fn oldest_turns_go_down_to_limit() {
         let config = Config { max_turns: 7, max_bytes: 500, ..Config::default() };
         let cut = Cut::of(&config, &head(10), old(9));
         assert_eq!(cut, Cut { gone: vec![1, 2, 3, 4, 5], bytes: 500, reason: "max_turns" });
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn a_summary_whose_turns_go_becomes_the_base() {
-        let covered = |covers_through, base| State {
+        let covered = |covers_through, base| StoredState {
             checkpoint: Checkpoint { covers_through, summary: "all of it".to_owned(), base, ..Checkpoint::default() },
-            ..State::default()
+            ..StoredState::default()
         };
         let base = |text: &str, through, gone| Some(Base { summary: text.to_owned(), through, gone });
         let of = |base, gone: &[u64]| rebased(&covered(5, base), gone).map(|checkpoint| checkpoint.base);

@@ -23,7 +23,7 @@ use super::wait;
 use crate::error::{ConversationError, Result};
 use crate::health::Health;
 use crate::identity::Identity;
-use crate::rows::{Base, Checkpoint, State};
+use crate::rows::{Base, Checkpoint, StoredState};
 use crate::shared::Shared;
 use crate::strategies;
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest};
@@ -141,7 +141,7 @@ impl Attempt<'_> {
     /// Makes the attempt while holding the lock.
     async fn locked(&mut self) -> Result<Ended> {
         let backlog = self.look_anew().await?;
-        self.tell_late(&backlog)?;
+        self.publish_late(&backlog)?;
         if backlog.is_settled() {
             return Ok(Ended::Done);
         }
@@ -195,7 +195,7 @@ impl Attempt<'_> {
     /// Returns the wait before the next attempt after failures that this worker did not see.
     ///
     /// They were failures of another process, or of this one before its restart.
-    async fn rest(&mut self, state: &State) -> Result<Option<Duration>> {
+    async fn rest(&mut self, state: &StoredState) -> Result<Option<Duration>> {
         let (failures, version) = (state.checkpoint.failures, state.checkpoint_version);
         if failures == 0 || self.notes.tried == version {
             return Ok(None);

@@ -15,7 +15,7 @@ use super::{Due, WorkerState, wait};
 use crate::config::Strategy;
 use crate::error::{ConversationError, Result};
 use crate::health::{Health, Reason};
-use crate::rows::State;
+use crate::rows::StoredState;
 use crate::strategies;
 
 /// Name of the lock that allows one sweeping process at a time.
@@ -154,7 +154,7 @@ impl Sweeper {
     }
 
     /// Returns whether a conversation waits for a summary.
-    async fn waits(&self, namespace: &Namespace, state: &State) -> Result<bool> {
+    async fn waits(&self, namespace: &Namespace, state: &StoredState) -> Result<bool> {
         let (config, checkpoint, head) = (&self.worker_state.shared.config, &state.checkpoint, &state.head);
         if config.strategy != Strategy::RollingSummary || head.turns == 0 {
             return Ok(false);
@@ -179,7 +179,7 @@ impl Sweeper {
     }
 
     /// Removes a conversation that has ended.
-    async fn end(&self, namespace: &Namespace, state: &State) -> Result<()> {
+    async fn end(&self, namespace: &Namespace, state: &StoredState) -> Result<()> {
         let shared = &self.worker_state.shared;
         let slot = shared.hot.slot(namespace);
         let _write_lock = slot.write_lock.lock().await;

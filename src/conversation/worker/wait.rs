@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_endpoint_asks_for_counts_within_the_limit() {
+    fn endpoints_wait_counts_within_limit() {
         let config = SummarizerConfig::default();
         assert_eq!(after(&config, 1, Some(7 * SECOND)), 7 * SECOND);
         assert!(after(&config, 9, Some(SECOND)) >= 128 * SECOND);

@@ -46,12 +46,12 @@ const TOP_KEYS: &[&str] = &[
 const ONE_KIND: &str = "[handler] needs exactly one of `builtin`, `command`, `http` and `mcp`";
 
 /// Turns byte offsets into lines, and messages into errors with a place.
-pub(super) struct Source<'a> {
+pub(super) struct SourceText<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     pub(super) fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
         let line =
             span.map(|span| self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
@@ -102,7 +102,7 @@ pub(super) fn declared(template: Template, input: &Schema) -> Result<Template, S
 }
 
 pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<Manifest, ManifestError> {
-    let source = Source { file, text };
+    let source = SourceText { file, text };
     let raw: raw::Manifest =
         toml::from_str(text).map_err(|error| source.error(error.span(), explain(error.message())))?;
 
@@ -168,7 +168,7 @@ pub(super) fn parse(file: &str, text: &str, read_file: ReadFile<'_>) -> Result<M
     })
 }
 
-fn hints_of(source: &Source<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestError> {
+fn hints_of(source: &SourceText<'_>, raw: &raw::Manifest) -> Result<Hints, ManifestError> {
     if raw.read_only {
         let written = [(&raw.destructive, true, "destructive = true"), (&raw.idempotent, false, "idempotent = false")];
         for (hint, wrong, shown) in written {
@@ -207,7 +207,7 @@ pub(super) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
 }
 
 fn schema_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     value: Option<&Spanned<toml::Value>>,
     what: &str,
     read_file: ReadFile<'_>,
@@ -242,7 +242,7 @@ pub(super) fn to_json(value: &toml::Value) -> Value {
 }
 
 fn handler_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     manifest: &raw::Manifest,
     input: &Schema,
     credentials: &[Template],
@@ -289,7 +289,7 @@ fn handler_of(
 ///
 /// It cannot get a credential in its `env`, confirm a cached answer, or have a secret in its `env`. Declared
 /// `credentials` are allowed: they restrict its callers, and its cached answers belong to them.
-fn programs_get_no_credentials(source: &Source<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
+fn programs_get_no_credentials(source: &SourceText<'_>, manifest: &raw::Manifest) -> Result<(), ManifestError> {
     const INSTEAD: &str = "use `[handler.http]`, or an MCP server with `env` in [[mcp.servers]]";
     if let Some(memory) = manifest.memory.as_ref().filter(|memory| memory.get_ref().revalidate) {
         let message = "`revalidate` has no effect for a handler of kind `command`: a program cannot confirm a cached answer; remove it";
@@ -317,7 +317,7 @@ fn server_name(name: &str) -> Result<(), String> {
 }
 
 fn mcp_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     handler: &Spanned<raw::Handler>,
     mcp: &raw::McpTool,
 ) -> Result<HandlerSpec, ManifestError> {
@@ -336,7 +336,7 @@ fn mcp_of(
     Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
 }
 
-fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
+fn session_of(source: &SourceText<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
     Ok(SessionSpec {
         timeout: source.duration(raw.timeout.as_ref(), DEFAULT_SESSION_TIMEOUT)?,
         optional: raw.optional,
@@ -347,7 +347,7 @@ fn session_of(source: &Source<'_>, raw: &raw::Session) -> Result<SessionSpec, Ma
 }
 
 fn memory_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     memory: &Spanned<raw::Memory>,
     read_only: bool,
     input: &Schema,
@@ -403,7 +403,7 @@ fn memory_of(
 }
 
 fn example_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     example: &Spanned<raw::Example>,
     input: &Schema,
     handler: &HandlerSpec,

@@ -10,7 +10,7 @@ use crate::error::{Code, Error, Result};
 /// Part of the memory of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum MemoryPart {
     /// Facts.
     Facts,
     /// Notes that packs wrote, those of its conversations too.
@@ -25,7 +25,7 @@ pub enum Part {
     Conversations,
 }
 
-impl Part {
+impl MemoryPart {
     /// Returns the name on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -55,7 +55,7 @@ pub struct Forget {
     /// All of them.
     pub all: bool,
     /// The parts; facts if absent.
-    pub what: Option<Vec<Part>>,
+    pub what: Option<Vec<MemoryPart>>,
 }
 
 /// Selection of the entries to delete.
@@ -76,7 +76,7 @@ impl Forget {
     ///
     /// # Errors
     /// `invalid_input` unless exactly one of `key`, `category`, `pack` and `all` is given, and goes with every part.
-    pub fn selection(&self) -> Result<(BTreeSet<Part>, Selection<'_>)> {
+    pub fn selection(&self) -> Result<(BTreeSet<MemoryPart>, Selection<'_>)> {
         let refuse = |message: &'static str| Err(Error::new(Code::InvalidInput, message));
         let selection = match (&self.key, &self.category, &self.pack, self.all) {
             (Some(key), None, None, false) => Selection::Key(key),
@@ -85,12 +85,12 @@ impl Forget {
             (None, None, None, true) => Selection::All,
             _ => return refuse("give exactly one of \"key\", \"category\", \"pack\", and \"all\": true"),
         };
-        let parts: BTreeSet<Part> =
-            self.what.as_deref().map_or_else(|| [Part::Facts].into(), |what| what.iter().copied().collect());
-        let fits = |part: &Part| match selection {
+        let parts: BTreeSet<MemoryPart> =
+            self.what.as_deref().map_or_else(|| [MemoryPart::Facts].into(), |what| what.iter().copied().collect());
+        let fits = |part: &MemoryPart| match selection {
             Selection::All => true,
-            Selection::Key(_) | Selection::Category(_) => matches!(part, Part::Facts | Part::Notes),
-            Selection::Pack(_) => *part == Part::Audit,
+            Selection::Key(_) | Selection::Category(_) => matches!(part, MemoryPart::Facts | MemoryPart::Notes),
+            Selection::Pack(_) => *part == MemoryPart::Audit,
         };
         if parts.is_empty() {
             return refuse(
@@ -108,7 +108,7 @@ impl Forget {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Forgotten {
     /// Number of deleted entries for each requested part. One audit entry holds several calls.
-    pub removed: BTreeMap<Part, u64>,
+    pub removed: BTreeMap<MemoryPart, u64>,
     /// Whether cached answers are invalid but still stored, because the store is unreachable.
     ///
     /// They are deleted as soon as it is reachable.
@@ -119,7 +119,7 @@ pub struct Forgotten {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(Vec<Part>, String)> {
+    fn read(text: &str) -> Result<(Vec<MemoryPart>, String)> {
         let request: Forget = serde_json::from_str(text).map_err(|_| Error::new(Code::Internal, "not a request"))?;
         let (parts, selection) = request.selection()?;
         Ok((parts.into_iter().collect(), format!("{selection:?}")))
@@ -127,15 +127,22 @@ mod tests {
 
     #[test]
     fn a_request_says_exactly_one_thing_and_means_facts_unless_it_says_more() {
-        assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![Part::Facts], "Key(\"k\")".to_owned()));
-        assert_eq!(read(r#"{"all":true}"#).unwrap().0, [Part::Facts]);
+        assert_eq!(read(r#"{"key":"k"}"#).unwrap(), (vec![MemoryPart::Facts], "Key(\"k\")".to_owned()));
+        assert_eq!(read(r#"{"all":true}"#).unwrap().0, [MemoryPart::Facts]);
         let all = r#"{"all":true,"what":["conversations","artifacts","cache","audit","notes","facts","facts"]}"#;
-        let parts = [Part::Facts, Part::Notes, Part::Audit, Part::Cache, Part::Artifacts, Part::Conversations];
+        let parts = [
+            MemoryPart::Facts,
+            MemoryPart::Notes,
+            MemoryPart::Audit,
+            MemoryPart::Cache,
+            MemoryPart::Artifacts,
+            MemoryPart::Conversations,
+        ];
         assert_eq!(read(all).unwrap().0, parts);
         for part in parts {
             assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
         }
-        assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [Part::Audit]);
+        assert_eq!(read(r#"{"pack":"a.b","what":["audit"]}"#).unwrap().0, [MemoryPart::Audit]);
         for vague in [
             "{}",
             r#"{"all":false}"#,

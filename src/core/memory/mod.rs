@@ -42,7 +42,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
 pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled};
-pub use forget::{Forget, Forgotten, Part, Selection};
+pub use forget::{Forget, Forgotten, MemoryPart, Selection};
 pub use notes::{NewNote, Note, NoteContext, NoteList, Notes};
 
 use crate::error::{Code, Error, Result};

@@ -85,8 +85,8 @@ impl Graph {
             reader.fill(at, schema)?;
         }
         let mut graph = Self { nodes: reader.nodes, unfolded: 0, recursive: false };
-        let mut walk = Walk { state: vec![State::New; graph.nodes.len()], recursive: false };
-        graph.acyclic(0, &mut vec![State::New; graph.nodes.len()], 0)?;
+        let mut walk = Walk { state: vec![VisitState::New; graph.nodes.len()], recursive: false };
+        graph.acyclic(0, &mut vec![VisitState::New; graph.nodes.len()], 0)?;
         graph.unfolded = graph.unfold(0, &mut walk, 0)?;
         graph.recursive = walk.recursive;
         if graph.unfolded > MAX_UNFOLDED {
@@ -98,7 +98,7 @@ impl Graph {
     }
 
     /// Refuses references that go round without a step into the document: checking them would never end.
-    fn acyclic(&self, at: usize, state: &mut [State], depth: usize) -> Result<(), String> {
+    fn acyclic(&self, at: usize, state: &mut [VisitState], depth: usize) -> Result<(), String> {
         // Every subschema is the start of a chain, so that those behind a step into the document are looked at too.
         for start in std::iter::once(at).chain(0..self.nodes.len()) {
             self.acyclic_from(start, state, depth)?;
@@ -106,32 +106,32 @@ impl Graph {
         Ok(())
     }
 
-    fn acyclic_from(&self, at: usize, state: &mut [State], depth: usize) -> Result<(), String> {
+    fn acyclic_from(&self, at: usize, state: &mut [VisitState], depth: usize) -> Result<(), String> {
         match state[at] {
-            State::Open => return Err("the schema refers to itself without a step into the document".to_owned()),
-            State::Known(_) => return Ok(()),
-            State::New => {}
+            VisitState::Open => return Err("the schema refers to itself without a step into the document".to_owned()),
+            VisitState::Known(_) => return Ok(()),
+            VisitState::New => {}
         }
         too_deep(depth)?;
-        state[at] = State::Open;
+        state[at] = VisitState::Open;
         for next in &self.nodes[at].same {
             self.acyclic_from(*next, state, depth + 1)?;
         }
-        state[at] = State::Known(0);
+        state[at] = VisitState::Known(0);
         Ok(())
     }
 
     fn unfold(&self, at: usize, walk: &mut Walk, depth: usize) -> Result<u64, String> {
         match walk.state[at] {
-            State::Open => {
+            VisitState::Open => {
                 walk.recursive = true;
                 return Ok(1);
             }
-            State::Known(size) => return Ok(size),
-            State::New => {}
+            VisitState::Known(size) => return Ok(size),
+            VisitState::New => {}
         }
         too_deep(depth)?;
-        walk.state[at] = State::Open;
+        walk.state[at] = VisitState::Open;
         let node = &self.nodes[at];
         let mut same = 0_u64;
         for next in &node.same {
@@ -142,7 +142,7 @@ impl Graph {
         for next in node.children() {
             size = size.saturating_add(self.unfold(next, walk, depth + 1)?);
         }
-        walk.state[at] = State::Known(size);
+        walk.state[at] = VisitState::Known(size);
         Ok(size)
     }
 
@@ -224,14 +224,14 @@ fn values(value: &Value) -> u64 {
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum VisitState {
     New,
     Open,
     Known(u64),
 }
 
 struct Walk {
-    state: Vec<State>,
+    state: Vec<VisitState>,
     recursive: bool,
 }
 

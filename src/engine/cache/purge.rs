@@ -108,10 +108,10 @@ impl Selector {
 ///
 /// Until then, the rows that they cover are not served.
 #[derive(Debug, Default)]
-pub(crate) struct PendingPurges(Mutex<State>);
+pub(crate) struct PendingPurges(Mutex<Purges>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Purges {
     next: u64,
     purges: Vec<(u64, Timestamp, Selector)>,
 }

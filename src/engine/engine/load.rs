@@ -12,7 +12,7 @@ use crate::command::CommandHandler;
 use crate::folder;
 use crate::http::HttpHandler;
 use crate::program::Program;
-use crate::registry::{Registered, Snapshot, Source};
+use crate::registry::{PackSource, Registered, Snapshot};
 use helmdeck_mcp_client::{Fitted, Servers};
 
 /// A pack that was read, and is not yet in the registry.
@@ -97,7 +97,7 @@ impl Inner {
                 digest: Vec::new(),
                 program: None,
             });
-            self.admit(&mut snapshot, previous, read, Source::Builtin);
+            self.admit(&mut snapshot, previous, read, PackSource::Builtin);
         }
         let mut broken = Vec::new();
         for folder::Read { file, name, manifest } in self.packs_dir.as_deref().map(folder::read).unwrap_or_default() {
@@ -115,7 +115,7 @@ impl Inner {
                 Err(error) => Err(error),
             };
             let before = snapshot.refused.len();
-            self.admit(&mut snapshot, previous, read, Source::Folder);
+            self.admit(&mut snapshot, previous, read, PackSource::Folder);
             if let Some(error) = snapshot.refused.get(before).cloned() {
                 snapshot.note_refused(name, &error);
                 // A refusal by the new list of a server is final. A file may be half written, so its last good version
@@ -133,7 +133,7 @@ impl Inner {
         for (name, read) in self.servers.iter().flat_map(Servers::import) {
             let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
             let before = snapshot.refused.len();
-            self.admit(&mut snapshot, previous, read, Source::Mcp);
+            self.admit(&mut snapshot, previous, read, PackSource::Mcp);
             if let Some(error) = snapshot.refused.get(before).cloned() {
                 snapshot.note_refused(name, &error);
             }
@@ -211,7 +211,7 @@ impl Inner {
         snapshot: &mut Snapshot,
         previous: &Snapshot,
         read: Result<Candidate, ManifestError>,
-        source: Source,
+        source: PackSource,
     ) {
         let Candidate { manifest, handler, digest, program } = match read {
             Ok(read) => read,
@@ -241,7 +241,7 @@ impl Inner {
                 pack.contract == contract
                     && pack.manifest.version == manifest.version
                     && pack.source == source
-                    && source != Source::Folder
+                    && source != PackSource::Folder
             };
             versions.iter().find(same).cloned()
         });

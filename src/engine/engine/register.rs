@@ -20,7 +20,7 @@ use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
 use crate::pipeline::{self, Gates, Parts};
 use crate::program::Program;
-use crate::registry::{Registered, Source};
+use crate::registry::{PackSource, Registered};
 
 impl Inner {
     /// Builds the pipeline of one pack, and applies the two gates.
@@ -32,7 +32,7 @@ impl Inner {
         handler: Arc<dyn Handler>,
         contract: [u8; 32],
         program: Option<Arc<Program>>,
-        source: Source,
+        source: PackSource,
     ) -> Registered {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::exchange::{is_redirect, trouble};
-use helmdeck_redact::quote::{self, Part};
+use helmdeck_redact::quote::{self, TextEnd};
 
 /// Limit of a retry time.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -174,7 +174,7 @@ pub(super) async fn refusal(response: Response, with_credential: bool, secrets: 
     let error = classify(&response, with_credential);
     let readable = !is_redirect(response.status()) && is_readable(response.headers());
     let text = if readable { head(response).await } else { Vec::new() };
-    match quote::foreign(&text, secrets, Part::Head) {
+    match quote::foreign(&text, secrets, TextEnd::Head) {
         Some(said) => {
             let message = format!("{}; the server says: {said}", error.message());
             error.with_message(message)

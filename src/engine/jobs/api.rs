@@ -6,7 +6,7 @@ use futures_util::{Stream, StreamExt};
 use helmdeck_core::{Identity, Outcome, Result};
 
 use super::book::{self, CANCEL_WAIT};
-use super::document::Kept;
+use super::document::ResultLocation;
 use super::table::Jobs;
 use super::{Job, JobEvent, JobId, JobPage, JobQuery, follow};
 
@@ -58,9 +58,11 @@ impl Jobs {
             book::refusal(&live.job())?;
             match (live.result(), live.kept()) {
                 (Some(outcome), _) => return Ok((*outcome).clone()),
-                (None, Kept::Large) => return Err(book::too_large(id)),
-                (None, Kept::Memory) => return Err(book::gone(id, "newer results needed its place in memory")),
-                (None, Kept::None | Kept::Sealed) => {}
+                (None, ResultLocation::Large) => return Err(book::too_large(id)),
+                (None, ResultLocation::Memory) => {
+                    return Err(book::gone(id, "newer results needed its place in memory"));
+                }
+                (None, ResultLocation::None | ResultLocation::Sealed) => {}
             }
         }
         match &self.book {
@@ -124,10 +126,10 @@ impl Jobs {
         after: Option<u64>,
     ) -> Result<impl Stream<Item = JobEvent> + Send + 'static + use<>> {
         let source = match (self.find(owner, id).await?, &self.book) {
-            (Some(live), _) => follow::Source::Live(live),
+            (Some(live), _) => follow::EventSource::Live(live),
             (None, Some(book)) => {
                 let (job, _) = book.find(owner, id).await?;
-                follow::Source::Record(book.clone(), Some(Box::new(job)))
+                follow::EventSource::Record(book.clone(), Some(Box::new(job)))
             }
             (None, None) => return Err(book::unknown(id)),
         };

@@ -8,7 +8,7 @@ use helmdeck_memory::{KeyRing, StoreError};
 use helmdeck_system::System;
 use helmdeck_system::jobs::{JobFilter, JobRow};
 
-use super::document::{self, Kept};
+use super::document::{self, ResultLocation};
 use super::{Job, JobError, JobId, JobPage, JobQuery, JobState};
 
 /// Interval of reads of a job of another process.
@@ -84,7 +84,7 @@ impl JobBook {
         let (job, kept) = self.find(owner, id).await?;
         refusal(&job)?;
         match (kept, &self.keyring) {
-            (Kept::Sealed, Some(ring)) => {
+            (ResultLocation::Sealed, Some(ring)) => {
                 let sealed = self.system.job_result(id.as_str()).await.map_err(unavailable)?;
                 let ring = Arc::clone(ring);
                 // Opening megabytes takes milliseconds.
@@ -93,13 +93,13 @@ impl JobBook {
                     gone(id, "it does not open: it was sealed with another memory key, or its row was changed")
                 })
             }
-            (Kept::Sealed, None) => Err(gone(id, "it is sealed with the memory key, and none is set")),
-            (Kept::Memory, _) => Err(gone(
+            (ResultLocation::Sealed, None) => Err(gone(id, "it is sealed with the memory key, and none is set")),
+            (ResultLocation::Memory, _) => Err(gone(
                 id,
                 "no memory key is set, so it was kept in the memory of the server that ran it and nowhere else",
             )),
-            (Kept::Large, _) => Err(too_large(id)),
-            (Kept::None, _) => Err(gone(id, "there is none")),
+            (ResultLocation::Large, _) => Err(too_large(id)),
+            (ResultLocation::None, _) => Err(gone(id, "there is none")),
         }
     }
 
@@ -156,7 +156,7 @@ impl JobBook {
         }
     }
 
-    pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<(Job, Kept)> {
+    pub(super) async fn find(&self, owner: Option<&Identity>, id: &JobId) -> Result<(Job, ResultLocation)> {
         self.end_lost().await;
         let row = self.system.find_job(id.as_str(), self.clock.now()).await.map_err(unavailable)?;
         // The owner is known even if the rest of the row is unreadable.
@@ -167,7 +167,7 @@ impl JobBook {
     }
 }
 
-fn read(row: JobRow) -> Result<(Job, Kept)> {
+fn read(row: JobRow) -> Result<(Job, ResultLocation)> {
     let id = row.id.clone();
     document::of_row(row).ok_or_else(|| {
         tracing::warn!(job = id, "the row of a job cannot be read");

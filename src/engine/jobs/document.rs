@@ -17,7 +17,7 @@ const PURPOSE: &str = "job";
 
 /// Location of a job's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum ResultLocation {
     /// None, or none yet.
     None,
     /// In the row, sealed with the memory key.
@@ -28,7 +28,7 @@ pub(super) enum Kept {
     Large,
 }
 
-impl Kept {
+impl ResultLocation {
     const ALL: [Self; 4] = [Self::None, Self::Sealed, Self::Memory, Self::Large];
 
     const fn as_str(self) -> &'static str {
@@ -42,7 +42,7 @@ impl Kept {
 }
 
 /// Encodes a job as a row of its owner process.
-pub(super) fn to_row(job: &Job, owner: &str, kept: Kept) -> JobRow {
+pub(super) fn to_row(job: &Job, owner: &str, kept: ResultLocation) -> JobRow {
     let progress = job.progress.as_ref();
     JobRow {
         id: job.id.to_string(),
@@ -68,9 +68,9 @@ pub(super) fn to_row(job: &Job, owner: &str, kept: Kept) -> JobRow {
 }
 
 /// Decodes a row; `None` if it is malformed.
-pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
+pub(super) fn of_row(row: JobRow) -> Option<(Job, ResultLocation)> {
     let state = JobState::parse(&row.state)?;
-    let kept = Kept::ALL.into_iter().find(|kept| kept.as_str() == row.kept)?;
+    let kept = ResultLocation::ALL.into_iter().find(|kept| kept.as_str() == row.kept)?;
     if state.is_final() != row.ended_at.is_some() || (state == JobState::Failed) != row.error.is_some() {
         return None;
     }
@@ -95,7 +95,7 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, Kept)> {
         expires_at: row.expires_at,
         error: row.error.map(|text| JobError::of_document(&text).ok_or(())).transpose().ok()?,
         // Only the process that ran the job knows whether a result in memory still exists.
-        has_result: kept == Kept::Sealed,
+        has_result: kept == ResultLocation::Sealed,
         artifacts: row.artifacts.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text)).ok()?,
         revision: row.revision,
     };

@@ -12,7 +12,7 @@ use super::live::Live;
 use super::{Job, JobEvent, JobId};
 
 /// Source of events.
-pub(super) enum Source {
+pub(super) enum EventSource {
     /// In this process.
     Live(Arc<Live>),
     /// In the database, with the job as it was read.
@@ -20,7 +20,7 @@ pub(super) enum Source {
 }
 
 struct Following {
-    source: Source,
+    source: EventSource,
     id: JobId,
     /// Number of the last event that was returned.
     after: Option<u64>,
@@ -30,9 +30,13 @@ struct Following {
 }
 
 /// Returns the events of a job after one of them; without a number, the newest and all that follow.
-pub(super) fn events(source: Source, id: JobId, after: Option<u64>) -> impl Stream<Item = JobEvent> + Send + 'static {
+pub(super) fn events(
+    source: EventSource,
+    id: JobId,
+    after: Option<u64>,
+) -> impl Stream<Item = JobEvent> + Send + 'static {
     let mut following = Following { source, id, after, ready: VecDeque::new(), more: None, over: false };
-    if let Source::Live(live) = &following.source {
+    if let EventSource::Live(live) = &following.source {
         // Subscribe now, not at the first poll, so that events in between are not missed.
         let live = Arc::clone(live);
         following.look(&live);
@@ -63,7 +67,7 @@ impl Following {
                 return None;
             }
             match &mut self.source {
-                Source::Live(live) => {
+                EventSource::Live(live) => {
                     let live = Arc::clone(live);
                     if let Some(more) = &mut self.more {
                         // The job itself holds the sender, and we hold the job.
@@ -71,7 +75,7 @@ impl Following {
                     }
                     self.look(&live);
                 }
-                Source::Record(book, found) => {
+                EventSource::Record(book, found) => {
                     let job = match found.take() {
                         Some(job) => job,
                         None => {

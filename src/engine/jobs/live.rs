@@ -11,7 +11,7 @@ use helmdeck_system::jobs::JobRow;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::document::{self, Kept};
+use super::document::{self, ResultLocation};
 use super::{Job, JobEvent, JobId, JobProgress};
 
 /// Limit of events kept for late or slow readers.
@@ -31,18 +31,18 @@ pub(super) struct Live {
     /// Cancelled to end the call.
     pub(super) cancel: CancellationToken,
     clock: Arc<dyn Clock>,
-    inner: Mutex<Inner>,
+    inner: Mutex<LiveState>,
     /// The number of the last event.
     last: watch::Sender<u64>,
 }
 
-struct Inner {
+struct LiveState {
     job: Arc<Job>,
     events: VecDeque<JobEvent>,
     stop: Option<Stop>,
     /// Its end, until it is written: readers learn of it only then.
     ending: Option<Arc<Job>>,
-    kept: Kept,
+    kept: ResultLocation,
     sealed: Option<Vec<u8>>,
     result: Option<Arc<Outcome>>,
     /// Revision in the database.
@@ -61,7 +61,7 @@ pub(super) enum Stop {
 /// The result of a job that has ended.
 #[derive(Default)]
 pub(super) struct Result {
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<ResultLocation>,
     pub(super) sealed: Option<Vec<u8>>,
     /// Kept here.
     pub(super) memory: Option<Arc<Outcome>>,
@@ -71,12 +71,12 @@ impl Live {
     pub(super) fn new(job: Job, identity: Arc<Identity>, clock: Arc<dyn Clock>) -> Self {
         let (id, number, job) = (job.id.clone(), job.revision, Arc::new(job));
         let events = VecDeque::from([JobEvent { number, job: Arc::clone(&job) }]);
-        let inner = Inner {
+        let inner = LiveState {
             job,
             events,
             stop: None,
             ending: None,
-            kept: Kept::None,
+            kept: ResultLocation::None,
             sealed: None,
             result: None,
             saved: number,
@@ -99,7 +99,7 @@ impl Live {
         if inner.ending.is_none() && !inner.job.state.is_final() {
             let mut job = (*inner.job).clone();
             change(&mut job);
-            inner.tell(job);
+            inner.append(job);
             self.last.send_replace(inner.job.revision);
         }
     }
@@ -123,8 +123,8 @@ impl Live {
         let mut job = (*inner.job).clone();
         change(&mut job);
         job.revision += 1;
-        inner.kept = result.kept.unwrap_or(Kept::None);
-        job.has_result = matches!(inner.kept, Kept::Sealed | Kept::Memory);
+        inner.kept = result.kept.unwrap_or(ResultLocation::None);
+        job.has_result = matches!(inner.kept, ResultLocation::Sealed | ResultLocation::Memory);
         inner.sealed = result.sealed;
         inner.result = result.memory;
         inner.ending = Some(Arc::new(job));
@@ -194,7 +194,7 @@ impl Live {
         }
     }
 
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> ResultLocation {
         self.lock().kept
     }
 
@@ -210,13 +210,13 @@ impl Live {
         (events, inner.job.state.is_final(), self.last.subscribe())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.inner.lock()
     }
 }
 
-impl Inner {
-    fn tell(&mut self, mut job: Job) {
+impl LiveState {
+    fn append(&mut self, mut job: Job) {
         job.revision += 1;
         self.keep(Arc::new(job));
     }

@@ -14,7 +14,7 @@ pub(super) struct Queue<C, T> {
     concurrency: usize,
     /// Limit of running items per caller.
     per_caller: usize,
-    callers: HashMap<C, Line<T>>,
+    callers: HashMap<C, CallerQueue<T>>,
     /// Callers with waiting items, the next one first.
     turns: VecDeque<C>,
     /// Reserved places: of waiting items, and of items about to be pushed.
@@ -23,12 +23,12 @@ pub(super) struct Queue<C, T> {
 }
 
 #[derive(Debug)]
-struct Line<T> {
+struct CallerQueue<T> {
     waiting: VecDeque<T>,
     running: usize,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for CallerQueue<T> {
     fn default() -> Self {
         Self { waiting: VecDeque::new(), running: 0 }
     }

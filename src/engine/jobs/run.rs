@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
 
-use super::document::{self, Kept};
+use super::document::{self, ResultLocation};
 use super::live::{Live, Result as Ended, Stop};
 use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
@@ -96,7 +96,7 @@ impl Jobs {
         let limit = self.config.kept_per_caller;
         let added = match &self.book {
             Some(book) => {
-                let row = document::to_row(&job, self.owner().await?, Kept::None);
+                let row = document::to_row(&job, self.owner().await?, ResultLocation::None);
                 book.system.add_job(row, limit).await.map_err(book::unavailable)?
             }
             None => self.make_room(&identity, limit),
@@ -236,17 +236,17 @@ impl Jobs {
     async fn keep_result(&self, live: &Live, outcome: Outcome) -> Ended {
         let size = outcome.output.bytes().len();
         if size as u64 > self.config.max_result_bytes {
-            return Ended { kept: Some(Kept::Large), ..Ended::default() };
+            return Ended { kept: Some(ResultLocation::Large), ..Ended::default() };
         }
         if let Some(ring) = self.book.as_ref().and_then(|book| book.keyring.clone()) {
             let (identity, id, plain) = (Arc::clone(&live.identity), live.id.clone(), document::write(&outcome));
             // Sealing megabytes takes milliseconds.
             let sealing = tokio::task::spawn_blocking(move || document::seal(&ring, &identity, &id, &plain));
             if let Ok(Some(sealed)) = sealing.await {
-                return Ended { kept: Some(Kept::Sealed), sealed: Some(sealed), memory: None };
+                return Ended { kept: Some(ResultLocation::Sealed), sealed: Some(sealed), memory: None };
             }
         }
-        Ended { kept: Some(Kept::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
+        Ended { kept: Some(ResultLocation::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
     }
 
     /// Makes room among the jobs of a caller that are only in this process.

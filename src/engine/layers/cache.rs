@@ -1,6 +1,6 @@
 //! Read-through cache layer.
 //!
-//! It comes right after `validate_input` and before `session`, so a hit starts no session. It is outside
+//! It comes after `validate_input` and `credentials`, and before `session`, so a hit starts no session. It is outside
 //! `validate_output`, so only validated outputs are stored.
 //!
 //! Order of one call: hot tier, store, then singleflight of the inner service. A failure of the store costs the cache,

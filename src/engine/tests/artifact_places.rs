@@ -20,7 +20,7 @@ fn engine(url: &str, credentials: S3Credentials) -> Engine {
     Engine::builder(config).builtins(vec![pack]).artifacts_in(S3Location::parse(url).unwrap(), credentials).build()
 }
 
-fn is_told(engine: &Engine) -> bool {
+fn reports_trouble(engine: &Engine) -> bool {
     engine.ready().iter().any(|(name, state)| *name == "artifacts" && state.is_err())
 }
 
@@ -42,11 +42,11 @@ async fn wrong_credentials_are_told_and_not_repeated() {
     ] {
         let wrong = S3Credentials { key_id: format!("{}-x", wrong.key_id), ..wrong };
         let engine = engine(&s3.url(&bucket, "p"), wrong.clone());
-        assert!(!is_told(&engine), "nothing was asked yet");
+        assert!(!reports_trouble(&engine), "nothing was asked yet");
         check(&engine.call(call("t.put", "{}")).await.unwrap_err(), &s3, &wrong);
         check(&engine.probe_artifacts().await.unwrap_err(), &s3, &wrong);
         check(&engine.reach_artifacts().await.unwrap_err(), &s3, &wrong);
-        assert!(is_told(&engine));
+        assert!(reports_trouble(&engine));
         assert!(!format!("{engine:?} {wrong:?}").contains("canary"));
         assert!(engine.metrics().contains("helmdeck_artifact_failures_total{operation=\"store\"} "));
     }
@@ -67,7 +67,7 @@ async fn a_bucket_that_goes_is_no_missing_file() {
     check(&engine.artifacts(Some(&me), None, 10, None).await.unwrap_err(), &s3, &own);
     check(&engine.forget_artifacts("local", "local").await.unwrap_err(), &s3, &own);
     check(&engine.call(call("t.put", "{}")).await.unwrap_err(), &s3, &own);
-    assert!(is_told(&engine));
+    assert!(reports_trouble(&engine));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,13 +97,13 @@ async fn bucket_outage_during_upload_fails_it_and_recovers() {
             None => break assert_eq!(seen, 20 << 20, "half a file looked whole"),
         }
     }
-    assert!(is_told(&engine));
+    assert!(reports_trouble(&engine));
     check(&engine.artifact(&me, &key).await.unwrap_err(), &s3, &own);
 
     engine.start_sweeping(JanitorConfig::default());
     let again = Arc::clone(&s3);
     tokio::task::spawn_blocking(move || again.start_again()).await.unwrap();
-    until(|| !is_told(&engine), "a sweep that succeeds").await;
+    until(|| !reports_trouble(&engine), "a sweep that succeeds").await;
     // It lists names before all of it is up.
     let reading = async {
         loop {
@@ -129,6 +129,6 @@ async fn unreachable_bucket_affects_only_packs_with_artifacts() {
     let engine = Engine::builder(Config::default()).builtins(vec![pack]).artifacts_in(location, own).build();
     engine.start_sweeping(JanitorConfig::default());
     engine.call(call("t.plain", "{}")).await.unwrap();
-    until(|| is_told(&engine), "the first sweep").await;
+    until(|| reports_trouble(&engine), "the first sweep").await;
     engine.shutdown().await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
-use helmdeck_core::memory::{Forget, Forgotten, ListFacts, NewFact, NewNote, Part};
+use helmdeck_core::memory::{Forget, Forgotten, ListFacts, MemoryPart, NewFact, NewNote};
 use helmdeck_core::{CacheStatus, Call, Code, Identity, PackName};
 use helmdeck_engine::AuditPage;
 use helmdeck_memory::{Kind, Namespace, Order, Page, Put};
@@ -17,7 +17,7 @@ fn request(text: serde_json::Value) -> Forget {
     serde_json::from_value(text).unwrap()
 }
 
-fn removed(forgotten: &Forgotten) -> Vec<(Part, u64)> {
+fn removed(forgotten: &Forgotten) -> Vec<(MemoryPart, u64)> {
     assert!(!forgotten.pending);
     forgotten.removed.clone().into_iter().collect()
 }
@@ -49,14 +49,14 @@ async fn forget_by_key_category_or_all_of_a_caller() {
         keys
     };
     let forget = |text| facts.forget(request(text));
-    assert_eq!(removed(&forget(json!({"key": "g"})).await.unwrap()), [(Part::Facts, 1)]);
+    assert_eq!(removed(&forget(json!({"key": "g"})).await.unwrap()), [(MemoryPart::Facts, 1)]);
     assert_eq!(keys().await, ["G", "g%", "g/h", "gh"]);
     for nothing in [json!({"key": "g"}), json!({"key": "g%h"}), json!({"category": "c"}), json!({"category": "C2"})] {
-        assert_eq!(removed(&forget(nothing.clone()).await.unwrap()), [(Part::Facts, 0)], "{nothing}");
+        assert_eq!(removed(&forget(nothing.clone()).await.unwrap()), [(MemoryPart::Facts, 0)], "{nothing}");
     }
-    assert_eq!(removed(&forget(json!({"category": "c2"})).await.unwrap()), [(Part::Facts, 2)]);
+    assert_eq!(removed(&forget(json!({"category": "c2"})).await.unwrap()), [(MemoryPart::Facts, 2)]);
     assert_eq!(keys().await, ["G", "g/h"]);
-    assert_eq!(removed(&forget(json!({"all": true})).await.unwrap()), [(Part::Facts, 2)]);
+    assert_eq!(removed(&forget(json!({"all": true})).await.unwrap()), [(MemoryPart::Facts, 2)]);
     assert!(keys().await.is_empty());
     assert_eq!(others.list(ListFacts::default()).await.unwrap().facts.len(), 5, "somebody else's stay");
     for vague in [json!({}), json!({"key": "a", "all": true}), json!({"key": " "}), json!({"all": true, "what": []})] {
@@ -74,7 +74,7 @@ async fn a_category_of_thousands_goes_whole() {
     }
     let facts = probed.facts(Identity::local()).await;
     let forgotten = facts.forget(request(json!({"category": "goes", "what": ["notes"]}))).await.unwrap();
-    assert_eq!(removed(&forgotten), [(Part::Notes, 1200)]);
+    assert_eq!(removed(&forgotten), [(MemoryPart::Notes, 1200)]);
     assert_eq!(notes.list("", 1000, None).await.unwrap().notes.len(), 100);
 }
 
@@ -93,11 +93,11 @@ async fn each_part_is_deleted_only_when_named() {
     let memory = probed.engine.memory().unwrap().clone();
     let facts = memory.facts(&Arc::new(me.clone())).unwrap();
     let forgotten = facts.forget(request(json!({"all": true}))).await.unwrap();
-    assert_eq!(removed(&forgotten), [(Part::Facts, 1)]);
+    assert_eq!(removed(&forgotten), [(MemoryPart::Facts, 1)]);
     assert_eq!(ask(&probed, &me).await, CacheStatus::Hit, "facts alone were asked for");
 
     let forgotten = facts.forget(request(json!({"all": true, "what": ["notes", "cache"]}))).await.unwrap();
-    assert_eq!(removed(&forgotten), [(Part::Notes, 2), (Part::Cache, 1)]);
+    assert_eq!(removed(&forgotten), [(MemoryPart::Notes, 2), (MemoryPart::Cache, 1)]);
     let own = Namespace::of_caller(&me);
     assert!(!memory.defaults(&own).await.unwrap().recent.is_empty());
     assert_eq!(ask(&probed, &me).await, CacheStatus::Miss);
@@ -143,7 +143,7 @@ async fn forgetting_conversations_clears_caches_before_and_after() {
 
     let facts = memory.facts(&Arc::new(me)).unwrap();
     let forgotten = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
-    assert_eq!(removed(&forgotten), [(Part::Conversations, 6)]);
+    assert_eq!(removed(&forgotten), [(MemoryPart::Conversations, 6)]);
     assert_eq!(*told.lock().unwrap(), [("local".to_owned(), true), ("local".to_owned(), false)]);
     for (tenant, user) in whose {
         for session in [None, Some("a"), Some("b|c")] {
@@ -154,7 +154,7 @@ async fn forgetting_conversations_clears_caches_before_and_after() {
         }
     }
     let again = facts.forget(request(json!({"all": true, "what": ["conversations"]}))).await.unwrap();
-    assert_eq!(removed(&again), [(Part::Conversations, 0)]);
+    assert_eq!(removed(&again), [(MemoryPart::Conversations, 0)]);
 }
 
 #[tokio::test]

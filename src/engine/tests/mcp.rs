@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use helmdeck_core::context::ProgressSink;
 use helmdeck_core::{CacheStatus, Clock, Code, Error, Outcome};
-use helmdeck_engine::{Builder, Config, Engine, McpReach, McpServer, McpValue, Source};
+use helmdeck_engine::{Builder, Config, Engine, McpReach, McpServer, McpValue, PackSource};
 use helmdeck_testkit::{ManualClock, call, memory};
 use serde_json::{Value, json};
 
@@ -131,7 +131,7 @@ async fn servers_start_on_the_first_call() {
     let pack = engine.pack("mcp.x.count", None).unwrap();
     assert_eq!(
         (pack.source, pack.handler, pack.read_only, pack.description.as_str()),
-        (Source::Mcp, "mcp", false, "does count")
+        (PackSource::Mcp, "mcp", false, "does count")
     );
     assert_eq!(engine.packs().len(), TOOLS.len());
     let status = &engine.mcp_servers()[0];
@@ -432,7 +432,7 @@ async fn names_that_clash_are_refused() {
     engine.import_all(Duration::from_secs(10)).await;
     let names: Vec<String> = engine.packs().iter().map(|pack| pack.name.to_string()).collect();
     assert_eq!(names, ["mcp.x.a.b", "mcp.x.count"]);
-    assert_eq!(engine.pack("mcp.x.count", None).unwrap().source, Source::Folder, "what the operator wrote wins");
+    assert_eq!(engine.pack("mcp.x.count", None).unwrap().source, PackSource::Folder, "what the operator wrote wins");
     let refused: Vec<String> = engine.refused().iter().map(ToString::to_string).collect();
     assert!(refused.iter().any(|r| r.contains("same name where dots are not allowed (mcp__x__a__b)")), "{refused:?}");
     assert!(refused.iter().any(|r| r.contains("is already defined by")), "{refused:?}");

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::memory::{Forget, Forgotten, Owner, Part, Selection};
+use helmdeck_core::memory::{Forget, Forgotten, MemoryPart, Owner, Selection};
 use helmdeck_core::{Identity, PackName, Result};
 use helmdeck_memory::{Delete, EntryMeta, Kind, Namespace, Op, Page};
 
@@ -47,19 +47,19 @@ pub(super) async fn forget(views: &EngineViews, owner: &Owner, request: &Forget)
     let mut forgotten = Forgotten::default();
     for part in parts {
         let removed = match (part, selection) {
-            (Part::Cache, _) => cache(views, owner, &mut forgotten.pending).await?,
-            (Part::Artifacts, _) => files(views, owner).await?,
-            (Part::Conversations, _) => conversations(views, owner).await?,
-            (Part::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
-            (Part::Audit, _) => audit(views, owner, None).await?,
-            (Part::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
-            (Part::Facts, Selection::Category(name)) => {
+            (MemoryPart::Cache, _) => cache(views, owner, &mut forgotten.pending).await?,
+            (MemoryPart::Artifacts, _) => files(views, owner).await?,
+            (MemoryPart::Conversations, _) => conversations(views, owner).await?,
+            (MemoryPart::Audit, Selection::Pack(pack)) => audit(views, owner, Some(pack)).await?,
+            (MemoryPart::Audit, _) => audit(views, owner, None).await?,
+            (MemoryPart::Facts, Selection::Key(key)) => one(views, owner, Kind::Fact, &trimmed("key", key)?).await?,
+            (MemoryPart::Facts, Selection::Category(name)) => {
                 category(views, owner, Kind::Fact, &trimmed("category", name)?).await?
             }
-            (Part::Facts, _) => all(views, owner, Kind::Fact).await?,
-            (Part::Notes, Selection::Key(key)) => one(views, owner, Kind::Note, key).await?,
-            (Part::Notes, Selection::Category(name)) => category(views, owner, Kind::Note, name).await?,
-            (Part::Notes, _) => all(views, owner, Kind::Note).await?,
+            (MemoryPart::Facts, _) => all(views, owner, Kind::Fact).await?,
+            (MemoryPart::Notes, Selection::Key(key)) => one(views, owner, Kind::Note, key).await?,
+            (MemoryPart::Notes, Selection::Category(name)) => category(views, owner, Kind::Note, name).await?,
+            (MemoryPart::Notes, _) => all(views, owner, Kind::Note).await?,
         };
         forgotten.removed.insert(part, removed);
     }

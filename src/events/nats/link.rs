@@ -35,11 +35,11 @@ pub struct Nats {
 pub(super) struct Link {
     pub(super) jetstream: Context,
     pub(super) options: NatsOptions,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<LinkState>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum LinkState {
     /// Connecting.
     Trying,
     Up,
@@ -55,7 +55,7 @@ impl Nats {
     pub fn open(options: NatsOptions) -> Result<Self, SinkError> {
         options.check()?;
         let settings = |error: &dyn fmt::Display| SinkError::Settings(format!("the event server: {error}"));
-        let (told, state) = watch::channel(State::Trying);
+        let (sender, state) = watch::channel(LinkState::Trying);
         let mut connect = ConnectOptions::new()
             .name("helmdeck")
             .retry_on_initial_connect()
@@ -64,7 +64,7 @@ impl Nats {
             .connection_timeout(CONNECT)
             .reconnect_delay_callback(wait)
             .event_callback(move |event| {
-                follow(&told, &event);
+                follow(&sender, &event);
                 async {}
             });
         if let Some(credentials) = options.credentials()? {
@@ -126,9 +126,9 @@ impl Sink for Nats {
 impl Link {
     /// Waits until the server is reachable, or known to be unreachable.
     pub(super) async fn up(&mut self) -> Result<(), SinkError> {
-        let state = self.state.wait_for(|state| *state != State::Trying).await;
+        let state = self.state.wait_for(|state| *state != LinkState::Trying).await;
         match state.as_deref() {
-            Ok(State::Down(why)) => Err(SinkError::Unreachable(why.clone())),
+            Ok(LinkState::Down(why)) => Err(SinkError::Unreachable(why.clone())),
             Ok(_) => Ok(()),
             Err(_) => Err(SinkError::Unreachable("the connection is closed".to_owned())),
         }
@@ -141,14 +141,14 @@ fn wait(attempt: usize) -> Duration {
     STEP.saturating_mul(before).min(LONGEST)
 }
 
-fn follow(told: &watch::Sender<State>, event: &Event) {
-    told.send_if_modified(|state| {
+fn follow(sender: &watch::Sender<LinkState>, event: &Event) {
+    sender.send_if_modified(|state| {
         *state = match event {
-            Event::Connected => State::Up,
-            Event::Disconnected => State::Trying,
-            Event::Closed => State::Down(event.to_string()),
+            Event::Connected => LinkState::Up,
+            Event::Disconnected => LinkState::Trying,
+            Event::Closed => LinkState::Down(event.to_string()),
             // While it stands, an error is one of a call, not of the connection.
-            Event::ClientError(_) if *state != State::Up => State::Down(event.to_string()),
+            Event::ClientError(_) if *state != LinkState::Up => LinkState::Down(event.to_string()),
             _ => return false,
         };
         true
@@ -174,15 +174,15 @@ mod tests {
     #[test]
     fn server_state_follows_the_last_attempt() {
         let failed = || Event::ClientError(async_nats::ClientError::Other("refused".to_owned()));
-        let (told, state) = watch::channel(State::Trying);
+        let (sender, state) = watch::channel(LinkState::Trying);
         let after = |event: Event| {
-            follow(&told, &event);
+            follow(&sender, &event);
             state.borrow().clone()
         };
-        assert!(matches!(after(failed()), State::Down(why) if why.contains("refused")));
-        assert_eq!(after(Event::Connected), State::Up);
-        assert_eq!(after(failed()), State::Up, "that was something else");
-        assert_eq!(after(Event::LameDuckMode), State::Up);
-        assert_eq!(after(Event::Disconnected), State::Trying);
+        assert!(matches!(after(failed()), LinkState::Down(why) if why.contains("refused")));
+        assert_eq!(after(Event::Connected), LinkState::Up);
+        assert_eq!(after(failed()), LinkState::Up, "that was something else");
+        assert_eq!(after(Event::LameDuckMode), LinkState::Up);
+        assert_eq!(after(Event::Disconnected), LinkState::Trying);
     }
 }

@@ -39,14 +39,14 @@ pub struct Imported {
 
 /// A part of what was read.
 #[derive(Default)]
-struct Part {
+struct ArchiveBatch {
     archive: String,
     puts: Vec<Put>,
     bytes: usize,
     unreadable: u64,
 }
 
-impl Part {
+impl ArchiveBatch {
     const fn is_full(&self) -> bool {
         self.puts.len() >= PART || self.bytes >= PART_BYTES
     }
@@ -70,7 +70,7 @@ pub async fn import<R: Read + Send + 'static>(
     let mut done = Imported::default();
     let mut end = Ok(());
     'parts: while let Some(part) = waiting.recv().await {
-        let Part { archive, puts, unreadable, .. } = part;
+        let ArchiveBatch { archive, puts, unreadable, .. } = part;
         done.archive = archive;
         done.unreadable += unreadable;
         done.read += unreadable + puts.len() as u64;
@@ -95,10 +95,10 @@ pub async fn import<R: Read + Send + 'static>(
     (done, end)
 }
 
-fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<Part>) -> Result<(), ArchiveError> {
+fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<ArchiveBatch>) -> Result<(), ArchiveError> {
     let mut reader = Reader::new(BufReader::with_capacity(1 << 16, input), ring)?;
     let archive = reader.id();
-    let mut part = Part { archive: archive.clone(), ..Part::default() };
+    let mut part = ArchiveBatch { archive: archive.clone(), ..ArchiveBatch::default() };
     loop {
         let found = reader.next();
         let ended = !matches!(found, Ok(ArchiveRecord::Entry(_) | ArchiveRecord::Unreadable));
@@ -116,7 +116,8 @@ fn read<R: Read>(input: R, ring: KeyRing, parts: &mpsc::Sender<Part>) -> Result<
             Err(error) => Err(error),
         };
         if ended || part.is_full() {
-            let full = std::mem::replace(&mut part, Part { archive: archive.clone(), ..Part::default() });
+            let full =
+                std::mem::replace(&mut part, ArchiveBatch { archive: archive.clone(), ..ArchiveBatch::default() });
             if parts.blocking_send(full).is_err() {
                 return Ok(());
             }

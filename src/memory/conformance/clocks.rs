@@ -2,7 +2,7 @@
 //!
 //! Times are instants, counted in microseconds. No calendar affects them.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 

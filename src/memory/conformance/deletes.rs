@@ -1,6 +1,6 @@
 //! Test cases about deletes, sweeps, and the generation that reports them.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Test cases about single entries and batches.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Test cases about lists, scans and counts.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Each test case gets a new, empty store. A case that fails panics with its name in the message.
 
-mod claims;
+mod cases;
 mod clocks;
 mod deletes;
 mod entries;
@@ -61,14 +61,14 @@ pub(crate) async fn run_of(modules: &[&str], make: impl Fn(Config, Arc<ManualClo
 }
 
 async fn run_where(wanted: impl Fn(&str) -> bool, make: impl Fn(Config, Arc<ManualClock>) -> Making) {
-    for (module, name, config, claim) in claims::all() {
+    for (module, name, config, case) in cases::all() {
         if !wanted(module) {
             continue;
         }
         let clock = Arc::new(ManualClock::default());
         let store = make(config, Arc::clone(&clock)).await;
-        tracing::debug!(name, "claim");
-        claim(Fixture { store: Arc::clone(&store), clock }).await;
+        tracing::debug!(name, "test case");
+        case(Fixture { store: Arc::clone(&store), clock }).await;
         let closed = store.close().await;
         assert!(closed.is_ok(), "{name}: the store did not close: {closed:?}");
     }

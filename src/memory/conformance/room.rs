@@ -1,6 +1,6 @@
 //! Test cases about making room: quotas, the limit of the cache, and fair shares of namespaces.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Test cases about rotation in a used store: for sealed stores that can be opened twice.
 
-#![expect(clippy::unwrap_used, reason = "a claim that does not hold panics")]
+#![expect(clippy::unwrap_used, reason = "a failed test case panics")]
 
 use std::future::Future;
 use std::pin::Pin;

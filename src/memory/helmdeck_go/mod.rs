@@ -120,7 +120,7 @@ pub enum GoError {
 
 /// A part of what was read.
 #[derive(Default)]
-struct Part {
+struct GoBatch {
     rows: u64,
     puts: Vec<Put>,
     bytes: usize,
@@ -161,7 +161,7 @@ pub async fn import(
     let reading = tokio::task::spawn_blocking(move || read(&file, &ring, &namespaces, &parts));
     let mut restorer = Restorer::new(target);
     let mut end: Result<(), GoError> = Ok(());
-    'parts: while let Some(Part { rows, puts, skipped, bad, .. }) = waiting.recv().await {
+    'parts: while let Some(GoBatch { rows, puts, skipped, bad, .. }) = waiting.recv().await {
         report.rows += rows;
         report.bad += bad.len() as u64;
         report.bad_rows.extend(bad.into_iter().take(NAMED - report.bad_rows.len().min(NAMED)));
@@ -183,8 +183,8 @@ pub async fn import(
     end.and(written.map_err(GoError::from)).and(read.map_err(GoError::from).flatten()).map(|()| report)
 }
 
-fn read(file: &GoFile, ring: &KeyRing, namespaces: &Namespaces, parts: &mpsc::Sender<Part>) -> Result<(), GoError> {
-    let mut part = Part::default();
+fn read(file: &GoFile, ring: &KeyRing, namespaces: &Namespaces, parts: &mpsc::Sender<GoBatch>) -> Result<(), GoError> {
+    let mut part = GoBatch::default();
     file.each(|id, row| {
         part.rows += 1;
         match row.and_then(|row| map::row(row, ring, namespaces)) {

@@ -37,7 +37,7 @@ impl Schemas {
     }
 
     fn next(&self) -> String {
-        let name = format!("claim{}", self.count.fetch_add(1, Ordering::SeqCst));
+        let name = format!("case{}", self.count.fetch_add(1, Ordering::SeqCst));
         self.server.sql(&self.url, &format!("CREATE SCHEMA {name}"));
         format!("{}?options=-csearch_path%3D{name}", self.url)
     }

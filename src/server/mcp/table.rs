@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use helmdeck_core::{Caller, PackName};
-use helmdeck_engine::Source;
+use helmdeck_engine::PackSource;
 use helmdeck_engine::{Engine, PackInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
@@ -135,7 +135,7 @@ pub(crate) fn pack_name(tool: &str) -> Option<PackName> {
 fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     // Texts of MCP servers do not mention our packs.
     let own = Names::default();
-    let names = if info.source == Source::Mcp { &own } else { names };
+    let names = if info.source == PackSource::Mcp { &own } else { names };
     let mut schema = info.input.clone();
     names.in_schema(&mut schema);
     let Some(input) = object_schema(&schema) else {

@@ -90,8 +90,8 @@ pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
 
 /// Logs once that a lock cannot be read: it is checked every few seconds, and hides no other.
 fn unreadable(path: &Path, error: &io::Error) -> Option<Gone> {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !TOLD.swap(true, Ordering::Relaxed) {
+    static LOGGED: AtomicBool = AtomicBool::new(false);
+    if !LOGGED.swap(true, Ordering::Relaxed) {
         let path = path.display();
         tracing::warn!(%path, %error, "the lock of a process that runs jobs cannot be looked at; its jobs stay as they are");
     }

@@ -31,16 +31,24 @@ impl CommandContext<'_> {
     }
 
     /// Describes what a conversation holds, as an object of "replace" and "remove".
-    ///
-    /// A damaged conversation counts too.
     pub(super) async fn held(&self, identity: &Identity) -> Result<String> {
-        let name = shown(identity);
+        Ok(held(identity, self.trace(identity).await?.as_ref()))
+    }
+
+    /// Returns the trace of a conversation; `None` if the conversation is damaged.
+    pub(super) async fn trace(&self, identity: &Identity) -> Result<Option<Trace>> {
         match self.memory.trace(identity).await {
-            Ok(trace) => Ok(format!("{} of {name}", parts(&trace))),
-            Err(helmdeck_conversation::ConversationError::Corrupt(_)) => Ok(format!("the damaged conversation {name}")),
+            Ok(trace) => Ok(Some(trace)),
+            Err(helmdeck_conversation::ConversationError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Describes what a conversation holds, by its trace; `None` = it is damaged.
+pub(super) fn held(identity: &Identity, trace: Option<&Trace>) -> String {
+    let name = shown(identity);
+    trace.map_or_else(|| format!("the damaged conversation {name}"), |trace| format!("{} of {name}", parts(trace)))
 }
 
 pub(super) fn parts(trace: &Trace) -> String {

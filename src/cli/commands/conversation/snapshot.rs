@@ -9,7 +9,7 @@ use std::path::Path;
 use helmdeck_conversation::{Record, Snapshot, Strategy, wire};
 use serde_json::json;
 
-use super::context::{CommandContext, identity, read_all, shown};
+use super::context::{CommandContext, held, identity, read_all, shown};
 use crate::args::{ConversationIdArgs, SnapshotArgs};
 use crate::commands::archive::{Draft, taken};
 use crate::exit::{Exit, Failure, Result};
@@ -51,8 +51,8 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
 /// Replaces a conversation by a snapshot.
 ///
 /// # Errors
-/// Exit 3 for a missing file; a usage failure without a confirmation; exit 1 for a file that cannot be read, that is no
-/// snapshot, or that has another strategy. After an error nothing has changed.
+/// Exit 3 for a missing file; a usage failure if turns would be replaced without a confirmation; exit 1 for a file that
+/// cannot be read, that is no snapshot, or that has another strategy. After an error nothing has changed.
 pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs, file: &Path, yes: bool) -> Result<()> {
     let bytes = if file == Path::new("-") {
         read_all(io::stdin().lock(), MAX_BYTES, "stdin")?
@@ -67,8 +67,11 @@ pub(super) async fn restore(on: &CommandContext<'_>, which: &ConversationIdArgs,
             .with_hint("`helmdeck conversation flush` deletes what is in a conversation"));
     }
     let identity = identity(which);
-    let held = on.held(&identity).await?;
-    on.setup.output.confirm(&format!("replace {held} by a snapshot of {}", size(bytes.len() as u64)), yes)?;
+    let trace = on.trace(&identity).await?;
+    // An empty conversation loses nothing.
+    let yes = yes || trace.as_ref().is_some_and(|trace| trace.kept_turns == 0 && trace.summary.is_empty());
+    let question = format!("replace {} by a snapshot of {}", held(&identity, trace.as_ref()), size(bytes.len() as u64));
+    on.setup.output.confirm(&question, yes)?;
     on.memory.restore(&identity, &Snapshot { strategy: None, bytes: bytes.into() }).await?;
     let trace = on.memory.trace(&identity).await?;
     let value = json!({"restored": true, "kept_turns": trace.kept_turns, "summary": !trace.summary.is_empty()});

@@ -5,7 +5,7 @@ use crate::config::OnOversize;
 use crate::error::ConversationError;
 
 #[tokio::test]
-async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
+async fn context_shows_newest_turns_and_counts_rest() {
     let place = Fixture::new().await;
     let memory = place.open(Config { budget_tokens: 10, ..config(Strategy::Truncation) });
     // Two tokens each.
@@ -20,7 +20,7 @@ async fn the_newest_turns_that_fit_are_shown_and_the_rest_is_counted() {
 }
 
 #[tokio::test]
-async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
+async fn turn_over_budget_is_stored_whole_or_refused() {
     let place = Fixture::new().await;
     let keep = Config { budget_tokens: 10, ..config(Strategy::Truncation) };
     let memory = place.open(Config { on_oversize: OnOversize::Refuse, ..keep.clone() });
@@ -38,7 +38,7 @@ async fn a_turn_over_the_budget_is_kept_whole_or_refused() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_added_under_one_name_is_there_once() {
+async fn repeated_idempotency_key_adds_one_turn() {
     let place = Fixture::new().await;
     let memories: Vec<_> = (0..2).map(|_| place.open(config(Strategy::Truncation))).collect();
     let named = |number| NewTurn { once: Some("name".into()), ..turn(number) };
@@ -74,7 +74,7 @@ async fn a_turn_that_is_added_under_one_name_is_there_once() {
 }
 
 #[tokio::test]
-async fn an_add_that_nobody_waits_for_is_done_to_its_end() {
+async fn abandoned_add_still_completes() {
     let place = Fixture::new().await;
     let store = ReplicaStore::silent(&place.store);
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
@@ -112,7 +112,7 @@ async fn none_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn a_row_in_the_way_keeps_no_turn_out() {
+async fn occupied_row_blocks_no_add() {
     let place = Fixture::new().await;
     for seq in [1, 2, 4] {
         place.write(&crate::rows::encoding::turn_key(seq), b"not a turn").await;

@@ -40,7 +40,7 @@ async fn what_came_with_a_snapshot_is_weighed() {
 }
 
 #[tokio::test]
-async fn without_summaries_a_conversation_is_healthy_whatever_was_before() {
+async fn strategy_without_summaries_is_always_healthy() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..6).await;
@@ -60,7 +60,7 @@ async fn without_summaries_a_conversation_is_healthy_whatever_was_before() {
 }
 
 #[tokio::test]
-async fn a_page_of_many_conversations_reads_no_more_than_it_shows() {
+async fn page_reads_only_shown_conversations() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     for number in 0..520 {
@@ -85,7 +85,7 @@ async fn a_page_of_many_conversations_reads_no_more_than_it_shows() {
 }
 
 #[tokio::test]
-async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone() {
+async fn unreadable_turn_without_checkpoint_hides_no_other() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
@@ -98,7 +98,7 @@ async fn a_turn_that_does_not_open_hides_no_other_where_the_checkpoint_is_gone()
 }
 
 #[tokio::test]
-async fn a_flush_takes_what_a_restore_left_where_no_conversation_is() {
+async fn flush_removes_rows_of_incomplete_restore() {
     let place = Fixture::new().await;
     place.write(&crate::rows::encoding::turn_key(1 << 40), b"left behind").await;
     let memory = place.open(config(Strategy::Truncation));

@@ -10,7 +10,7 @@ async fn keys(memory: &ConversationMemory) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
+async fn deleted_turn_leaves_a_rebuilt_summary() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..10).await;
@@ -50,7 +50,7 @@ async fn a_deleted_turn_leaves_the_summary_and_what_can_be_made_anew_is() {
 }
 
 #[tokio::test]
-async fn whatever_raises_the_generation_throws_a_late_summary_away() {
+async fn new_generation_discards_late_summary() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     for change in 0..5 {
@@ -76,7 +76,7 @@ async fn whatever_raises_the_generation_throws_a_late_summary_away() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_does_not_open_can_be_flushed_restored_and_forgotten() {
+async fn damaged_conversation_can_be_flushed_restored_forgotten() {
     let place = Fixture::new().await;
     let settings = config(Strategy::Truncation);
     let memory = place.open(settings.clone());
@@ -104,7 +104,7 @@ async fn a_conversation_that_does_not_open_can_be_flushed_restored_and_forgotten
 }
 
 #[tokio::test]
-async fn a_turn_that_does_not_open_is_left_out_and_counted() {
+async fn unreadable_turn_is_skipped_and_counted() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..5).await;
@@ -117,7 +117,7 @@ async fn a_turn_that_does_not_open_is_left_out_and_counted() {
 }
 
 #[tokio::test]
-async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
+async fn expired_conversation_starts_anew() {
     let place = Fixture::new().await;
     let settings = Config { ttl: Duration::from_secs(3600), ..config(Strategy::RollingSummary) };
     let memory = place.open(settings.clone());
@@ -144,7 +144,7 @@ async fn an_idle_conversation_is_as_if_absent_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn an_add_to_a_conversation_that_has_ended_shows_nothing_of_it() {
+async fn add_after_expiry_shows_no_old_turn() {
     let place = Fixture::new().await;
     let settings = Config { ttl: Duration::from_secs(3600), ..config(Strategy::RollingSummary) };
     let memory = place.open(settings.clone());
@@ -164,7 +164,7 @@ async fn an_add_to_a_conversation_that_has_ended_shows_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn the_opening_goes_with_its_turn_also_before_the_summary_is_made_anew() {
+async fn deleted_opening_disappears_before_new_summary() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     add(&memory, 0..8).await;

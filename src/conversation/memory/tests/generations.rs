@@ -5,7 +5,7 @@ use crate::error::ConversationError;
 use crate::views::TurnFilter;
 
 #[tokio::test]
-async fn a_conversation_that_is_begun_anew_has_another_generation() {
+async fn restarted_conversation_has_new_generation() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     let mut met = std::collections::BTreeSet::new();
@@ -29,7 +29,7 @@ async fn a_conversation_that_is_begun_anew_has_another_generation() {
 }
 
 #[tokio::test]
-async fn who_held_a_forgotten_conversation_sees_only_the_new_one() {
+async fn stale_reader_sees_only_new_conversation() {
     let place = Fixture::new().await;
     let (one, two) = (place.open(config(Strategy::Truncation)), place.open(config(Strategy::Truncation)));
     add(&one, 0..2).await;
@@ -41,7 +41,7 @@ async fn who_held_a_forgotten_conversation_sees_only_the_new_one() {
 }
 
 #[tokio::test]
-async fn one_turn_that_many_delete_at_once_goes_once() {
+async fn concurrent_deletes_remove_turn_once() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..6).await;

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_others_wrote_is_seen_when_what_is_held_is_no_longer_fresh() {
+async fn expired_cached_copy_shows_other_writes() {
     let place = Fixture::new().await;
     for strategy in [Strategy::Truncation, Strategy::RollingSummary] {
         let (one, two) = (place.open(config(strategy)), place.open(config(strategy)));

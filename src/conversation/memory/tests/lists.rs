@@ -2,7 +2,7 @@ use super::*;
 use crate::views::TurnFilter;
 
 #[tokio::test]
-async fn a_list_with_texts_gives_the_whole_conversation_in_bounded_pages() {
+async fn list_with_texts_has_bounded_pages() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::RollingSummary));
     for number in 0..30 {

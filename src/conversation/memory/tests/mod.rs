@@ -22,7 +22,7 @@ use super::{ConversationMemory, Dependencies};
 use crate::config::{Config, Strategy};
 use crate::identity::Identity;
 use crate::patch::LlmContextPatch;
-use crate::rows::{Checkpoint, State};
+use crate::rows::{Checkpoint, StoredState};
 use crate::summarizer::{Failure, SummarizeError, SummarizeRequest, SummarizeResponse, Summarizer};
 use crate::turn::NewTurn;
 
@@ -117,7 +117,7 @@ async fn seen(memory: &ConversationMemory) -> Vec<usize> {
     shown(&memory.context(&alice()).await.unwrap())
 }
 
-async fn state(memory: &ConversationMemory) -> State {
+async fn state(memory: &ConversationMemory) -> StoredState {
     memory.shared().rows.state(&namespace()).await.unwrap()
 }
 

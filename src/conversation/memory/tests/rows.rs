@@ -2,7 +2,7 @@ use super::*;
 use crate::rows::{Ops, encoding, staging};
 
 #[tokio::test]
-async fn ranges_of_turns_are_read_whole_wherever_they_begin_and_end() {
+async fn turn_ranges_are_read_whole() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..235).await;
@@ -54,7 +54,7 @@ async fn remains_of_a_restore_are_never_seen() {
 }
 
 #[tokio::test]
-async fn a_token_count_of_another_counter_is_made_anew() {
+async fn other_counters_token_count_is_recomputed() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     memory.add_turn(&alice(), NewTurn::new("hello there, how are you?", "well, thanks")).await.unwrap();

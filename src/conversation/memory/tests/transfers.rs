@@ -42,7 +42,7 @@ async fn snapshot_flush_restore_gives_the_same_context() {
 }
 
 #[tokio::test]
-async fn a_large_snapshot_takes_the_place_of_everything_at_once() {
+async fn large_snapshot_replaces_all_at_once() {
     let place = Fixture::new().await;
     let memory = place.open(config(Strategy::Truncation));
     add(&memory, 0..1050).await;
@@ -110,7 +110,7 @@ async fn large(memory: &ConversationMemory) -> Snapshot {
 }
 
 #[tokio::test]
-async fn a_large_restore_whose_turns_were_removed_meanwhile_says_so() {
+async fn large_restore_reports_turns_removed_meanwhile() {
     for way in 0..4 {
         let place = Fixture::new().await;
         let other = place.open(config(Strategy::Truncation));
@@ -144,7 +144,7 @@ async fn a_large_restore_whose_turns_were_removed_meanwhile_says_so() {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_looked_for() {
+async fn write_with_lost_reply_is_found() {
     let place = Fixture::new().await;
     let store = FaultyStore::new(Arc::clone(&place.store));
     let memory = place.open_on(store.clone(), config(Strategy::Truncation));
@@ -172,7 +172,7 @@ async fn a_write_whose_answer_is_lost_is_looked_for() {
 }
 
 #[tokio::test]
-async fn a_large_snapshot_takes_the_place_of_a_damaged_conversation() {
+async fn large_snapshot_replaces_damaged_conversation() {
     let place = Fixture::new().await;
     for row in ["~head", "~checkpoint"] {
         let memory = place.open(config(Strategy::Truncation));

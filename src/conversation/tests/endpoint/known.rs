@@ -54,12 +54,12 @@ pub(super) struct Case {
     pub(super) closed: bool,
     /// Whether the endpoint hangs with a request.
     pub(super) hung: bool,
-    pub(super) known: Known,
+    pub(super) known: Expected,
 }
 
 /// What is to be seen.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Known {
+pub(super) struct Expected {
     pub(super) health: Health,
     pub(super) failures: u32,
     pub(super) failure: Option<&'static str>,
@@ -67,7 +67,7 @@ pub(super) struct Known {
     pub(super) moves: Vec<(Health, &'static str)>,
 }
 
-impl Known {
+impl Expected {
     pub(super) fn goes(&mut self, health: Health, why: &'static str) {
         self.health = health;
         self.moves.push((health, why));
@@ -175,6 +175,6 @@ pub(super) fn case(fault: &'static Fault, spoilt: Range<usize>) -> Case {
         last: None,
         closed: false,
         hung: false,
-        known: Known { health: Health::Healthy, failures: 0, failure: None, covers: 0, moves: Vec::new() },
+        known: Expected { health: Health::Healthy, failures: 0, failure: None, covers: 0, moves: Vec::new() },
     }
 }

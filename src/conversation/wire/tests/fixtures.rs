@@ -29,7 +29,7 @@ fn fixture(name: &str) -> &'static str {
 }
 
 #[test]
-fn every_snapshot_of_the_original_comes_out_byte_for_byte() {
+fn original_snapshots_round_trip_byte_for_byte() {
     for (name, text) in ALL {
         let record = read_record(text.as_bytes(), 1 << 20, 100).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(String::from_utf8(write_record(&record)).unwrap(), *text, "{name}");
@@ -59,7 +59,7 @@ fn the_values_are_those_that_the_original_meant() {
 }
 
 #[test]
-fn escapes_are_read_as_the_characters_they_stand_for() {
+fn escapes_are_decoded() {
     let record = read_record(fixture("html").as_bytes(), 1 << 20, 100).unwrap();
     assert_eq!(record.turns[0].user_message, "<script>alert(1 && 2)</script>");
     let record = read_record(fixture("unicode").as_bytes(), 1 << 20, 100).unwrap();
@@ -67,7 +67,7 @@ fn escapes_are_read_as_the_characters_they_stand_for() {
 }
 
 #[test]
-fn members_of_a_later_version_survive_on_every_level() {
+fn unknown_members_survive_on_every_level() {
     let record = read_record(fixture("unknown_members").as_bytes(), 1 << 20, 100).unwrap();
     let turn = &record.turns[0];
     assert_eq!(record.other["schema_version"].as_str(), "2");
@@ -76,7 +76,7 @@ fn members_of_a_later_version_survive_on_every_level() {
 }
 
 #[test]
-fn a_snapshot_that_go_marshalled_restores_as_it_is() {
+fn go_snapshot_restores_unchanged() {
     use base64::Engine as _;
 
     let wrap = |strategy: &str, record: &str| {

@@ -12,7 +12,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn a_turn_is_written_as_the_original_writes_it() {
+fn turn_is_written_like_the_original() {
     let turn = ConversationTurn {
         user_message: "a < b && \"c\" > d\u{2028}\t\u{8}\u{c}\u{1}\u{7f}é".to_owned(),
         assistant_response: "\\ / \r\n".to_owned(),
@@ -61,7 +61,7 @@ fn an_empty_strategy_means_none() {
 }
 
 #[test]
-fn keys_may_come_in_any_order_with_white_space_between() {
+fn keys_come_in_any_order_with_spaces() {
     let turn = read_turn(
         b" { \"Timestamp\" : \"2026-05-14T09:30:00Z\" , \"z\" : [ 1 ] , \"a\":2,\n\"\\u0055serMessage\" : \"\\u0075\\/\" } ",
     )
@@ -80,14 +80,14 @@ fn a_kept_member_never_makes_a_key_twice() {
 }
 
 #[test]
-fn what_was_never_checked_does_not_break_the_whole() {
+fn unchecked_member_does_not_break_the_record() {
     let broken = Json::from_trusted(bytes::Bytes::from_static(b"{\"half"));
     let turn = ConversationTurn { artifacts_shown: Some(broken), ..ConversationTurn::default() };
     assert!(read_turn(&write_turn(&turn)).unwrap() == ConversationTurn::default());
 }
 
 #[test]
-fn a_new_turn_that_is_taken_can_be_read_again() {
+fn accepted_turn_can_be_read_again() {
     let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth), "1".to_owned() + &"}".repeat(depth));
     let taken = |shown: &str| {
         NewTurn { artifacts_shown: Some(Json::parse(shown.to_owned()).unwrap()), ..NewTurn::new("u", "a") }
@@ -101,7 +101,7 @@ fn a_new_turn_that_is_taken_can_be_read_again() {
 }
 
 #[test]
-fn a_time_is_what_the_original_reads_and_is_kept_as_it_is() {
+fn time_of_the_original_is_kept_unchanged() {
     for good in [
         "0000-01-01T00:00:00Z",
         "0001-01-01T00:00:00Z",

@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_snapshot_is_refused_or_a_record_that_comes_back(bytes in damaged()) {
+    fn damaged_snapshot_is_refused_or_round_trips(bytes in damaged()) {
         if let Ok(record) = read_record(&bytes, 1 << 20, 100) {
             let written = write_record(&record);
             prop_assert!(read_record(&written, u64::MAX, u64::MAX).unwrap() == record);

@@ -29,7 +29,7 @@ fn keys_in_another_spelling_make_no_empty_turn() {
 }
 
 #[test]
-fn a_message_says_where_and_nothing_of_the_text() {
+fn message_has_position_but_no_text() {
     let turn = |rest: &str| format!(r#"{{"UserMessage":"SECRET",{rest}}}"#);
     let cases = [
         (turn(r#""AssistantResponse":5"#), "AssistantResponse: must be a string"),
@@ -78,7 +78,7 @@ fn a_message_says_where_and_nothing_of_the_text() {
 }
 
 #[test]
-fn a_record_is_refused_with_the_place_of_the_fault() {
+fn refusal_names_position_of_fault() {
     for (text, expected) in [
         ("{}", "there is no strategy"),
         (r#"{"turns":[]}"#, "there is no strategy"),
@@ -109,7 +109,7 @@ fn a_record_is_refused_with_the_place_of_the_fault() {
 }
 
 #[test]
-fn a_snapshot_over_a_limit_is_told_so_with_its_size() {
+fn snapshot_over_limit_reports_its_size() {
     let text = format!(r#"{{"strategy":"truncation","turns":[{}]}}"#, [r#"{"UserMessage":"u"}"#; 5].join(","));
     let size = text.len() as u64;
     assert!(read_record(text.as_bytes(), size, 5).is_ok());
@@ -126,7 +126,7 @@ fn a_snapshot_over_a_limit_is_told_so_with_its_size() {
 }
 
 #[test]
-fn what_is_over_the_limit_of_turns_is_counted_and_not_kept() {
+fn turns_over_limit_are_counted_not_kept() {
     // A million elements; the error that they are no turns shows that none of them is built.
     let text = format!(r#"{{"strategy":"truncation","turns":[{{"UserMessage":"u"}}{}]}}"#, ",0".repeat(1_000_000));
     assert!(matches!(

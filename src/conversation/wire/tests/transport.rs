@@ -79,7 +79,7 @@ fn a_detail_is_the_item_and_the_value() {
 }
 
 #[test]
-fn a_snapshot_at_a_door_is_its_own_json() {
+fn transport_snapshot_is_its_own_json() {
     for (name, text) in ALL {
         let snapshot = Snapshot { strategy: None, bytes: text.as_bytes().into() };
         assert_eq!(serde_json::to_string(&snapshot).unwrap(), *text, "{name}");

@@ -13,7 +13,7 @@ use crate::memory::{ConversationMemory, Dependencies};
 use crate::summarizer::Failure;
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_of_the_store_breaks_no_chain_of_events() {
+async fn lost_store_reply_breaks_no_event_chain() {
     // The store tells at the next backlog, or not before the attempt was given up.
     for blind in [0, 6] {
         let fixture = Fixture::new(rolling()).await;

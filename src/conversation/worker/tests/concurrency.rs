@@ -13,7 +13,7 @@ fn shared() -> Config {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_summary_of_a_flushed_conversation_is_thrown_away() {
+async fn late_summary_after_flush_is_discarded() {
     // The flush comes from the process that summaries, which drops the request, or from another one, which cannot.
     for foreign in [false, true] {
         let fixture = Fixture::new(shared()).await;
@@ -39,7 +39,7 @@ async fn a_late_summary_of_a_flushed_conversation_is_thrown_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn close_does_not_wait_for_a_summarizer_that_keeps_its_thread() {
+async fn close_does_not_wait_for_blocking_summarizer() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Block(Duration::from_secs(1)));
     let (memory, me) = (fixture.open(), id("s"));

@@ -11,7 +11,7 @@ use crate::health::Health;
 use crate::summarizer::Failure;
 
 #[tokio::test(start_paused = true)]
-async fn health_goes_through_its_states_as_the_table_says() {
+async fn health_follows_its_state_table() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.next((0..5).map(|_| Action::Fail(Failure::Unavailable)));
     let (memory, me) = (fixture.open(), id("s"));
@@ -35,7 +35,7 @@ async fn health_goes_through_its_states_as_the_table_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
+async fn large_backlog_is_summarised_oldest_first() {
     let config = Config { recovery_backlog_max: 2, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.always(Action::Fail(Failure::Unavailable));
@@ -56,7 +56,7 @@ async fn a_backlog_over_the_limit_is_folded_oldest_first_and_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_much_is_halved_until_it_is_not() {
+async fn too_large_batch_is_halved() {
     let config = Config { summarizer: SummarizerConfig { batch_turns: 8, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.next([Action::Fail(Failure::TooLong), Action::Fail(Failure::Truncated)]);
@@ -71,7 +71,7 @@ async fn what_is_too_much_is_halved_until_it_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_too_long_for_the_model_is_clipped_for_it_and_kept_whole() {
+async fn long_turn_is_clipped_only_for_model() {
     let config = Config { summarizer: SummarizerConfig { batch_tokens: 1000, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.next([Action::Fail(Failure::TooLong), Action::Answer]);
@@ -101,7 +101,7 @@ async fn what_is_no_summary_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_too_long_is_asked_for_again_and_then_shortened() {
+async fn long_summary_is_retried_then_shortened() {
     let config = Config { budget_tokens: 400, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.always(Action::Say(format!("{} and the news", "word and more ".repeat(1000))));
@@ -119,7 +119,7 @@ async fn a_summary_that_is_too_long_is_asked_for_again_and_then_shortened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_summary_that_was_restored_does_not_stop_folding() {
+async fn long_restored_summary_does_not_stop_summarising() {
     let fixture = Fixture::new(rolling()).await;
     let (memory, me) = (fixture.open(), id("s"));
     add(&memory, &me, 0..2).await;
@@ -140,7 +140,7 @@ async fn a_long_summary_that_was_restored_does_not_stop_folding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fold_ends_when_the_summarizer_refuses_for_good() {
+async fn summarising_ends_on_permanent_refusal() {
     for failure in [Failure::Credential, Failure::Refused] {
         let fixture = Fixture::new(rolling()).await;
         fixture.summarizer.always(Action::Fail(failure));
@@ -155,7 +155,7 @@ async fn a_fold_ends_when_the_summarizer_refuses_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_question_is_given_to_the_summarizer_each_time() {
+async fn summarizer_always_gets_first_question() {
     let fixture = Fixture::new(rolling()).await;
     let (memory, me) = (fixture.open(), id("s"));
     for name in 0..12 {
@@ -168,7 +168,7 @@ async fn the_first_question_is_given_to_the_summarizer_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_for_a_moment_costs_no_second_summary() {
+async fn brief_store_failure_costs_no_second_summary() {
     use helmdeck_testkit::Fault;
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Held);
@@ -203,7 +203,7 @@ async fn a_store_that_fails_for_long_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_a_model_can_do_nothing_with_stops_nobody() {
+async fn unusable_turn_stops_no_conversation() {
     for failure in [Failure::Truncated, Failure::Looping, Failure::Garbage, Failure::Refused] {
         let config =
             Config { summarizer: SummarizerConfig { batch_tokens: 6000, ..rolling().summarizer }, ..rolling() };
@@ -223,7 +223,7 @@ async fn a_turn_that_a_model_can_do_nothing_with_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_well_because_nothing_waits_has_not_failed() {
+async fn healthy_without_backlog_has_no_failure() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let (memory, me) = (fixture.open(), id("s"));

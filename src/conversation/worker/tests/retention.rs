@@ -25,7 +25,7 @@ async fn the_oldest_turns_over_the_number_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_turns_over_the_bytes_go_but_never_the_newest() {
+async fn oldest_turns_over_bytes_are_pruned() {
     let fixture = Fixture::new(Config { max_bytes: 4000, ..truncating() }).await;
     let (memory, me) = (fixture.open(), id("s"));
     for name in 0..40 {
@@ -39,7 +39,7 @@ async fn the_oldest_turns_over_the_bytes_go_but_never_the_newest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_that_no_summary_holds_are_counted_when_they_go() {
+async fn unsummarised_turns_are_counted_when_pruned() {
     let fixture = Fixture::new(Config { max_turns: 30, ..rolling() }).await;
     fixture.summarizer.always(Action::Hang);
     let (memory, me) = (fixture.open(), id("s"));
@@ -53,7 +53,7 @@ async fn turns_that_no_summary_holds_are_counted_when_they_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_summary_stays_in_it_when_its_turns_go() {
+async fn summary_survives_pruned_turns() {
     let fixture = Fixture::new(Config { max_turns: 30, ..rolling() }).await;
     let (memory, me) = (fixture.open(), id("s"));
     for name in 0..100 {
@@ -72,7 +72,7 @@ async fn what_is_in_the_summary_stays_in_it_when_its_turns_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_does_not_open_goes_like_any_other() {
+async fn unreadable_turn_is_pruned_too() {
     let fixture = Fixture::new(Config { max_turns: 10, ..truncating() }).await;
     let (memory, me) = (fixture.open_with(truncating()), id("s"));
     add(&memory, &me, 0..40).await;
@@ -87,7 +87,7 @@ async fn a_turn_that_does_not_open_goes_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_that_go_while_they_are_being_folded_stay_in_the_base() {
+async fn turns_pruned_while_summarised_stay_in_base() {
     let fixture = Fixture::new(Config { max_turns: 8, ..rolling() }).await;
     fixture.summarizer.next([Action::Held]);
     fixture.summarizer.always(Action::Hang);

@@ -14,7 +14,7 @@ async fn rows_of(fixture: &Fixture, session: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_has_ended_goes_with_all_its_rows() {
+async fn expired_conversation_loses_all_rows() {
     for config in [rolling(), truncating()] {
         let fixture = Fixture::new(Config { ttl: 10 * DAY, ..config }).await;
         let memory = fixture.open();
@@ -33,7 +33,7 @@ async fn a_conversation_that_has_ended_goes_with_all_its_rows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sick_conversation_that_ends_is_told_to_be_well() {
+async fn expired_unhealthy_conversation_reports_healthy() {
     let fixture = Fixture::new(Config { ttl: DAY, ..rolling() }).await;
     fixture.summarizer.always(Action::Fail(crate::summarizer::Failure::Credential));
     let memory = fixture.open();
@@ -46,7 +46,7 @@ async fn a_sick_conversation_that_ends_is_told_to_be_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_left_behind_goes_and_what_may_be_wanted_stays() {
+async fn sweep_removes_orphans_only() {
     let fixture = Fixture::new(truncating()).await;
     let (memory, me) = (fixture.open_with(Config { sweep_interval: 9 * DAY, ..truncating() }), id("s"));
     let namespace = me.namespace().unwrap();
@@ -94,7 +94,7 @@ async fn quiet_conversations_are_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_is_full_before_the_turns_are_many_is_found_too() {
+async fn full_budget_with_few_turns_is_found() {
     let fixture = Fixture::new(Config { budget_tokens: 100, recent_turns: 50, ..rolling() }).await;
     let writer = fixture.open_with(truncating());
     for name in 0..6 {

@@ -20,7 +20,7 @@ fn waits(fixture: &Fixture) -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_further_and_further_apart_up_to_the_longest_wait() {
+async fn attempts_back_off_to_longest_wait() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let (memory, me) = (fixture.open(), id("s"));
@@ -52,7 +52,7 @@ async fn a_new_turn_does_not_shorten_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_says_when_is_asked_no_sooner() {
+async fn retry_after_holds() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.next([Action::Later(40 * SECOND), Action::Later(100_000 * SECOND)]);
     let (memory, me) = (fixture.open(), id("s"));
@@ -64,7 +64,7 @@ async fn an_endpoint_that_says_when_is_asked_no_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_fold_now_is_not_to_wait_for_the_time_of_the_next_attempt() {
+async fn forced_summary_skips_the_wait() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.next([Action::Fail(Failure::Unavailable)]);
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
@@ -79,7 +79,7 @@ async fn to_fold_now_is_not_to_wait_for_the_time_of_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn to_fold_now_ends_in_its_time_and_says_what_waits() {
+async fn forced_summary_ends_in_time_with_backlog() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Hang);
     let (memory, me) = (fixture.open(), id("s"));
@@ -91,7 +91,7 @@ async fn to_fold_now_ends_in_its_time_and_says_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_kept_by_another_process_and_over_a_restart() {
+async fn wait_survives_restart_and_other_process() {
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
     let config = Config { summarizer: config, hot_for: Duration::ZERO, ..rolling() };
     let fixture = Fixture::new(config).await;
@@ -110,7 +110,7 @@ async fn a_wait_is_kept_by_another_process_and_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
+async fn busy_tenant_delays_another_by_one_round() {
     let config = Config { summarizer: SummarizerConfig { concurrency: 1, ..rolling().summarizer }, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.always(Action::Slow(SECOND));
@@ -139,7 +139,7 @@ async fn a_tenant_with_many_conversations_delays_another_ones_by_one_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
+async fn event_follows_its_stored_change() {
     let fixture = Fixture::new(rolling()).await;
     // Each takes its whole time, so that nothing else is stored before the check.
     fixture.summarizer.next((0..4).map(|_| Action::Hang));
@@ -162,7 +162,7 @@ async fn an_event_is_told_only_after_what_it_tells_of_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_again_and_again_floods_no_endpoint_that_fails() {
+async fn repeated_requests_flood_no_failing_endpoint() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.always(Action::Fail(Failure::Unavailable));
     let config = SummarizerConfig { retry_wait: 200 * SECOND, ..rolling().summarizer };
@@ -177,7 +177,7 @@ async fn who_asks_again_and_again_floods_no_endpoint_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_says_when_is_asked_no_sooner_by_whoever_wants_it_now() {
+async fn retry_after_holds_for_forced_summaries() {
     let fixture = Fixture::new(rolling()).await;
     fixture.summarizer.next([Action::Later(100 * SECOND)]);
     let (memory, me) = (fixture.open(), id("s"));

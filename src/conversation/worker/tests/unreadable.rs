@@ -6,7 +6,7 @@ use super::{Fixture, add, id, names, rolling, shown, until};
 use crate::error::ConversationError;
 
 #[tokio::test(start_paused = true)]
-async fn folding_goes_past_turns_that_do_not_open_and_counts_them_once() {
+async fn summarising_skips_unreadable_turns_once() {
     let fixture = Fixture::new(rolling()).await;
     let (memory, me) = (fixture.open_with(super::truncating()), id("s"));
     add(&memory, &me, 0..20).await;
@@ -25,7 +25,7 @@ async fn folding_goes_past_turns_that_do_not_open_and_counts_them_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_of_nothing_but_damage_is_passed_over() {
+async fn fully_damaged_conversation_is_skipped() {
     let fixture = Fixture::new(rolling()).await;
     let (memory, me) = (fixture.open_with(super::truncating()), id("s"));
     add(&memory, &me, 0..10).await;
@@ -42,7 +42,7 @@ async fn a_conversation_of_nothing_but_damage_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_that_does_not_open_stops_its_conversation_only() {
+async fn unreadable_checkpoint_stops_its_conversation_only() {
     let fixture = Fixture::new(rolling()).await;
     let (memory, me, other) = (fixture.open(), id("s"), id("other"));
     add(&memory, &me, 0..2).await;
@@ -56,7 +56,7 @@ async fn a_checkpoint_that_does_not_open_stops_its_conversation_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_checkpoint_that_is_lost_is_written_anew_by_one_summary() {
+async fn lost_checkpoint_is_rebuilt_by_one_summary() {
     use helmdeck_memory::{Delete, Kind, Op, Store as _};
     let fixture = Fixture::new(rolling()).await;
     let (writer, me) = (fixture.open_with(super::truncating()), id("s"));
@@ -76,7 +76,7 @@ async fn a_checkpoint_that_is_lost_is_written_anew_by_one_summary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_thrown_away_is_not_asked_for_again_at_once() {
+async fn discarded_summary_is_not_retried_at_once() {
     let config = crate::config::Config { hot_for: std::time::Duration::ZERO, ..rolling() };
     let fixture = Fixture::new(config).await;
     fixture.summarizer.next([super::summarizer::Action::Held]);

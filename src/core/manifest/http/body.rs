@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::url::encode;
 use super::values::Values;
 use crate::error::{Code, Error, Result};
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 /// A JSON value whose texts are templates over the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl BodyTemplate {
             Value::String(text) => {
                 let template = accept(Template::parse(text)?)?;
                 match template.parts() {
-                    [Part::Place { path, fallback: None }] => Self::Place(path.clone()),
+                    [TemplatePart::Place { path, fallback: None }] => Self::Place(path.clone()),
                     _ => Self::Text(template),
                 }
             }

@@ -16,7 +16,7 @@ use ::url::Url;
 use bytes::Bytes;
 
 use crate::error::{Code, Error, Result};
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 pub use body::BodyTemplate;
 pub(super) use parse::{Around, Raw, read};
@@ -207,10 +207,10 @@ impl HeaderTemplate {
 }
 
 /// Returns the name in a placeholder `{credential:name}`.
-fn credential_of(part: &Part) -> Option<String> {
+fn credential_of(part: &TemplatePart) -> Option<String> {
     match part {
-        Part::Place { path, .. } => path.join(".").strip_prefix("credential:").map(str::to_owned),
-        Part::Text(_) => None,
+        TemplatePart::Place { path, .. } => path.join(".").strip_prefix("credential:").map(str::to_owned),
+        TemplatePart::Text(_) => None,
     }
 }
 

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::super::ManifestError;
-use super::super::parse::{Source, declared, suggest, to_json};
+use super::super::parse::{SourceText, declared, suggest, to_json};
 use super::{
     BodyTemplate, BodyType, HeaderPart, HeaderTemplate, HttpMethod, HttpOutput, HttpSpec, UrlTemplate, credential_of,
 };
 use crate::duration::parse_size;
 use crate::schema::{self, Schema};
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 const DEFAULT_MAX_BYTES: u64 = 4 << 20;
 /// Upper bound of `max_response_bytes`: a response is held in memory.
@@ -90,7 +90,7 @@ impl Around<'_> {
 /// # Errors
 /// The first problem, with its line.
 pub(in crate::manifest) fn read(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     value: &Spanned<Raw>,
     around: &Around<'_>,
 ) -> Result<HttpSpec, ManifestError> {
@@ -185,7 +185,7 @@ fn parameter(value: &toml::Value) -> Result<Template, String> {
 }
 
 fn headers_of(
-    source: &Source<'_>,
+    source: &SourceText<'_>,
     value: &Spanned<Raw>,
     around: &Around<'_>,
 ) -> Result<Vec<(String, HeaderTemplate)>, ManifestError> {
@@ -234,14 +234,14 @@ fn header_of(text: &str, around: &Around<'_>) -> Result<HeaderTemplate, String> 
 }
 
 /// Finds a credential that the manifest declares, by its name or by the name that is its fallback.
-fn credential_index(name: &str, part: &Part, credentials: &[Template]) -> Result<usize, String> {
-    if matches!(part, Part::Place { fallback: Some(_), .. }) {
+fn credential_index(name: &str, part: &TemplatePart, credentials: &[Template]) -> Result<usize, String> {
+    if matches!(part, TemplatePart::Place { fallback: Some(_), .. }) {
         return Err(format!("the credential \"{name}\" can have no fallback"));
     }
     let names: Vec<&str> = credentials
         .iter()
         .map(|template| match template.parts() {
-            [Part::Place { fallback: Some(fallback), .. }] => fallback.as_str(),
+            [TemplatePart::Place { fallback: Some(fallback), .. }] => fallback.as_str(),
             _ => template.source(),
         })
         .collect();

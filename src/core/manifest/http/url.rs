@@ -4,7 +4,7 @@ use ::url::Url;
 
 use super::values::Values;
 use crate::error::{Code, Error, Result};
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 /// The longest URL that is made, in bytes; longer ones are refused by common servers.
 const MAX_BYTES: usize = 8 << 10;
@@ -43,7 +43,7 @@ impl UrlTemplate {
         let (segments, query) = split(Template::parse(rest)?.parts())?;
         let url = Self { source: source.to_owned(), origin: origin.into(), host, segments, query };
         for segment in &url.segments {
-            if let [Part::Text(text)] = segment.parts()
+            if let [TemplatePart::Text(text)] = segment.parts()
                 && is_dots(text)
             {
                 return Err("url has a segment `.` or `..`; write the path that is meant".to_owned());
@@ -155,10 +155,10 @@ type Parts = (Vec<Template>, Vec<(String, Option<Template>)>);
 /// Splits the text after the host into segments and parameters.
 ///
 /// Only text outside placeholders separates them.
-fn split(parts: &[Part]) -> Result<Parts, String> {
-    let (mut path, mut query): (Vec<Vec<Part>>, Vec<Vec<Part>>) = (Vec::new(), Vec::new());
+fn split(parts: &[TemplatePart]) -> Result<Parts, String> {
+    let (mut path, mut query): (Vec<Vec<TemplatePart>>, Vec<Vec<TemplatePart>>) = (Vec::new(), Vec::new());
     for part in parts {
-        let Part::Text(text) = part else {
+        let TemplatePart::Text(text) = part else {
             match if query.is_empty() { path.last_mut() } else { query.last_mut() } {
                 Some(open) => open.push(part.clone()),
                 None => return Err("url has a template in its host; a host cannot come from the input".to_owned()),
@@ -177,7 +177,7 @@ fn split(parts: &[Part]) -> Result<Parts, String> {
                     let end = rest.find(stops).unwrap_or(rest.len());
                     let literal = literal(&rest[..end], in_path)?;
                     if let Some(open) = if in_path { path.last_mut() } else { query.last_mut() } {
-                        open.push(Part::Text(literal));
+                        open.push(TemplatePart::Text(literal));
                     }
                     rest = &rest[end..];
                     continue;
@@ -192,16 +192,16 @@ fn split(parts: &[Part]) -> Result<Parts, String> {
 }
 
 /// Splits `name=value`.
-fn parameter(mut parts: Vec<Part>) -> Result<(String, Option<Template>), String> {
+fn parameter(mut parts: Vec<TemplatePart>) -> Result<(String, Option<Template>), String> {
     let named = match parts.first() {
-        Some(Part::Text(text)) => text.clone(),
+        Some(TemplatePart::Text(text)) => text.clone(),
         _ => return Err("url has a template in the name of a query parameter; write \"name={value}\"".to_owned()),
     };
     match named.split_once('=') {
         Some((name, value)) => {
             match value {
                 "" => drop(parts.remove(0)),
-                value => parts[0] = Part::Text(value.to_owned()),
+                value => parts[0] = TemplatePart::Text(value.to_owned()),
             }
             Ok((name.to_owned(), Some(Template::of(String::new(), parts))))
         }
@@ -243,7 +243,7 @@ fn all(template: &Template, values: &Values<'_>, encode_text: bool) -> Vec<Strin
         encode(text, &mut out);
         out
     };
-    if let [Part::Place { path, fallback }] = template.parts() {
+    if let [TemplatePart::Place { path, fallback }] = template.parts() {
         let texts = values.texts(path);
         if !texts.is_empty() || fallback.is_none() {
             return texts.iter().map(|text| encoded(text)).collect();
@@ -280,7 +280,7 @@ fn is_dots(segment: &str) -> bool {
 
 fn lacks(segment: &Template, values: &Values<'_>) -> Error {
     let missing = segment.parts().iter().find_map(|part| match part {
-        Part::Place { path, fallback: None } if values.texts(path).is_empty() || values.is_list(path) => {
+        TemplatePart::Place { path, fallback: None } if values.texts(path).is_empty() || values.is_list(path) => {
             Some(path.join("."))
         }
         _ => None,

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::json::members;
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 /// The members of an input in canonical form.
 pub(super) struct Values<'a> {
@@ -61,8 +61,8 @@ impl<'a> Values<'a> {
         let mut out = String::new();
         for part in template.parts() {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Place { path, fallback } => {
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Place { path, fallback } => {
                     let value = self.json(path).and_then(scalar).or_else(|| fallback.clone())?;
                     write(&value, &mut out);
                 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use helmdeck_core::Timestamp;
 
 use self::space::Space;
-use self::state::{State, Undo};
+use self::state::{DriverState, Undo};
 use crate::driver::Driver;
 use crate::entry::{Entry, EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};
@@ -25,7 +25,7 @@ use crate::sealed::{RawRow, Seal};
 /// In-memory driver. Clones share the rows.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DriverState>>,
 }
 
 /// The name of a row, as a mark tells it: tenant, subject, session, kind and key.
@@ -38,13 +38,13 @@ impl Memory {
         Self::default()
     }
 
-    fn open(&self) -> Result<MutexGuard<'_, State>> {
+    fn open(&self) -> Result<MutexGuard<'_, DriverState>> {
         let state = self.state.lock();
         if state.closed { Err(StoreError::Closed) } else { Ok(state) }
     }
 }
 
-impl State {
+impl DriverState {
     /// Returns copies of the rows after a mark, up to a limit, and the next mark if there may be more.
     fn part(&self, after: Option<&Mark>, limit: usize) -> Result<(Vec<RawRow>, Option<Mark>)> {
         let system_namespace = StoreError::Invalid("the mark was not made by this store");
@@ -247,7 +247,7 @@ impl Driver for Memory {
 
     async fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
-        *state = State { closed: true, ..State::default() };
+        *state = DriverState { closed: true, ..DriverState::default() };
         Ok(())
     }
 }

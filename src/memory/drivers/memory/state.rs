@@ -14,7 +14,7 @@ use crate::sealed::RawRow;
 
 /// State of the driver.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct DriverState {
     pub(super) spaces: BTreeMap<(Namespace, Kind), Space>,
     pub(super) canary: Option<Canary>,
     pub(super) generation: u64,
@@ -26,7 +26,7 @@ pub(super) struct State {
 /// Undo log of a batch: replaced rows, newest last.
 pub(super) type Undo = Vec<(Namespace, Kind, String, Option<RawRow>)>;
 
-impl State {
+impl DriverState {
     /// Returns live rows by key.
     pub(super) fn live(&self, range: &Range) -> impl DoubleEndedIterator<Item = &RawRow> {
         let now = range.now;

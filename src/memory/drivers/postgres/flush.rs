@@ -65,7 +65,7 @@ untagged AS (DELETE FROM memory_tags t USING gone g WHERE t.space_id = g.id)
 DELETE FROM memory_keys k USING gone g WHERE k.space_id = g.id";
 const TIDY_KEYS: &str = "DELETE FROM memory_keys WHERE space_id = ANY($1) AND rows <= 0";
 const RAISE: &str = "UPDATE memory_generation SET value = value + 1";
-const TELL: &str = "SELECT pg_notify($1, $2)";
+const NOTIFY: &str = "SELECT pg_notify($1, $2)";
 
 /// What comes with the commit besides the rows.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ pub(super) async fn commit(db: &Object, work: &Work, notice: Option<&Notice>) ->
     if let Some(notice) = notice {
         // Last, because every transaction that deletes waits here for every other.
         script.add(true, RAISE, []);
-        script.add(true, TELL, [&notice.channel, &notice.payload]);
+        script.add(true, NOTIFY, [&notice.channel, &notice.payload]);
     }
     script.run(db, true).await
 }

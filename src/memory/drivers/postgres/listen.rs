@@ -23,7 +23,7 @@ use crate::ops::{Change, Delete};
 const PAYLOAD_BYTES: usize = 7900;
 
 /// Notifications that are kept for a slow subscriber. It learns when it missed some.
-pub(super) const NEWS: usize = 1024;
+pub(super) const CHANGES: usize = 1024;
 
 /// How long until the next try to listen, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -139,21 +139,21 @@ impl Deleted {
 }
 
 /// A connection that listens, and holds the advisory lock that shows that this process is alive.
-pub(super) struct Ear {
+pub(super) struct ChangeListener {
     client: Client,
     line: PgConnection,
 }
 
 /// Connects and listens.
-pub(super) async fn connect(dialer: &Dialer, origin: &Origin) -> Outcome<Ear> {
+pub(super) async fn connect(dialer: &Dialer, origin: &Origin) -> Outcome<ChangeListener> {
     let (client, line) = dialer.dial().await?;
-    let mut ear = Ear { client, line };
+    let mut listener = ChangeListener { client, line };
     let greeting = format!("{}; LISTEN {}; SELECT pg_advisory_lock({})", dialer.greeting(), origin.channel, origin.id);
-    ear.ask(&greeting, &mut |_| {}).await?;
-    Ok(ear)
+    listener.ask(&greeting, &mut |_| {}).await?;
+    Ok(listener)
 }
 
-impl Ear {
+impl ChangeListener {
     /// Runs SQL over the connection, and forwards notifications that arrive meanwhile.
     async fn ask(&mut self, sql: &str, heard: &mut (dyn FnMut(String) + Send)) -> Outcome<()> {
         let (client, line) = (&self.client, &mut self.line);
@@ -193,21 +193,26 @@ async fn next(line: &mut PgConnection) -> Outcome<String> {
 }
 
 /// Listens for ever. After a loss it reconnects, and reports that notifications may be missing.
-pub(super) async fn run(mut ear: Ear, dialer: Dialer, origin: Arc<Origin>, news: broadcast::Sender<Change>) {
+pub(super) async fn run(
+    mut listener: ChangeListener,
+    dialer: Dialer,
+    origin: Arc<Origin>,
+    changes: broadcast::Sender<Change>,
+) {
     let mut hear = |payload: String| {
         for change in origin.changes(&payload) {
             // There may be no subscriber.
-            let _ = news.send(change);
+            let _ = changes.send(change);
         }
     };
     loop {
-        let _ = ear.listen(&mut hear).await;
+        let _ = listener.listen(&mut hear).await;
         // At once, so that no subscriber trusts its copy; and again after the reconnect.
         hear(String::new());
         let mut pause = AGAIN.0;
-        ear = loop {
+        listener = loop {
             match connect(&dialer, &origin).await {
-                Ok(ear) => break ear,
+                Ok(listener) => break listener,
                 Err(failure) => tracing::debug!(error = %failure.error, "listening for what other replicas delete"),
             }
             tokio::time::sleep(pause).await;

@@ -20,7 +20,7 @@ const FREE: &str = "DELETE FROM memory_locks WHERE name = $1 AND owner = $2";
 
 /// Request for a lock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Claim<'c> {
+pub(super) struct LockRequest<'c> {
     /// The lock.
     pub(super) name: &'c str,
     /// The owner.
@@ -32,11 +32,11 @@ pub(super) struct Claim<'c> {
 }
 
 /// Takes or extends a lock; `false` if another owner has it.
-pub(super) async fn take(db: &Object, claim: Claim<'_>, session: i64) -> Outcome<bool> {
-    let name = digest(claim.name);
+pub(super) async fn take(db: &Object, request: LockRequest<'_>, session: i64) -> Outcome<bool> {
+    let name = digest(request.name);
     let statement = db.prepare_cached(TAKE).await?;
-    let (now, until) = (claim.now.micros(), claim.until.micros());
-    Ok(db.execute(&statement, &[&name, &claim.owner, &until, &session, &now]).await? > 0)
+    let (now, until) = (request.now.micros(), request.until.micros());
+    Ok(db.execute(&statement, &[&name, &request.owner, &until, &session, &now]).await? > 0)
 }
 
 /// Frees a lock if this owner has it.

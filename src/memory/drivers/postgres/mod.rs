@@ -33,7 +33,7 @@ use tokio::task::AbortHandle;
 use self::connect::{Asking, Dialer, take, within};
 use self::error::{Failure, Remedy};
 use self::listen::Origin;
-use self::locks::Claim;
+use self::locks::LockRequest;
 use self::url::Target;
 use self::writer::{Command, Waiting, Writer, again, give_back};
 use crate::config::Config;
@@ -61,7 +61,7 @@ pub struct Postgres {
     writes: mpsc::UnboundedSender<Command>,
     write_permits: Arc<Semaphore>,
     origin: Arc<Origin>,
-    news: broadcast::Sender<Change>,
+    changes: broadcast::Sender<Change>,
     listener: AbortHandle,
     closed: AtomicBool,
 }
@@ -92,10 +92,10 @@ impl Postgres {
         let dialer = Dialer::new(&Target::parse(url)?, config)?;
         let channel = Self::prepare(&dialer).await.map_err(at_open)?;
         let origin = Arc::new(Origin::new(channel)?);
-        let ear = listen::connect(&dialer, &origin).await.map_err(at_open)?;
+        let listener = listen::connect(&dialer, &origin).await.map_err(at_open)?;
         let (readers, writers) = (dialer.pool(config.postgres.pool_size.max(1))?, dialer.pool(1)?);
-        let (news, _) = broadcast::channel(listen::NEWS);
-        let listener = tokio::spawn(listen::run(ear, dialer, Arc::clone(&origin), news.clone())).abort_handle();
+        let (changes, _) = broadcast::channel(listen::CHANGES);
+        let listener = tokio::spawn(listen::run(listener, dialer, Arc::clone(&origin), changes.clone())).abort_handle();
         let (writes, commands) = mpsc::unbounded_channel();
         let writer = Writer { pool: writers.clone(), origin: Arc::clone(&origin) };
         tokio::spawn(writer.run(commands));
@@ -105,7 +105,7 @@ impl Postgres {
             writes,
             write_permits: Arc::new(Semaphore::new(WAITING_WRITE_KIB)),
             origin,
-            news,
+            changes,
             listener,
             closed: AtomicBool::new(false),
         })
@@ -289,7 +289,9 @@ impl Driver for Postgres {
         let session = self.origin.id;
         self.read(|db| {
             let (name, owner) = (name.to_owned(), owner.to_owned());
-            Box::pin(async move { locks::take(db, Claim { name: &name, owner: &owner, now, until }, session).await })
+            Box::pin(
+                async move { locks::take(db, LockRequest { name: &name, owner: &owner, now, until }, session).await },
+            )
         })
         .await
     }
@@ -303,7 +305,7 @@ impl Driver for Postgres {
     }
 
     fn changes(&self) -> Option<Changes> {
-        Some(self.news.subscribe())
+        Some(self.changes.subscribe())
     }
 
     async fn close(&self) -> Result<()> {

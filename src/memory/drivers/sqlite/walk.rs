@@ -34,14 +34,14 @@ struct WalkedRow {
 }
 
 /// A part of the rows.
-struct Part {
+struct WalkPage {
     rows: Vec<WalkedRow>,
     next: Option<Mark>,
 }
 
 /// Returns rows after a mark, opened.
 pub(super) fn walk(db: &Connection, after: Option<&Mark>, limit: usize, seal: &Arc<dyn Seal>) -> Result<Walk> {
-    let Part { rows, next } = part(db, after, limit, WALK_BYTES, None)?;
+    let WalkPage { rows, next } = part(db, after, limit, WALK_BYTES, None)?;
     let open = |found: WalkedRow| {
         let walked = found.raw.walk(&**seal);
         if found.is_lost { Walked { value: Err("it is in no namespace"), ..walked } } else { walked }
@@ -57,7 +57,7 @@ pub(super) fn reseal(
     current: &str,
     seal: &Arc<dyn Seal>,
 ) -> Result<Resealed> {
-    let Part { rows, next } = part(db, after, limit, STEP_BYTES, Some(current))?;
+    let WalkPage { rows, next } = part(db, after, limit, STEP_BYTES, Some(current))?;
     let mut done = Resealed { next, ..Resealed::default() };
     let mut usage = Usage::default();
     for found in rows {
@@ -82,7 +82,7 @@ pub(super) fn reseal(
 /// Reads rows after a mark until it has read `limit` rows, or `bytes` of values.
 ///
 /// Values of rows with the key `skip` are not read.
-fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip: Option<&str>) -> Result<Part> {
+fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip: Option<&str>) -> Result<WalkPage> {
     let after = match after {
         None => i64::MIN,
         Some(mark) => mark.0.parse().map_err(|_| StoreError::Invalid("the mark was not made by this store"))?,
@@ -106,7 +106,7 @@ fn part(db: &Connection, after: Option<&Mark>, limit: usize, bytes: usize, skip:
     }
     // Fewer rows than requested, and not because they were large: this is the end.
     let next = if looked < limit && read < bytes { None } else { last };
-    Ok(Part { rows, next })
+    Ok(WalkPage { rows, next })
 }
 
 /// Returns the namespace of a row. A row without a namespace, or of an unknown kind, is lost.

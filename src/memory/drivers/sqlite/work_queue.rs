@@ -18,7 +18,7 @@ const MAX_DOUBT: u32 = 6;
 
 const BUSY: u8 = 0;
 const WATCHING: u8 = 1;
-const CLAIMED: u8 = 2;
+const RESERVED: u8 = 2;
 
 /// One queue for all threads, and a mailbox per thread for a job that it is awake for.
 pub(super) struct WorkQueue<T> {
@@ -45,10 +45,10 @@ impl<T> WorkQueue<T> {
 
     /// Hands on a job; `true` if a thread is awake for it, so that the answer is only microseconds away.
     pub(super) fn send(&self, job: T) -> Result<bool, SendError<T>> {
-        let claim = |mailbox: &&Mailbox<T>| {
-            mailbox.state.compare_exchange(WATCHING, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let reserve = |mailbox: &&Mailbox<T>| {
+            mailbox.state.compare_exchange(WATCHING, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        match self.mailboxes.iter().find(claim) {
+        match self.mailboxes.iter().find(reserve) {
             // A claimed thread takes the job before anything else, so its mailbox is empty.
             Some(mailbox) => mailbox.job.0.send(job).map(|()| true),
             None => self.queue.0.send(job).map(|()| false),
@@ -88,7 +88,7 @@ impl<T> WorkQueue<T> {
         }
         // A caller that claimed this thread in the last moment is about to put a job into its mailbox.
         match mailbox.state.swap(BUSY, Ordering::AcqRel) {
-            CLAIMED => mailbox.job.1.recv().ok(),
+            RESERVED => mailbox.job.1.recv().ok(),
             _ => None,
         }
     }

@@ -7,22 +7,22 @@ use super::{Fixture, clocks, deletes, entries, hostile, limits, lists, locks, re
 use crate::config::{Config, Limits};
 
 /// Test case: panics if it fails.
-pub(super) type Claim = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(super) type Case = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-macro_rules! claims {
-    ($($config:expr => { $($module:ident :: $claim:ident),* $(,)? })*) => {
+macro_rules! cases {
+    ($($config:expr => { $($module:ident :: $case:ident),* $(,)? })*) => {
         vec![$($((
             stringify!($module),
-            stringify!($claim),
+            stringify!($case),
             $config,
-            Box::new(|subject| Box::pin($module::$claim(subject)) as Pin<Box<dyn Future<Output = ()> + Send>>) as Claim,
+            Box::new(|subject| Box::pin($module::$case(subject)) as Pin<Box<dyn Future<Output = ()> + Send>>) as Case,
         ),)*)*]
     };
 }
 
 /// Returns every test case with its module, its name and the configuration of its store.
-pub(super) fn all() -> Vec<(&'static str, &'static str, Config, Claim)> {
-    claims! {
+pub(super) fn all() -> Vec<(&'static str, &'static str, Config, Case)> {
+    cases! {
         Config::default() => {
             entries::put_and_get_return_the_same_entry,
             entries::an_absent_entry_is_none,
