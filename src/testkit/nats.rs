@@ -110,6 +110,12 @@ impl Nats {
     /// Freezes the server until [`Nats::go_on`]: it is silent to its clients.
     pub fn freeze(&self) {
         self.signal("-STOP");
+        // A thread that is running goes on until the signal reaches it.
+        let Some(id) = self.lock().as_ref().map(Child::id) else { return };
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && !is_stopped(id) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Resumes a frozen server.
@@ -183,5 +189,15 @@ fn program() -> PathBuf {
     named.unwrap_or_else(|| {
         let debian = Path::new("/usr/sbin/nats-server");
         if debian.exists() { debian.to_owned() } else { PathBuf::from("nats-server") }
+    })
+}
+
+/// Whether every thread of a process has stopped.
+fn is_stopped(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        let state = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name in parentheses.
+        state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     })
 }
