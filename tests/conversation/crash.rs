@@ -13,7 +13,7 @@ use crate::support::program::{Home, Server};
 use crate::support::{KEY, integrity, wait_for};
 
 /// How often the server is killed.
-const KILLS: usize = 14;
+const KILLS: usize = 40;
 /// Number of callers that add at once.
 ///
 /// Each shares a conversation with the next one: there are half as many conversations.
