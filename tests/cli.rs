@@ -253,7 +253,7 @@ fn packs_that_cannot_work_are_not_listed() {
         names.map(|name| name.split('.').next().unwrap().to_owned()).collect()
     };
     let always = ["github", "repo"].map(str::to_owned);
-    assert_eq!(families(&[]), always.clone().into());
+    assert_eq!(families(&[]), always.into());
     let key = [("HELMDECK_MEMORY_KEY", KEY)];
     assert!(["conversation", "memory"].iter().all(|family| families(&key).contains(*family)));
     assert!(families(&[("HELMDECK_LLM__ENDPOINT", "http://127.0.0.1:1")]).contains("swe"));

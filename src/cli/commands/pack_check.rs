@@ -8,7 +8,7 @@ use std::sync::Arc;
 use helmdeck_core::call::Directive;
 use helmdeck_core::template::Template;
 use helmdeck_core::{Call, Identity, Schema};
-use helmdeck_engine::{Engine, PackInfo, Source};
+use helmdeck_engine::{Engine, PackInfo, PackSource};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure, Result};
@@ -87,10 +87,10 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
         for version in &latest.versions {
             let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else { continue };
             let wanted = match pack.source {
-                Source::Builtin => scope.builtins,
-                Source::Folder => ours(&pack.file),
+                PackSource::Builtin => scope.builtins,
+                PackSource::Folder => ours(&pack.file),
                 // The user did not write these.
-                Source::Mcp => false,
+                PackSource::Mcp => false,
             };
             if !wanted {
                 continue;

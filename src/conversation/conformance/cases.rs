@@ -16,20 +16,20 @@ pub(super) type TestCase = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
     /// On any one: what it is about happens above the store. It runs on the one in memory.
-    OneStore,
+    One,
     /// On each: it is about transactions, orders, locks, lists, or rows that outlive a process.
-    EveryStore,
+    Every,
     /// On a file or a server; in memory `tests::random_operations` does the same more often.
-    RealStore,
+    Real,
 }
 
 impl On {
     /// Says whether a case runs on this kind of store.
     pub(super) fn runs(self, store: StoreUnderTest) -> bool {
         match self {
-            Self::OneStore => store == StoreUnderTest::InMemory,
-            Self::EveryStore => true,
-            Self::RealStore => store == StoreUnderTest::Real,
+            Self::One => store == StoreUnderTest::InMemory,
+            Self::Every => true,
+            Self::Real => store == StoreUnderTest::Real,
         }
     }
 }
@@ -55,7 +55,7 @@ macro_rules! test_cases {
 /// Returns every test case with its name, its strategies and its stores.
 pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
     test_cases! {
-        ALL, OneStore => {
+        ALL, One => {
             basics::a_fresh_conversation_is_empty,
             basics::flushing_what_is_not_there_is_fine,
             basics::an_empty_snapshot_goes_round,
@@ -65,19 +65,19 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             switches::settings_that_cannot_be_are_refused,
             closing::after_close_everything_answers_closed,
         }
-        ALL, EveryStore => {
+        ALL, Every => {
             identities::all_methods_at_once_on_many_conversations,
         }
-        ALL, RealStore => {
+        ALL, Real => {
             random_operations::any_operations_in_any_order_lose_nothing,
         }
-        NONE, OneStore => {
+        NONE, One => {
             basics::none_keeps_nothing,
         }
-        NONE, EveryStore => {
+        NONE, Every => {
             switches::none_still_deletes_what_was_kept,
         }
-        KEEPING, OneStore => {
+        KEEPING, One => {
             basics::tokens_are_exact,
             basics::what_is_no_turn_is_refused_and_nothing_written,
             identities::a_run_is_accepted_and_ignored,
@@ -100,7 +100,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             retention::a_conversation_is_bounded_in_bytes,
             closing::nothing_goes_on_after_a_close,
         }
-        KEEPING, EveryStore => {
+        KEEPING, Every => {
             basics::turns_come_back_whole_and_in_order,
             basics::a_flush_leaves_nothing_of_anybody_but_the_others,
             identities::conversations_never_see_each_other,
@@ -122,13 +122,13 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             retention::the_oldest_turns_go_first,
             retention::an_idle_conversation_ends,
         }
-        KEEPING, RealStore => {
+        KEEPING, Real => {
             random_operations::any_operations_of_two_processes_lose_nothing,
         }
-        &[Strategy::Truncation], OneStore => {
+        &[Strategy::Truncation], One => {
             budgets::without_a_budget_everything_is_in_sight,
         }
-        ROLLING, OneStore => {
+        ROLLING, One => {
             basics::older_turns_are_folded_by_themselves,
             budgets::a_rolling_context_fits_its_budget,
             budgets::a_summary_that_is_too_long_is_cut,
@@ -144,7 +144,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static [Strategy], On, TestCase)> {
             faults::a_summary_that_cannot_be_stored_is_not_lost,
             closing::close_does_not_wait_for_a_summarizer_that_hangs,
         }
-        ROLLING, EveryStore => {
+        ROLLING, Every => {
             outages::conversations_are_folded_side_by_side_and_bounded,
             restarts::health_survives_a_restart_in_every_state,
             restarts::what_waits_is_folded_after_a_restart,
