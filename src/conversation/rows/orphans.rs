@@ -79,13 +79,25 @@ impl Rows {
         Ok(false)
     }
 
-    /// Deletes orphans, and returns their number.
-    pub(crate) async fn clean(&self, namespace: &Namespace, orphans: &Orphans) -> Result<u64> {
+    /// Deletes orphans if the conversation is unchanged since `state` was read, and returns their number.
+    ///
+    /// A forgotten conversation that begins again uses the same sequence numbers: what was an orphan of the old one may
+    /// be a turn of the new one.
+    pub(crate) async fn clean(&self, namespace: &Namespace, state: &StoredState, orphans: &Orphans) -> Result<u64> {
+        let mut state = state.clone();
         let mut count = 0;
         for seqs in orphans.dead.chunks(BATCH) {
             let mut ops = Ops::new(namespace.clone());
             seqs.iter().for_each(|seq| ops.delete_turn(*seq));
-            count += self.aside(ops).await?;
+            if state.head_version == 0 {
+                // Without a head, only old rows far above every turn are orphans.
+                count += self.aside(ops).await?;
+                continue;
+            }
+            // The head is replaced only to detect other writers.
+            let Some(done) = self.replace(&state, Some(&state.head), None, ops).await? else { break };
+            state.head_version = done.head_version;
+            count += done.deleted;
         }
         Ok(count)
     }

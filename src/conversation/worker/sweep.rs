@@ -130,7 +130,7 @@ impl Sweeper {
         let before = Timestamp(now.micros().saturating_sub(i64::try_from(AGE.as_micros()).unwrap_or(i64::MAX)));
         let orphans = shared.rows.orphans(namespace, &state.head, before).await?;
         if !orphans.dead.is_empty() {
-            let rows = shared.rows.clean(namespace, &orphans).await?;
+            let rows = shared.rows.clean(namespace, &state, &orphans).await?;
             tracing::info!(rows, "removed what was left behind of conversations");
             return Ok(None);
         }

@@ -1,3 +1,5 @@
+use helmdeck_core::Timestamp;
+
 use super::*;
 use crate::rows::{Ops, encoding, staging};
 
@@ -51,6 +53,24 @@ async fn remains_of_a_restore_are_never_seen() {
     assert_eq!(seen(&place.open(settings)).await, seen(&memory).await);
     memory.flush(&alice()).await.unwrap();
     assert_eq!(place.store.stats().await.unwrap().rows, 2, "a flush takes them too");
+}
+
+#[tokio::test]
+async fn sweep_spares_turns_of_a_conversation_begun_again() {
+    let place = Fixture::new().await;
+    let memory = place.open(config(Strategy::Truncation));
+    add(&memory, 0..5).await;
+    memory.flush(&alice()).await.unwrap();
+    add(&memory, 5..8).await;
+    let rows = &memory.shared().rows;
+    // A sweep reads the head; before it looks for orphans, the conversation is forgotten and begins again.
+    let state = rows.state(&namespace()).await.unwrap();
+    memory.forget(&alice()).await.unwrap();
+    add(&memory, 8..10).await;
+    let orphans = rows.orphans(&namespace(), &state.head, Timestamp(0)).await.unwrap();
+    assert_eq!(orphans.dead, [1, 2]);
+    assert_eq!(rows.clean(&namespace(), &state, &orphans).await.unwrap(), 0);
+    assert_eq!(seen(&place.open(config(Strategy::Truncation))).await, [8, 9]);
 }
 
 #[tokio::test]
