@@ -200,7 +200,7 @@ impl Demo {
         let runs: Vec<Value> = self
             .runs
             .iter()
-            .map(|(status, took)| json!({"cache": status, "ms": took.as_micros() as f64 / 1000.0}))
+            .map(|(status, took)| json!({"cache": status, "ms": took.as_secs_f64() * 1000.0}))
             .collect();
         json!({"pack": DEMO, "path": self.folder, "runs": runs, "error": self.error})
     }
@@ -208,7 +208,7 @@ impl Demo {
     fn text(&self) -> String {
         let mut text = format!("\n{DEMO} of {}, twice:\n", self.folder);
         for (status, took) in &self.runs {
-            let millis = took.as_micros() as f64 / 1000.0;
+            let millis = took.as_secs_f64() * 1000.0;
             let shown = if millis < 10.0 { format!("{millis:.1} ms") } else { render::took(*took) };
             text.push_str(&format!("  {status:<12}{shown}\n"));
         }
