@@ -105,10 +105,8 @@ impl Place {
 
     /// Returns what adds helmdeck by hand: a command, or text for the file.
     pub(super) fn by_hand(&self, launch: &Launch) -> String {
-        let words: Vec<String> = std::iter::once(&launch.program)
-            .chain(&launch.arguments)
-            .map(|word| shell_quoted(word).to_string())
-            .collect();
+        let words: Vec<String> =
+            std::iter::once(&launch.program).chain(&launch.arguments).map(|word| shell_quoted(word)).collect();
         let words = words.join(" ");
         match self.client {
             Client::ClaudeCode => format!("claude mcp add --scope user {ENTRY} -- {words}"),

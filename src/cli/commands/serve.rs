@@ -173,7 +173,7 @@ fn banner(setup: &Setup, engine: &Engine, address: SocketAddr, authenticated: bo
     let cached = packs.iter().filter(|pack| pack.cached).count();
     let mut served = format!("{} served, {cached} cached, {} refused", packs.len(), refused.len());
     if !refused.is_empty() {
-        let files: Vec<String> = refused.iter().map(|error| error.file.to_string()).collect();
+        let files: Vec<String> = refused.iter().map(|error| error.file.clone()).collect();
         served.push_str(&format!(": {}", files.join(", ")));
     }
     let data = setup.settings.data_dir().ok().map(std::path::PathBuf::as_path);
