@@ -23,6 +23,7 @@ mod gates;
 mod github;
 mod helmdeck_go;
 mod http_kind;
+mod init;
 mod isolation;
 mod jobs;
 mod layering;

@@ -4,6 +4,7 @@ mod artifact;
 mod cache;
 mod conversation;
 pub(crate) mod forge;
+mod init;
 mod job;
 mod key;
 mod mcp;
@@ -26,6 +27,7 @@ pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
+pub(crate) use init::{Client, InitArgs};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
@@ -87,7 +89,7 @@ pub(crate) enum Command {
     /// Create, list and revoke API tokens
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Generate a key, or check the memory key
+    /// Make, check, show and find the memory key
     #[command(subcommand)]
     Key(KeyCommand),
     /// Inspect and manage the memory: list, open, purge, export, import, rotate
@@ -114,6 +116,11 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Serve packs to one MCP client over stdio; or add, list and remove MCP servers
     Mcp(McpArgs),
+    /// Set helmdeck up: configuration, memory on request, MCP clients
+    #[command(after_help = INIT_HELP)]
+    Init(InitArgs),
+    /// Show on one screen: gates, store, packs, servers, jobs, project, and where everything is
+    Status,
     /// Check configuration, key, stores and packs
     Check,
     /// Show the configuration
@@ -130,6 +137,12 @@ pub(crate) enum Command {
     #[command(name = "exit-codes", before_help = crate::exit::TABLE)]
     ExitCodes,
 }
+
+const INIT_HELP: &str = "Memory stays off until you agree: with --memory, or a yes at the terminal. An existing configuration keeps\n\
+    everything that is in it. Run it again at any time: what is set up is left alone.\n\n\
+    Examples:\n  \
+    helmdeck init --memory\n  \
+    helmdeck init --no-memory --client cursor --write";
 
 /// `helmdeck run`.
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ mod env;
 mod exit;
 mod gate;
 mod input;
+mod key_file;
 mod last_signal;
 #[cfg(feature = "nats")]
 mod link;
@@ -30,5 +31,6 @@ mod signals;
 mod terminal;
 mod wire;
 mod writable;
+mod write_file;
 
 pub use app::main;

@@ -103,6 +103,22 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{problem}");
     }
 
+    /// Asks the user a question; the answer is no without a terminal.
+    ///
+    /// # Errors
+    /// A failure if the terminal cannot be read.
+    pub(crate) fn ask(&self, question: &str) -> Result<bool> {
+        if !self.interactive {
+            return Ok(false);
+        }
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{}", printable(question))?;
+        stderr.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Asks the user for confirmation; without a terminal it requires `--yes`.
     ///
     /// # Errors

@@ -127,7 +127,7 @@ pub(crate) fn status(outcome: &Outcome) -> String {
 }
 
 /// Writes a duration for people: `12 ms`, `12.3 s`, `2 min 3 s`.
-fn took(duration: Duration) -> String {
+pub(crate) fn took(duration: Duration) -> String {
     match duration.as_millis() {
         millis @ 0..10_000 => format!("{millis} ms"),
         millis @ 10_000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),

@@ -92,7 +92,7 @@ impl Setup {
     ) -> Result<Self> {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
         logging::start(&settings.log.level, settings.log.format, level, output.verbose);
-        let ring = gate::key_ring(&env)?;
+        let ring = gate::key_ring(&env, &settings.memory.key_file)?;
         let vault_ring = gate::vault_ring(&env, ring.as_ref())?;
         Ok(Self {
             settings,
@@ -252,7 +252,8 @@ impl Setup {
     pub(crate) async fn conversation(&self, writes: bool, folds: bool) -> Result<Alone> {
         let Some(ring) = &self.ring else {
             return Err(Failure::from(Error::from(NoMemory::Off)).with_hint(format!(
-                "`helmdeck key generate` makes a key; put it in {} or in a file named by {}",
+                "`helmdeck key init` makes a key file for good; or `helmdeck key generate` makes a key: put it in {} or in a \
+                 file named by {}",
                 gate::KEY,
                 gate::KEY_FILE
             )));

@@ -34,7 +34,8 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
     let loaded = config::load(global.config.as_deref(), Vec::new(), &env)?;
     let mut report = Report::default();
     configuration(&mut report, &loaded);
-    let ring = match gate::key_ring(&env) {
+    let key_file = loaded.settings.as_ref().map(|settings| settings.memory.key_file.clone()).unwrap_or_default();
+    let ring = match gate::key_ring(&env, &key_file) {
         Ok(ring) => {
             match &ring {
                 Some(ring) => report.fact("key", format!("well-formed, id {}", ring.current_id())),
@@ -93,7 +94,7 @@ fn configuration(report: &mut Report, loaded: &Loaded) {
 }
 
 fn warn(report: &mut Report, settings: &Settings, env: &ProcessEnvironment) {
-    if !settings.memory.url.is_empty() && !gate::is_set(env) {
+    if !settings.memory.url.is_empty() && gate::source(env, &settings.memory.key_file).is_none() {
         report.warnings.push("a memory URL is set, but no memory key, so memory is off".to_owned());
     }
     for (name, variable) in EnvironmentSecrets::new(&settings.credentials, env).unset() {

@@ -4,6 +4,8 @@ mod archive;
 mod artifact;
 mod cache;
 mod check;
+mod client_file;
+mod clients;
 mod completions;
 mod config;
 pub(crate) mod connect;
@@ -13,6 +15,7 @@ mod doctor;
 pub(crate) mod forge;
 mod forget;
 mod import;
+mod init;
 mod job;
 mod key;
 mod mcp;
@@ -32,10 +35,11 @@ mod run;
 pub(crate) mod seam;
 mod serve;
 mod session;
+mod status;
 mod token;
 mod vault;
 
-use crate::args::{CacheCommand, Cli, Command, KeyCommand, McpCommand, MemoryCommand, PackCommand};
+use crate::args::{CacheCommand, Cli, Command, McpCommand, MemoryCommand, PackCommand};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use crate::logging::WARN;
@@ -71,8 +75,9 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
             let setup = setup(env, WARN)?;
             block_on(artifact::run(&setup, &command))
         }
-        Command::Key(KeyCommand::Generate) => key::generate(&output),
-        Command::Key(KeyCommand::Check) => key::check(&env, &output),
+        Command::Key(command) => key::run(&command, &global, &env, &output),
+        Command::Init(arguments) => init::run(&arguments, &global, env, output),
+        Command::Status => block_on(status::run(&global, env, output)),
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),

@@ -1,6 +1,7 @@
 //! `helmdeck serve`: serves packs over REST and MCP until a signal, then drains running requests.
 
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use toml::Value;
 
 use super::reload::Reloader;
 use crate::args::{Global, ServeArgs};
-use crate::config::FlagSetting;
+use crate::config::{self, FlagSetting, LogFormat};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
@@ -50,12 +51,13 @@ pub(crate) fn run(arguments: &ServeArgs, global: &Global, env: ProcessEnvironmen
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS),
         threads => threads,
     };
-    block_on_threads(threads, serve(setup, reloader))
+    block_on_threads(threads, serve(setup, reloader, global))
 }
 
-async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
+async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<()> {
     let listen = setup.settings.server.listen;
     let auth = setup.auth()?;
+    let authenticated = auth.is_some();
     if let Some(auth) = &auth {
         keys(&setup, auth).await?;
     }
@@ -89,6 +91,9 @@ async fn serve(setup: Setup, mut reloader: Reloader) -> Result<()> {
         );
     }
     announce(&setup.output, &format!("listening on http://{address}"));
+    if terminal && setup.settings.log.format != LogFormat::Json && !setup.output.json {
+        setup.output.note(&banner(&setup, &engine, address, authenticated, global));
+    }
     let mut server = std::pin::pin!(server);
     let ended = loop {
         tokio::select! {
@@ -152,6 +157,33 @@ pub(super) async fn sweep_system(system: System) {
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;
     }
+}
+
+/// Returns what a person wants to know at the start, in five lines.
+fn banner(setup: &Setup, engine: &Engine, address: SocketAddr, authenticated: bool, global: &Global) -> String {
+    let path =
+        |path: Option<&std::path::Path>| path.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
+    let config = config::find(global.config.as_deref(), &setup.env).ok().flatten().filter(|found| found.path.exists());
+    let auth = if authenticated { "on" } else { "off, so only this machine is served" };
+    let memory = match &setup.ring {
+        Some(ring) => format!("on, key {}", ring.current_id()),
+        None => "off (`helmdeck init --memory` turns it on)".to_owned(),
+    };
+    let (packs, refused) = (engine.packs(), engine.refused());
+    let cached = packs.iter().filter(|pack| pack.cached).count();
+    let mut served = format!("{} served, {cached} cached, {} refused", packs.len(), refused.len());
+    if !refused.is_empty() {
+        let files: Vec<String> = refused.iter().map(|error| error.file.to_string()).collect();
+        served.push_str(&format!(": {}", files.join(", ")));
+    }
+    let data = setup.settings.data_dir().ok().map(std::path::PathBuf::as_path);
+    format!(
+        "  serves   REST http://{address}/api/v1, MCP http://{address}/mcp, docs /docs, metrics /metrics\n  \
+         auth     {auth}\n  memory   {memory}\n  packs    {served}\n  \
+         folders  config {}, data {}",
+        path(config.as_ref().map(|found| found.path.as_path())),
+        path(data)
+    )
 }
 
 /// Prints the server's address at any log level: scripts wait for it.

@@ -47,6 +47,8 @@ pub(crate) struct Runtime {
 pub(crate) struct Memory {
     /// Where memory is kept; empty = `memory.db` in the data folder.
     pub(crate) url: String,
+    /// File with the memory key, with an absolute path; empty = none.
+    pub(crate) key_file: PathBuf,
     #[serde(deserialize_with = "fingerprint")]
     fingerprint: Fingerprint,
     readers: usize,

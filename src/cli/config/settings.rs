@@ -109,7 +109,7 @@ pub(super) fn resolve(
     }
     let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
     let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
-    let memory = reading.part("memory", Memory::check);
+    let memory = reading.memory(file, env);
     let conversation = reading.part("conversation", conversation);
     let egress = reading.part("egress", |_: &Egress| Ok(()));
     let github = reading.part("github", GitHub::check);
@@ -251,6 +251,14 @@ impl Reading<'_> {
             auth.jwks = path.to_string_lossy().into_owned();
         }
         Some(auth)
+    }
+
+    fn memory(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Memory> {
+        let mut memory: Memory = self.part("memory", Memory::check)?;
+        if let Some(key_file) = self.path(&["memory", "key_file"], file, env) {
+            memory.key_file = key_file;
+        }
+        Some(memory)
     }
 
     fn forge(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Forge> {

@@ -1,0 +1,183 @@
+//! MCP clients on this machine: where each keeps its servers, and how it starts helmdeck.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum as _;
+use helmdeck_core::text::shell_quoted;
+use serde_json::{Value, json};
+
+use super::client_file::{self, ENTRY, Edit, Launch};
+use crate::args::Client;
+use crate::env::ProcessEnvironment;
+use crate::exit::{Exit, Failure, Result};
+use crate::write_file;
+
+/// A client and its configuration file.
+#[derive(Debug)]
+pub(super) struct Place {
+    client: Client,
+    /// The file of the user's servers, which need not exist.
+    pub(super) file: PathBuf,
+    /// Whether the client was used on this machine.
+    pub(super) found: bool,
+}
+
+/// State of the client's entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The file has the entry.
+    Present,
+    /// The file has another entry with that name.
+    Differs,
+    /// The file has no entry, or cannot be read.
+    Absent,
+    /// The entry was just added.
+    Added,
+}
+
+impl State {
+    /// Returns the name in JSON.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Differs => "differs",
+            Self::Absent => "absent",
+            Self::Added => "added",
+        }
+    }
+}
+
+/// Returns all clients, or the one that is asked for. Nothing without a home folder.
+pub(super) fn places(env: &ProcessEnvironment, only: Option<Client>) -> Vec<Place> {
+    let wanted = |client: &&Client| only.is_none_or(|only| only == **client);
+    Client::value_variants().iter().filter(wanted).filter_map(|client| place(*client, env)).collect()
+}
+
+fn place(client: Client, env: &ProcessEnvironment) -> Option<Place> {
+    let home = env.path("HOME").filter(|home| home.is_absolute())?;
+    let absolute = |name: &str| env.path(name).filter(|path| path.is_absolute());
+    let applications = match cfg!(target_os = "macos") {
+        true => home.join("Library/Application Support"),
+        false => absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+    };
+    let (folder, file) = match client {
+        Client::ClaudeCode => (home.join(".claude"), home.join(".claude.json")),
+        Client::ClaudeDesktop => within(applications.join("Claude"), "claude_desktop_config.json"),
+        Client::Cursor => within(home.join(".cursor"), "mcp.json"),
+        Client::VsCode => within(applications.join("Code/User"), "mcp.json"),
+        Client::Codex => within(absolute("CODEX_HOME").unwrap_or_else(|| home.join(".codex")), "config.toml"),
+        Client::Gemini => within(home.join(".gemini"), "settings.json"),
+    };
+    let found = folder.exists() || file.exists();
+    Some(Place { client, file, found })
+}
+
+fn within(folder: PathBuf, name: &str) -> (PathBuf, PathBuf) {
+    let file = folder.join(name);
+    (folder, file)
+}
+
+impl Place {
+    /// Returns the client's name.
+    pub(super) const fn title(&self) -> &'static str {
+        match self.client {
+            Client::ClaudeCode => "Claude Code",
+            Client::ClaudeDesktop => "Claude Desktop",
+            Client::Cursor => "Cursor",
+            Client::VsCode => "VS Code",
+            Client::Codex => "Codex",
+            Client::Gemini => "Gemini CLI",
+        }
+    }
+
+    /// Returns the client's name on the command line.
+    pub(super) fn name(&self) -> String {
+        self.client.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    const fn member(&self) -> &'static str {
+        if matches!(self.client, Client::VsCode) { "servers" } else { "mcpServers" }
+    }
+
+    fn entry(&self, launch: &Launch) -> Value {
+        launch.entry(matches!(self.client, Client::ClaudeCode | Client::VsCode))
+    }
+
+    /// Returns what adds helmdeck by hand: a command, or text for the file.
+    pub(super) fn by_hand(&self, launch: &Launch) -> String {
+        let words: Vec<String> = std::iter::once(&launch.program)
+            .chain(&launch.arguments)
+            .map(|word| shell_quoted(word).to_string())
+            .collect();
+        let words = words.join(" ");
+        match self.client {
+            Client::ClaudeCode => format!("claude mcp add --scope user {ENTRY} -- {words}"),
+            Client::Codex => format!("codex mcp add {ENTRY} -- {words}"),
+            Client::VsCode => {
+                let mut entry = launch.entry(false);
+                entry["name"] = ENTRY.into();
+                format!("code --add-mcp {}", shell_quoted(&entry.to_string()))
+            }
+            _ => json!({self.member(): {ENTRY: self.entry(launch)}}).to_string(),
+        }
+    }
+
+    fn edit(&self, launch: &Launch, force: bool) -> std::result::Result<Edit, String> {
+        let text = match std::fs::read_to_string(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error.to_string()),
+        };
+        match self.client {
+            Client::Codex => client_file::toml(&text, launch, force),
+            _ => client_file::json(&text, self.member(), &self.entry(launch), force),
+        }
+    }
+
+    /// Says whether the file has the entry.
+    pub(super) fn state(&self, launch: &Launch) -> State {
+        match self.edit(launch, false) {
+            Ok(Edit::Same) => State::Present,
+            Ok(Edit::Differs) => State::Differs,
+            Ok(Edit::Text(_)) | Err(_) => State::Absent,
+        }
+    }
+
+    /// Adds the entry to the file.
+    ///
+    /// # Errors
+    /// A failure if another entry has that name and `force` is not set, if the file cannot be edited without loss, or
+    /// if it cannot be written. The file is then unchanged.
+    pub(super) fn add(&self, launch: &Launch, force: bool) -> Result<State> {
+        let file = self.file.display();
+        let text = match self.edit(launch, force) {
+            Ok(Edit::Same) => return Ok(State::Present),
+            Ok(Edit::Text(text)) => text,
+            Ok(Edit::Differs) => {
+                return Err(Failure::new(
+                    Exit::Refused,
+                    format!("{file} has another entry \"{ENTRY}\"; it was not changed"),
+                )
+                .with_hint("replace it with --force"));
+            }
+            Err(reason) => {
+                return Err(Failure::new(Exit::Refused, format!("{file} was not changed: {reason}"))
+                    .with_hint(format!("add this yourself: {}", self.by_hand(launch))));
+            }
+        };
+        write_file::replace(&self.file, text.as_bytes())
+            .map_err(|error| Failure::new(Exit::Failed, format!("{file} cannot be written: {error}")))?;
+        Ok(State::Added)
+    }
+}
+
+/// Returns how a client starts this program, with the configuration file that the user named.
+pub(super) fn launch(env: &ProcessEnvironment, named: Option<&Path>) -> Launch {
+    let program = env.program().map_or_else(|| "helmdeck".to_owned(), |path| path.display().to_string());
+    let mut arguments: Vec<String> = Vec::new();
+    if let Some(path) = named {
+        arguments.extend(["--config".to_owned(), path.display().to_string()]);
+    }
+    arguments.push("mcp".to_owned());
+    Launch { program, arguments }
+}
