@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helmdeck_conversation::Conversations;
-use helmdeck_core::{Builtin, Clock};
+use helmdeck_core::{Builtin, Clock, Need};
 use helmdeck_egress::Egress;
 use helmdeck_llm::Client;
 
@@ -16,6 +16,7 @@ macro_rules! pack {
             file: concat!("packs/", $family, "/", $verb, ".toml"),
             manifest: include_str!(concat!($verb, ".toml")),
             handler: ::std::sync::Arc::new($handler),
+            need: ::helmdeck_core::Need::Nothing,
         }
     };
 }
@@ -65,15 +66,23 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
     let git = repo::Git::new(dependencies.repo.clone(), dependencies.egress.clone());
     let families: Vec<Vec<Builtin>> = vec![
         memory::packs(),
-        conversation::packs(&dependencies.conversations),
-        forge::packs(&dependencies.forge),
+        needing(&Need::Memory, conversation::packs(&dependencies.conversations)),
+        needing(&dependencies.forge.need(), forge::packs(&dependencies.forge)),
         #[cfg(feature = "github")]
         github::packs(&dependencies.github, &dependencies.egress, &dependencies.clock),
         repo::packs(&git),
-        seam::packs(&dependencies.seam),
-        swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
+        needing(&dependencies.seam.need(), seam::packs(&dependencies.seam)),
+        needing(
+            &swe::need(&dependencies.llm),
+            swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
+        ),
     ];
     families.into_iter().flatten().collect()
+}
+
+/// Gives all packs of a family the same need.
+fn needing(need: &Need, packs: Vec<Builtin>) -> Vec<Builtin> {
+    packs.into_iter().map(|pack| Builtin { need: need.clone(), ..pack }).collect()
 }
 
 /// Returns where the repositories are that the `github.*` packs speak of; `None` without those.

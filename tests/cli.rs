@@ -245,6 +245,31 @@ fn verbs_that_only_read_make_no_store() {
 }
 
 #[test]
+fn packs_that_cannot_work_are_not_listed() {
+    let home = Home::new();
+    let families = |env: &[(&str, &str)]| -> std::collections::BTreeSet<String> {
+        let listed = home.run(&["pack", "list", "--json"], env).ends(0).json();
+        let names = listed["packs"].as_array().unwrap().iter().map(|pack| pack["name"].as_str().unwrap());
+        names.map(|name| name.split('.').next().unwrap().to_owned()).collect()
+    };
+    let always = ["github", "repo"].map(str::to_owned);
+    assert_eq!(families(&[]), always.clone().into());
+    let key = [("HELMDECK_MEMORY_KEY", KEY)];
+    assert!(["conversation", "memory"].iter().all(|family| families(&key).contains(*family)));
+    assert!(families(&[("HELMDECK_LLM__ENDPOINT", "http://127.0.0.1:1")]).contains("swe"));
+    let checked = home.run(&["check"], &[]).stdout;
+    for waits in ["packs memory", "waiting for a memory key: ", "waiting for a model: ", "waiting for a project: "] {
+        assert!(checked.contains(waits), "{waits}: {checked}");
+    }
+    std::fs::create_dir_all(home.path("repo/.forge")).unwrap();
+    let project = home.path("repo").display().to_string();
+    let project = families(&[("HELMDECK_FORGE__ROOT", &project)]);
+    assert!(["forge", "seam"].iter().all(|family| project.contains(*family)), "{project:?}");
+    let refused = home.run(&["run", "memory.list"], &[]);
+    assert!(refused.code != 0 && refused.stderr.contains("memory key"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_generated_key_is_accepted() {
     let home = Home::new();
     let key = home.run(&["key", "generate"], &[]).ends(0).stdout;

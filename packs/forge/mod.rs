@@ -19,10 +19,14 @@ mod tests;
 
 use std::path::PathBuf;
 
-use helmdeck_core::Builtin;
+use helmdeck_core::{Builtin, Need};
 use helmdeck_forge::{Project, ProjectEnvironment};
 
 use place::{ProjectOpener, Verb};
+
+/// What packs of a project wait for if the operator named none.
+pub(crate) const NO_PROJECT: &str =
+    "a project: name its folder in the configuration, [forge] root (HELMDECK_FORGE__ROOT)";
 
 /// Settings of the `forge.*` packs.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +50,19 @@ impl Config {
     pub fn is_trusted(&self) -> bool {
         let project = self.root.as_deref().map(|root| Project::open(root, self.environment.clone()));
         matches!(project, Some(Ok(Some(project))) if helmdeck_forge::trust::check(&project).is_ok())
+    }
+
+    /// Returns the need of the family: a project.
+    pub(crate) fn need(&self) -> Need {
+        let root = self.root.clone();
+        Need::check(move || {
+            let Some(root) = &root else { return Some(NO_PROJECT) };
+            match Project::exists(root) {
+                Ok(true) => None,
+                Ok(false) => Some("a project: run `helmdeck forge init` in its repository, or set [forge] root"),
+                Err(_) => Some("a project that can be opened: run `helmdeck forge doctor` in its repository"),
+            }
+        })
     }
 }
 

@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Builtin, Context, Handler, Json, Reply, Result};
+use helmdeck_core::{Builtin, Context, Handler, Json, Need, Reply, Result};
 
 /// Declares packs by their verbs. Each calls the method of the same name on the caller's facts.
 macro_rules! packs {
@@ -31,6 +31,7 @@ macro_rules! packs {
                 file: concat!("packs/memory/", stringify!($verb), ".toml"),
                 manifest: include_str!(concat!(stringify!($verb), ".toml")),
                 handler: Arc::new($handler),
+                need: Need::Memory,
             }),*]
         }
     };

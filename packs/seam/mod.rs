@@ -10,16 +10,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Reply, Result};
+use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Need, Reply, Result};
 use helmdeck_seam::{Candidate, Plans, Recall, Seam, SeamConfig, State, StateError, StateFault, Warning};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::forge::NO_PROJECT;
+
 /// Settings of the `seam.*` packs.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Settings of the seam, with the project's folder as working folder; `None` = there are no such packs.
+    /// Settings of the seam, with the project's folder as working folder.
+    ///
+    /// `None` = every call answers `not_found` and says what to set.
     pub seam: Option<SeamConfig>,
 }
 
@@ -28,13 +32,23 @@ impl Config {
     pub fn of_project(folder: impl Into<PathBuf>) -> Self {
         Self { seam: Some(SeamConfig::new(folder)) }
     }
+
+    /// Returns the need of the family: a project or a vault.
+    pub(crate) fn need(&self) -> Need {
+        let seam = self.seam.clone().map(Seam::on_disk);
+        Need::check(move || {
+            let Some(seam) = &seam else { return Some(NO_PROJECT) };
+            let found = seam.has_source(&helmdeck_seam::Context::default());
+            (!found)
+                .then_some("a project or a note vault: run `helmdeck forge init` in a repository, or set [seam] vault")
+        })
+    }
 }
 
-/// Returns the packs of this family; none without a project.
+/// Returns the packs of this family.
 pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
-    let Some(config) = &config.seam else { return Vec::new() };
-    let shared = Arc::new(config.clone());
-    let config = || Arc::clone(&shared);
+    let shared = config.seam.clone().map(Arc::new);
+    let config = || shared.clone();
     vec![
         pack!("seam", "recall_here", Verb { config: config(), work: recall_here }),
         pack!("seam", "offer_save_here", Verb { config: config(), work: offer_save_here }),
@@ -45,7 +59,7 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
 
 /// A handler: parses its input and calls the seam on a blocking thread.
 struct Verb<I, O> {
-    config: Arc<SeamConfig>,
+    config: Option<Arc<SeamConfig>>,
     work: fn(&Seam, I) -> Result<O>,
 }
 
@@ -59,7 +73,10 @@ where
         if context.identity.is_anonymous() {
             return Err(Error::new(Code::Unauthenticated, "the memory of a project is only for callers who are known"));
         }
-        let (input, config, work): (I, _, _) = (input.read()?, Arc::clone(&self.config), self.work);
+        let Some(config) = self.config.clone() else {
+            return Err(Error::new(Code::NotFound, format!("the pack waits for {NO_PROJECT}")).for_operator());
+        };
+        let (input, work): (I, _) = (input.read()?, self.work);
         let done = tokio::task::spawn_blocking(move || work(&Seam::on_disk((*config).clone()), input));
         let done = done
             .await

@@ -82,5 +82,6 @@ async fn nobody_unknown_and_no_unknown_project_is_served() {
     let (_folder, packs) = desk();
     let error = call_as(&packs, Identity::anonymous(), "recall_here", json!({})).await.unwrap_err();
     assert_eq!(error.code(), Code::Unauthenticated);
-    assert!(super::packs(&Config::default()).is_empty(), "all that they could answer is that no project is set");
+    let error = call(&super::packs(&Config::default()), "plans", json!({})).await.unwrap_err();
+    assert!(error.code() == Code::NotFound && error.message().contains("[forge] root"), "{error}");
 }

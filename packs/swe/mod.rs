@@ -21,7 +21,7 @@ mod trajectory;
 
 use std::sync::Arc;
 
-use helmdeck_core::{Builtin, Clock};
+use helmdeck_core::{Builtin, Clock, Need};
 use helmdeck_llm::Client;
 
 pub use config::Config;
@@ -29,6 +29,12 @@ use repository::GitRepository;
 use solve::Solve;
 
 use crate::repo::Git;
+
+/// Returns the need of the family: an endpoint for models.
+pub(crate) fn need(client: &Client) -> Need {
+    let missing = (!client.has_endpoint()).then_some("a model: set [llm] endpoint and model in the configuration");
+    Need::check(move || missing)
+}
 
 /// Returns the packs of this family. Connects to nothing yet.
 ///

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use helmdeck_core::{
-    Builtin, CacheStatus, Call, Clock, Context, Handler, Identity, Json, Manifest, ManualClock, PackName, Reply,
+    Builtin, CacheStatus, Call, Clock, Context, Handler, Identity, Json, Manifest, ManualClock, Need, PackName, Reply,
     Result, SystemClock, json,
 };
 use helmdeck_engine::{CacheConfig, Config, Engine, Memory};
@@ -67,7 +67,7 @@ fn manifest(output: &str, memory: &str) -> String {
 /// A pack that answers 4 KiB.
 pub(crate) fn pack(output: &str, memory: &str) -> Builtin {
     let manifest: &'static str = Box::leak(manifest(output, memory).into_boxed_str());
-    Builtin { file: "bench.toml", manifest, handler: Arc::new(Issues::new()) }
+    Builtin { file: "bench.toml", manifest, handler: Arc::new(Issues::new()), need: Need::Nothing }
 }
 
 pub(crate) fn cached_pack() -> Builtin {

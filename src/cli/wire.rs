@@ -172,6 +172,10 @@ impl Setup {
             builder = builder.remember_mcp(data.join("mcp"), self.ring.clone().map(Arc::new), makes);
         }
         let wanted = !matches!(memory, MemoryUse::Nothing | MemoryUse::None);
+        if self.ring.is_some() && !wanted {
+            // Gate 1 is open all the same: packs that need it are listed.
+            builder = builder.memory_unavailable("this command does not open the store");
+        }
         if let (Some(ring), true) = (&self.ring, wanted) {
             let url = match memory {
                 MemoryUse::ReadOnly if !self.store_exists().await? => "memory:".to_owned(),

@@ -131,6 +131,43 @@ pub struct Builtin {
     pub manifest: &'static str,
     /// The handler that the manifest names.
     pub handler: Arc<dyn Handler>,
+    /// Condition for the pack to be listed.
+    pub need: Need,
+}
+
+/// Condition for a built-in pack to be listed. A pack that is not listed can be called, and its error says why it fails.
+#[derive(Clone, Default)]
+pub enum Need {
+    /// Always listed.
+    #[default]
+    Nothing,
+    /// Gate 1 is open.
+    Memory,
+    /// The check finds nothing missing.
+    Check(Check),
+}
+
+/// Check of a need: returns what is missing and how to supply it, without paths or secrets.
+///
+/// For example `a project: run ... in its repository`. It may block for a moment. A server repeats it every second, so
+/// that the packs appear as soon as nothing is missing.
+pub type Check = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
+
+impl Need {
+    /// Makes a need of a check.
+    pub fn check(check: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
+        Self::Check(Arc::new(check))
+    }
+}
+
+impl std::fmt::Debug for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Memory => "Memory",
+            Self::Check(_) => "Check",
+        })
+    }
 }
 
 impl std::fmt::Debug for Builtin {

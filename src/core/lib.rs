@@ -32,7 +32,7 @@ pub use caller::{Caller, Permission, Permissions};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use context::{ArtifactRef, Context};
 pub use error::{Code, Error, Fault, Result};
-pub use handler::{Builtin, Handler, Reply};
+pub use handler::{Builtin, Check, Handler, Need, Reply};
 pub use hex::hex;
 pub use identity::Identity;
 pub use ids::{PackName, RunId, Version};

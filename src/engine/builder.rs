@@ -62,7 +62,7 @@ enum Files {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, PackName, Reply, Result};
+/// use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, Need, PackName, Reply, Result};
 /// use helmdeck_engine::{Config, Engine};
 ///
 /// struct Greet;
@@ -84,7 +84,8 @@ enum Files {
 /// "#;
 ///
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-/// let pack = Builtin { file: "greet.toml", manifest: MANIFEST, handler: Arc::new(Greet) };
+/// let pack =
+///     Builtin { file: "greet.toml", manifest: MANIFEST, handler: Arc::new(Greet), need: Need::Nothing };
 /// let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
 ///
 /// let call = Call::new(PackName::new("demo.greet").unwrap(), "{}", Arc::new(Identity::local()));

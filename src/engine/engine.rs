@@ -6,6 +6,7 @@ mod inner;
 mod load;
 mod other_packs;
 mod register;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,9 +80,17 @@ impl Engine {
         memory::explain(&pack, self.0.memory.is_some(), call).await
     }
 
-    /// Returns every pack in its latest version, sorted by name.
+    /// Returns every pack that can work, in its latest version, sorted by name.
     #[must_use]
     pub fn packs(&self) -> Vec<PackInfo> {
+        let mut packs = self.all_packs();
+        packs.retain(|pack| pack.waits_for.is_none());
+        packs
+    }
+
+    /// Returns every pack in its latest version, sorted by name, also those that wait for something.
+    #[must_use]
+    pub fn all_packs(&self) -> Vec<PackInfo> {
         let snapshot = self.0.registry.snapshot();
         snapshot.packs.values().filter_map(|versions| Some(versions.last()?.info(&snapshot))).collect()
     }

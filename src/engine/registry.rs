@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helmdeck_core::manifest::{Example, ManifestError, Metadata, Scope};
-use helmdeck_core::{Code, Error, Manifest, PackName, Result, Version};
+use helmdeck_core::{Code, Error, Manifest, Need, PackName, Result, Version};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,10 +40,12 @@ pub(crate) struct Registered {
     pub(crate) cache: Option<Arc<PackCache>>,
     pub(crate) validate_input: ValidateInputLayer,
     pub(crate) credentials: Option<CredentialsLayer>,
+    /// Condition for the pack to be listed.
+    pub(crate) need: Need,
 }
 
 /// Snapshot of the registry.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Snapshot {
     /// Versions ascending; never empty.
     pub(crate) packs: BTreeMap<PackName, Vec<Arc<Registered>>>,
@@ -56,6 +58,8 @@ pub(crate) struct Snapshot {
     pub(crate) refused_names: BTreeMap<String, ManifestError>,
     /// Packs whose manifest is refused now; their last good version stays.
     pub(crate) outdated: BTreeMap<(PackName, Version), ManifestError>,
+    /// Packs that are not listed, with what they wait for.
+    pub(crate) waiting: BTreeMap<PackName, &'static str>,
     /// Number of earlier snapshots.
     pub(crate) revision: u64,
 }
@@ -211,9 +215,20 @@ pub struct PackInfo {
     /// Why that file is refused now; the last good version is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outdated: Option<String>,
+    /// What the pack waits for and how to supply it; absent if it is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<&'static str>,
     /// Example inputs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
+}
+
+impl PackInfo {
+    /// Returns the family of the pack: its name up to the first dot.
+    #[must_use]
+    pub fn family(&self) -> &str {
+        self.name.as_str().split_once('.').map_or(self.name.as_str(), |(family, _)| family)
+    }
 }
 
 /// Cache settings of a manifest.
@@ -273,6 +288,7 @@ impl Registered {
             source: self.source,
             file: manifest.file.clone(),
             outdated: snapshot.outdated.get(&(manifest.name.clone(), manifest.version)).map(public_reason),
+            waits_for: snapshot.waiting.get(&manifest.name).copied(),
             examples: manifest.examples.clone(),
         }
     }

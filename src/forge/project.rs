@@ -62,6 +62,14 @@ impl Project {
         }
     }
 
+    /// Says whether a folder belongs to a project. Reads no settings.
+    ///
+    /// # Errors
+    /// `Failed` if something cannot be read; `Refused` if the project belongs to another user.
+    pub fn exists(start: &Path) -> Result<bool> {
+        Ok(FoundProject::project(start)?.is_some())
+    }
+
     fn unset(start: &Path, environment: ProjectEnvironment) -> Result<Option<Self>> {
         Ok(FoundProject::project(start)?.map(|found| Self::with(found, environment, Config::default())))
     }

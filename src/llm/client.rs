@@ -92,6 +92,12 @@ impl Client {
         }
     }
 
+    /// Says whether the operator set an endpoint.
+    #[must_use]
+    pub const fn has_endpoint(&self) -> bool {
+        self.operators.is_some()
+    }
+
     /// Makes a client. Connects to nothing yet.
     ///
     /// # Errors

@@ -89,6 +89,15 @@ impl Seam {
         Plans::of(self.resolved(context))
     }
 
+    /// Says whether there is a vault, a `.forge/` or a `.harness/` to read. Reads no notes.
+    #[must_use]
+    pub fn has_source(&self, context: &Context) -> bool {
+        let resolved = self.resolved(context);
+        resolved.vault.is_some()
+            || resolved.own_harness().is_some_and(|harness| resolved.is_folder(&harness))
+            || resolved.forge(&self.config).is_ok_and(|forge| forge.is_some())
+    }
+
     /// Returns a diagnosis of the seam for a context.
     #[must_use]
     pub fn doctor(&self, context: &Context) -> Doctor {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use helmdeck_conversation::{ConversationMemory, Conversations, Dependencies, Summarizer};
-use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Reply, Result, Timestamp};
+use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Need, Reply, Result, Timestamp};
 use helmdeck_engine::{Config, Engine, Memory};
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
@@ -160,6 +160,11 @@ impl Fixture {
         Self::of_packs(ServerConfig::default(), true, None, auth, &["test.session"], ConversationSetup::default()).await
     }
 
+    /// Makes a fixture without a memory key, with the pack `test.waits` that needs one.
+    pub(crate) async fn with_waiting_pack() -> Self {
+        Self::of_packs(ServerConfig::default(), false, None, None, &["test.waits"], ConversationSetup::default()).await
+    }
+
     /// Makes a fixture with a memory key, authentication and these conversation settings.
     pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], setup).await
@@ -183,6 +188,7 @@ impl Fixture {
             file: "packs/test.toml",
             manifest: manifest(name, version, read_only, rest),
             handler: Arc::new(Echo(Arc::clone(&probe))),
+            need: if name == "test.waits" { Need::Memory } else { Need::Nothing },
         };
         let mut packs = vec![
             pack(

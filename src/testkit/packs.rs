@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, PackName, Reply, Result};
+use helmdeck_core::{Builtin, Call, Context, Handler, Identity, Json, Need, PackName, Reply, Result};
 
 /// Counter of the runs of a handler.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +47,7 @@ where
     let counted = Counted::default();
     let handler = Arc::new(Function { run, counted: counted.clone() });
     let manifest: &'static str = Box::leak(manifest.to_owned().into_boxed_str());
-    (Builtin { file: "test.toml", manifest, handler }, counted)
+    (Builtin { file: "test.toml", manifest, handler, need: Need::Nothing }, counted)
 }
 
 /// Returns a manifest: `top` goes before the first table, `rest` after it.

@@ -1,5 +1,6 @@
 //! `helmdeck check`: checks configuration, keys, stores and packs. It changes and creates nothing.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +8,7 @@ use parking_lot::Mutex;
 
 use helmdeck_conversation::Conversations;
 use helmdeck_core::SystemClock;
+use helmdeck_engine::PackInfo;
 use helmdeck_memory::open::Location;
 use helmdeck_seam::Seam;
 use helmdeck_vault::Book;
@@ -225,11 +227,27 @@ async fn packs(report: &mut Report, setup: &Setup) {
                 Ok(()) => report.fact("artifacts", s3::shown_artifacts(&setup.settings)),
                 Err(error) => report.failed("artifacts", &error.into()),
             }
-            report.fact("packs", format!("{} served, {} refused", engine.packs().len(), refused.len()));
+            let packs = engine.all_packs();
+            let served = packs.iter().filter(|pack| pack.waits_for.is_none()).count();
+            report.fact("packs", format!("{served} served, {} refused", refused.len()));
+            waiting(report, &packs);
             report.errors.extend(refused.iter().map(ToString::to_string));
             engine.shutdown().await;
         }
         Err(failure) => report.failed("packs", &failure),
+    }
+}
+
+/// Reports the packs that are not listed, by family and what they wait for.
+fn waiting(report: &mut Report, packs: &[PackInfo]) {
+    let mut groups: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for pack in packs {
+        if let Some(missing) = pack.waits_for {
+            *groups.entry((pack.family(), missing)).or_default() += 1;
+        }
+    }
+    for ((family, missing), count) in groups {
+        report.fact(format!("packs {family}"), format!("{count} not listed, waiting for {missing}"));
     }
 }
 

@@ -89,6 +89,9 @@ fn describe(pack: &PackInfo) -> String {
     if let Some(why) = &pack.outdated {
         fact("outdated", format!("its manifest is refused now, the last good version is served: {why}"));
     }
+    if let Some(missing) = pack.waits_for {
+        fact("waits for", missing.to_owned());
+    }
     fact("cache", cache(pack));
     if !pack.invalidates.is_empty() {
         fact("purges", format!("cached answers with tag {}", pack.invalidates.join(", ")));

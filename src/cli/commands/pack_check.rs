@@ -83,7 +83,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
         })
         .collect();
     let mut checked = Vec::new();
-    for latest in engine.packs() {
+    for latest in engine.all_packs() {
         for version in &latest.versions {
             let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else { continue };
             let wanted = match pack.source {

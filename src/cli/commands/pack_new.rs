@@ -280,7 +280,7 @@ impl Handler for {type_name} {{
     );
     let folder = folder.join(family);
     let next = format!(
-        "add to {}:\n  mod {verb};\n  Builtin {{ file: \"packs/{family}/{verb}.toml\", manifest: include_str!(\"{verb}.toml\"), handler: Arc::new({verb}::{}) }}",
+        "add to {}:\n  mod {verb};\n  pack!(\"{family}\", \"{verb}\", {verb}::{})",
         folder.join("mod.rs").display(),
         type_name(verb)
     );

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use helmdeck_core::manifest::{HandlerSpec, ManifestError};
-use helmdeck_core::{Handler, Manifest, PackName, Version};
+use helmdeck_core::{Handler, Manifest, Need};
 use helmdeck_events::EventKind;
 
 use super::inner::Inner;
@@ -23,6 +23,14 @@ struct Candidate {
     digest: Vec<u8>,
     /// Its files, if it is a program.
     program: Option<Arc<Program>>,
+    /// Condition for the pack to be listed.
+    need: Need,
+}
+
+impl Candidate {
+    fn new(manifest: Manifest, handler: Arc<dyn Handler>, digest: Vec<u8>) -> Self {
+        Self { manifest, handler, digest, program: None, need: Need::Nothing }
+    }
 }
 
 impl Inner {
@@ -45,6 +53,9 @@ impl Inner {
             tracing::warn!(file = error.file, line = error.line, "manifest refused: {}", error.message);
         }
         self.registry.replace(snapshot);
+        if watch {
+            self.watch_needs();
+        }
     }
 
     /// Reads the packs folder again and replaces the registry.
@@ -52,15 +63,6 @@ impl Inner {
         let _loading = self.loading.lock();
         let previous = self.registry.snapshot();
         let snapshot = self.load(&previous);
-        let keys = |snapshot: &Snapshot| -> Vec<(PackName, Version, [u8; 32])> {
-            snapshot
-                .packs
-                .values()
-                .flatten()
-                .map(|p| (p.manifest.name.clone(), p.manifest.version, p.contract))
-                .collect()
-        };
-        let (before, after) = (keys(&previous), keys(&snapshot));
         for error in &snapshot.refused {
             if !previous.refused.contains(error) {
                 let kept = snapshot.is_kept(error);
@@ -69,15 +71,7 @@ impl Inner {
                 self.events.publish(EventKind::PackRefused { file: error.file.clone(), reason: error.to_string() });
             }
         }
-        self.registry.replace(snapshot);
-        for (pack, version, _) in after.iter().filter(|pack| !before.contains(pack)) {
-            self.events.publish(EventKind::PackRegistered { pack: pack.clone(), version: *version });
-        }
-        for (pack, version, _) in
-            before.iter().filter(|(pack, version, _)| !after.iter().any(|(p, v, _)| p == pack && v == version))
-        {
-            self.events.publish(EventKind::PackRemoved { pack: pack.clone(), version: *version });
-        }
+        self.replace(&previous, snapshot);
     }
 
     /// Reads all manifests and builds their pipelines.
@@ -92,10 +86,8 @@ impl Inner {
             let refuse = |file: &str| Err(format!("{file} cannot be read: built-in packs have no files"));
             let read = Manifest::parse(builtin.file, builtin.manifest, &refuse);
             let read = read.map(|manifest| Candidate {
-                manifest,
-                handler: Arc::clone(&builtin.handler),
-                digest: Vec::new(),
-                program: None,
+                need: builtin.need.clone(),
+                ..Candidate::new(manifest, Arc::clone(&builtin.handler), Vec::new())
             });
             self.admit(&mut snapshot, previous, read, Source::Builtin);
         }
@@ -131,7 +123,7 @@ impl Inner {
         }
         // Last, so that the operator's manifests win over the names of a server's tools.
         for (name, read) in self.servers.iter().flat_map(Servers::import) {
-            let read = read.map(|(manifest, handler, digest)| Candidate { manifest, handler, digest, program: None });
+            let read = read.map(|(manifest, handler, digest)| Candidate::new(manifest, handler, digest));
             let before = snapshot.refused.len();
             self.admit(&mut snapshot, previous, read, Source::Mcp);
             if let Some(error) = snapshot.refused.get(before).cloned() {
@@ -141,6 +133,7 @@ impl Inner {
         for versions in snapshot.packs.values_mut() {
             versions.sort_by_key(|pack| pack.manifest.version);
         }
+        snapshot.waiting = self.waiting(&snapshot);
         snapshot
     }
 
@@ -161,9 +154,7 @@ impl Inner {
             None => Fitted::none(&manifest, &server),
         };
         match fitted {
-            Fitted::Ready(manifest, handler, digest) => {
-                Some(Ok(Candidate { manifest: *manifest, handler, digest, program: None }))
-            }
+            Fitted::Ready(manifest, handler, digest) => Some(Ok(Candidate::new(*manifest, handler, digest))),
             Fitted::Refused(error) => Some(Err(error)),
             Fitted::Pending(name) => {
                 snapshot.pending.insert(name, server);
@@ -184,13 +175,13 @@ impl Inner {
                     CommandHandler::new(argv, env.clone(), folder, self.config.commands.clone()).map_err(refuse)?;
                 let program = Arc::new(handler.program());
                 let digest = program.at_start().digest.clone();
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest, program: Some(program) })
+                Ok(Candidate { program: Some(program), ..Candidate::new(manifest, Arc::new(handler), digest) })
             }
             HandlerSpec::Http(spec) => {
                 let revalidate = manifest.cache().is_some_and(|cache| cache.revalidate);
                 let credentials = manifest.credentials.clone();
                 let handler = HttpHandler::new((**spec).clone(), credentials, revalidate, self.egress.clone());
-                Ok(Candidate { manifest, handler: Arc::new(handler), digest: Vec::new(), program: None })
+                Ok(Candidate::new(manifest, Arc::new(handler), Vec::new()))
             }
             HandlerSpec::Builtin(name) => {
                 // A manifest of the folder may give a built-in handler another contract (a cache, other defaults).
@@ -198,9 +189,9 @@ impl Inner {
                     Manifest::parse(builtin.file, builtin.manifest, &|_| Err(String::new()))
                         .is_ok_and(|m| m.handler == manifest.handler)
                 });
-                let handler = known.map(|builtin| Arc::clone(&builtin.handler));
-                let handler = handler.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
-                Ok(Candidate { manifest, handler, digest: Vec::new(), program: None })
+                let known = known.ok_or_else(|| refuse(format!("there is no built-in handler \"{name}\"")))?;
+                let candidate = Candidate::new(manifest, Arc::clone(&known.handler), Vec::new());
+                Ok(Candidate { need: known.need.clone(), ..candidate })
             }
             HandlerSpec::Mcp { server, .. } => Err(refuse(format!("there is no MCP server \"{server}\""))),
         }
@@ -213,7 +204,7 @@ impl Inner {
         read: Result<Candidate, ManifestError>,
         source: Source,
     ) {
-        let Candidate { manifest, handler, digest, program } = match read {
+        let Candidate { manifest, handler, digest, program, need } = match read {
             Ok(read) => read,
             Err(error) => return snapshot.refused.push(error),
         };
@@ -245,7 +236,8 @@ impl Inner {
             };
             versions.iter().find(same).cloned()
         });
-        let registered = kept.unwrap_or_else(|| Arc::new(self.register(manifest, handler, contract, program, source)));
+        let new = || Arc::new(self.register(manifest, handler, contract, program, source, need));
+        let registered = kept.unwrap_or_else(new);
         snapshot.packs.entry(registered.manifest.name.clone()).or_default().push(registered);
     }
 }

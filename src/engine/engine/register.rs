@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helmdeck_core::manifest::Scope;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Handler, Manifest};
+use helmdeck_core::{Handler, Manifest, Need};
 
 use super::inner::Inner;
 use super::other_packs::OtherPacks;
@@ -33,6 +33,7 @@ impl Inner {
         contract: [u8; 32],
         program: Option<Arc<Program>>,
         source: Source,
+        need: Need,
     ) -> Registered {
         let manifest = Arc::new(manifest);
         let hub = self.memory.as_ref().map(|memory| Arc::clone(&memory.hub));
@@ -91,6 +92,7 @@ impl Inner {
             cache,
             validate_input,
             credentials,
+            need,
         }
     }
 }

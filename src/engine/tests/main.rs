@@ -24,6 +24,7 @@ mod leaks;
 mod mcp;
 mod mcp_remembered;
 mod mcp_secrets;
+mod needs;
 mod notes;
 mod pipeline;
 mod replicas;

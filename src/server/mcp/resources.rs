@@ -89,7 +89,7 @@ pub(crate) async fn list(mcp: &McpState, caller: &Caller) -> Vec<Resource> {
 
 /// Returns the resource templates, which are the same for all callers.
 ///
-/// The template of the seam is included if its pack is registered.
+/// The template of the seam is included if its pack is listed.
 pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
     let mut all = vec![
         ResourceTemplate::new("helmdeck://artifacts/{+key}", "artifact")
@@ -101,7 +101,7 @@ pub(crate) fn templates(mcp: &McpState) -> Vec<ResourceTemplate> {
             .with_description("One pack: its whole contract, with both schemas")
             .with_mime_type(JSON),
     ];
-    if mcp.engine.pack(SEAM_RECALL, None).is_ok() {
+    if is_listed(mcp, SEAM_RECALL) {
         all.push(
             ResourceTemplate::new("helmdeck://seam/recall/{phase}", "recall")
                 .with_description("What memory knows of the project, for a phase of work")
@@ -155,12 +155,17 @@ fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
     found.map_err(|error| if caller.permissions.allow(&Permission::RunAny) { error } else { missing() })
 }
 
-/// Says whether a pack of the seam is registered and the caller may run it.
+/// Says whether a pack is registered and waits for nothing.
+fn is_listed(mcp: &McpState, name: &str) -> bool {
+    mcp.engine.pack(name, None).is_ok_and(|pack| pack.waits_for.is_none())
+}
+
+/// Says whether a pack of the seam is listed and the caller may run it.
 ///
 /// Anonymous callers would be refused.
 fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
-    may && !caller.identity.is_anonymous() && mcp.engine.pack(name, None).is_ok()
+    may && !caller.identity.is_anonymous() && is_listed(mcp, name)
 }
 
 /// Runs a pack of the seam, as a tool call would.

@@ -18,6 +18,8 @@ use super::names::Names;
 pub(crate) struct ToolEntry {
     pub(crate) tool: Tool,
     pub(crate) pack: PackName,
+    /// Whether the pack can work. Others are not listed, but can be called: their error says what is missing.
+    listed: bool,
     /// Whether headers must repeat parts of the input (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// Whether the pack is `async`.
@@ -39,7 +41,7 @@ impl Table {
     fn new(engine: &Engine) -> Self {
         // Read first: if packs change meanwhile, the table is only built again.
         let revision = engine.revision();
-        let packs = engine.packs();
+        let packs = engine.all_packs();
         let names = Names::new(packs.iter().map(|info| &info.name));
         let mut entries: Vec<Arc<ToolEntry>> =
             packs.iter().filter_map(|info| entry(info, &names)).map(Arc::new).collect();
@@ -79,9 +81,9 @@ impl Table {
         &self.names
     }
 
-    /// Returns the tools that a caller may use, in the order of their names.
+    /// Returns the listed tools that a caller may use, in the order of their names.
     pub(crate) fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Arc<ToolEntry>> {
-        self.entries.iter().filter(|entry| caller.need_run(&entry.pack).is_ok())
+        self.entries.iter().filter(|entry| entry.listed && caller.need_run(&entry.pack).is_ok())
     }
 }
 
@@ -164,7 +166,8 @@ fn entry(info: &PackInfo, names: &Names) -> Option<ToolEntry> {
     let text = info.input.to_string();
     let has_headers = text.contains("\"x-mcp-header\"");
     let paths = text.contains("\"x-helmdeck-path\"").then(|| info.input.clone());
-    Some(ToolEntry { tool, pack: info.name.clone(), has_headers, is_long: info.asynchronous, paths })
+    let (pack, listed) = (info.name.clone(), info.waits_for.is_none());
+    Some(ToolEntry { tool, pack, listed, has_headers, is_long: info.asynchronous, paths })
 }
 
 /// Returns the schema with `"type": "object"` at its root, `None` if it accepts no objects.

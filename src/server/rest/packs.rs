@@ -8,14 +8,15 @@ use axum::routing::get;
 use bytes::Bytes;
 use helmdeck_core::{Call, Caller, Code, Error, PackName, Permission, Version};
 use helmdeck_engine::{Engine, Found, PackInfo};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::call::{CallRequest, address, pack_name, without_suggestion};
 use super::prefer::Prefer;
 use super::reply::{Problems, json, outcome};
-use super::request::PathValues;
+use super::request::{Params, PathValues};
 use super::state::CallState;
 use super::{cache_headers, jobs};
 use crate::access::{By, need_run};
@@ -29,6 +30,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show, run))
         // The document gets these operations as copies of those without a version.
         .route("/api/v1/packs/{name}/{version}", get(show).post(run))
+}
+
+/// Which packs to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Filter {
+    /// Those too that wait for something
+    #[serde(default)]
+    #[param(value_type = Option<bool>)]
+    all: bool,
 }
 
 #[derive(Serialize)]
@@ -48,6 +60,8 @@ struct Summary<'a> {
     #[serde(rename = "async")]
     asynchronous: bool,
     needs_session: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -57,13 +71,15 @@ struct Refused {
     message: String,
 }
 
-/// Lists the packs that the caller may run, latest versions, by name.
+/// Lists the packs that the caller may run and that can work, latest versions, by name.
+///
+/// With `all=true` the others are in the list too: `waits_for` says what is missing and how to supply it.
 ///
 /// `refused` lists the manifests that could not be read, each with its first problem; only administrators see it.
-#[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs",
+#[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", params(Filter),
     responses((status = 200, description = "The packs", body = ref("#/components/schemas/PackList"))))]
-async fn list(State(engine): State<Engine>, By(caller): By) -> Result<Response, Problem> {
-    let infos = engine.packs();
+async fn list(State(engine): State<Engine>, By(caller): By, filter: Params<Filter>) -> Result<Response, Problem> {
+    let infos = if filter.read()?.all { engine.all_packs() } else { engine.packs() };
     let may_run = |info: &&PackInfo| caller.permissions.allow_run(info.name.as_str());
     let packs = infos.iter().filter(may_run).map(summary).collect();
     // They contain paths of this machine.
@@ -83,6 +99,7 @@ fn summary(info: &PackInfo) -> Summary<'_> {
         cached: info.cached,
         asynchronous: info.asynchronous,
         needs_session: info.needs_session,
+        waits_for: info.waits_for,
     }
 }
 

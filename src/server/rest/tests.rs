@@ -175,6 +175,22 @@ async fn packs_are_listed_and_shown_by_version() {
 }
 
 #[tokio::test]
+async fn waiting_packs_are_listed_on_request() {
+    let fixture = Fixture::with_waiting_pack().await;
+    let named =
+        |list: &serde_json::Value| list["packs"].as_array().unwrap().iter().any(|pack| pack["name"] == "test.waits");
+    assert!(!named(&fixture.get("/api/v1/packs").await.json()));
+    let all = fixture.get("/api/v1/packs?all=true").await.json();
+    let waits: Vec<_> =
+        all["packs"].as_array().unwrap().iter().filter(|pack| pack.get("waits_for").is_some()).collect();
+    assert_eq!((waits.len(), &waits[0]["name"]), (1, &json!("test.waits")));
+    assert!(waits[0]["waits_for"].as_str().unwrap().starts_with("a memory key: "));
+    assert!(named(&all) && fixture.get("/api/v1/packs/test.waits").await.json()["waits_for"].is_string());
+    assert_eq!(fixture.post("/api/v1/packs/test.waits", "{}").await.status, 200);
+    assert_eq!(fixture.get("/api/v1/packs?al=true").await.problem(), "invalid_input");
+}
+
+#[tokio::test]
 async fn artifacts_are_downloaded_but_never_rendered() {
     let fixture = Fixture::plain().await;
     let outcome = fixture.post("/api/v1/packs/test.plain", r#"{"file":"<b>hi</b>"}"#).await.json();

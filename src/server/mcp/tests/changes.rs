@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use helmdeck_core::{Builtin, Json, Need, Reply};
 use helmdeck_engine::{Config, Engine};
 
 use super::*;
@@ -81,6 +82,35 @@ async fn only_who_sees_a_change_hears_of_it_and_only_while_its_token_holds() {
     some_told.recv().await.unwrap();
     everything.await.unwrap();
     assert!(all_told.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn met_need_lists_the_tool_and_is_announced() {
+    let there = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&there);
+    let need = Need::check(move || (!seen.load(Ordering::SeqCst)).then_some("a project: make one"));
+    let run = |_, _| async { Ok(Reply::json(Json::parse("{}").unwrap())) };
+    let text = helmdeck_testkit::manifest("p.one", "", "[input]\ntype = \"object\"");
+    let pack = Builtin { need, ..helmdeck_testkit::function(&text, run).0 };
+    let engine = Engine::builder(Config::default()).builtins(vec![pack]).build();
+    let mcp = door_of(&engine);
+    let local = Caller::local();
+    let visible = || mcp.tables.current().visible(&local).count();
+    assert_eq!((visible(), mcp.tool(&local, "p__one").is_ok()), (0, true), "it is hidden, and can be called");
+    let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(watch::changes(
+        Arc::clone(&mcp),
+        local.clone(),
+        Validity::default(),
+        mcp.tables.current(),
+        || false,
+        move || std::future::ready(sender.send(()).is_ok()),
+    ));
+    tokio::task::yield_now().await;
+    there.store(true, Ordering::SeqCst);
+    engine.reload();
+    told.recv().await.unwrap();
+    assert_eq!(visible(), 1);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::http::Request;
 use async_trait::async_trait;
 use axum::body::Body;
-use helmdeck_core::{Builtin, Caller, Context, Handler, Identity, Json, Permissions, Reply, Result};
+use helmdeck_core::{Builtin, Caller, Context, Handler, Identity, Json, Need, Permissions, Reply, Result};
 use helmdeck_engine::{Config, Engine};
 use serde_json::json;
 
@@ -29,7 +29,8 @@ fn mcp() -> Mcp {
             "name = \"{name}\"\nversion = \"v1\"\ndescription = \"Says it again\"\nread_only = true\n[handler]\n\
              builtin = \"{name}\"\n[input]\ntype = \"object\"\n[input.properties]\n{property}\n[output]\n"
         );
-        Builtin { file: "packs/t.toml", manifest: Box::leak(manifest.into_boxed_str()), handler: Arc::new(Still) }
+        let manifest = Box::leak(manifest.into_boxed_str());
+        Builtin { file: "packs/t.toml", manifest, handler: Arc::new(Still), need: Need::Nothing }
     };
     let headers = "region = { type = \"string\", x-mcp-header = \"Region\" }";
     let packs = vec![pack("a.seen", ""), pack("b.hidden", ""), pack("b.asks", headers)];
