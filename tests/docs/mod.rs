@@ -71,6 +71,7 @@ pages! {
     configuration: "docs/configuration.md",
     conversation: "docs/conversation.md",
     first_steps: "docs/first-steps.md",
+    getting_started: "docs/getting-started.md",
     jobs: "docs/jobs.md",
     memory: "docs/memory.md",
     packs: "docs/packs.md",
