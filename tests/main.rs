@@ -35,6 +35,7 @@ mod mcp_process;
 mod mcp_servers;
 mod mcp_tasks;
 mod openapi;
+mod packaging;
 mod process;
 mod replicas;
 mod repo;

@@ -9,6 +9,7 @@ use clap::{CommandFactory as _, Parser};
 use crate::args::Cli;
 use crate::args::seam::SeamCli;
 use crate::commands;
+use crate::completion;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure};
 use crate::logging;
@@ -29,6 +30,9 @@ pub fn main() -> ExitCode {
     logging::hide_panics();
     if ProcessEnvironment::arguments().nth(1).is_some_and(|word| word == commands::connect::NAME) {
         return commands::connect::run(ProcessEnvironment::arguments().skip(2), &ProcessEnvironment::of_process());
+    }
+    if let Some(code) = completion::answer(&ProcessEnvironment::of_process()) {
+        return code;
     }
     if let Some(arguments) = SeamCli::arguments(ProcessEnvironment::arguments()) {
         return ExitCode::from(commands::seam::main(arguments, &ProcessEnvironment::of_process()));

@@ -21,6 +21,7 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
+use url::Url;
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
@@ -123,13 +124,26 @@ pub(crate) enum Command {
     Status,
     /// Check configuration, key, stores and packs
     Check,
+    /// Ask a running server whether it is ready; exit 1 if it is not
+    Health(HealthArgs),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print a completion script for a shell
+    #[command(after_help = "Examples:\n  \
+        source <(helmdeck completions bash)    # in ~/.bashrc\n  \
+        source <(helmdeck completions zsh)     # in ~/.zshrc, after compinit\n  \
+        helmdeck completions fish >~/.config/fish/completions/helmdeck.fish\n\n\
+        The packages install these scripts.")]
     Completions {
         /// Shell
         shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command to a folder, which is created
+    #[command(hide = true)]
+    Man {
+        /// Folder
+        folder: PathBuf,
     },
     /// Print the version
     Version,
@@ -437,6 +451,17 @@ pub(crate) struct ServeArgs {
     /// Address to listen on, instead of [server] listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<String>,
+}
+
+/// `helmdeck health`.
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Server, like `http://127.0.0.1:7700` [default: the one of [server] listen]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<Url>,
+    /// Stop waiting after this long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5s")]
+    pub(crate) timeout: Duration,
 }
 
 /// `helmdeck config`.

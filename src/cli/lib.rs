@@ -4,6 +4,7 @@ mod app;
 mod args;
 mod auth;
 mod commands;
+mod completion;
 mod config;
 mod conversations;
 mod credentials;
@@ -17,6 +18,7 @@ mod last_signal;
 #[cfg(feature = "nats")]
 mod link;
 mod logging;
+mod notify;
 mod output;
 mod progress;
 mod project;

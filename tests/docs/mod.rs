@@ -72,6 +72,7 @@ pages! {
     conversation: "docs/conversation.md",
     first_steps: "docs/first-steps.md",
     getting_started: "docs/getting-started.md",
+    install: "docs/install.md",
     jobs: "docs/jobs.md",
     memory: "docs/memory.md",
     packs: "docs/packs.md",

@@ -14,10 +14,12 @@ mod conversation_check;
 mod doctor;
 pub(crate) mod forge;
 mod forget;
+mod health;
 mod import;
 mod init;
 mod job;
 mod key;
+mod man;
 mod mcp;
 mod mcp_servers;
 mod memory;
@@ -79,6 +81,8 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Init(arguments) => init::run(&arguments, &global, env, output),
         Command::Status => block_on(status::run(&global, env, output)),
         Command::Config(command) => config::run(&command, &global, &env, &output),
+        Command::Man { folder } => man::run(&folder, &env, &output),
+        Command::Health(arguments) => health::run(&arguments, &global, &env, &output),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
         Command::Mcp(arguments) => match arguments.command {

@@ -21,6 +21,7 @@ use crate::args::{Global, ServeArgs};
 use crate::config::{self, FlagSetting, LogFormat};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
+use crate::notify::Notifier;
 use crate::output::Output;
 use crate::replicas;
 use crate::runtime::block_on_threads;
@@ -94,6 +95,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     if terminal && setup.settings.log.format != LogFormat::Json && !setup.output.json {
         setup.output.note(&banner(&setup, &engine, address, authenticated, global));
     }
+    let notifier = Notifier::new(&setup.env);
+    notifier.ready(&format!("listening on http://{address}"));
     let mut server = std::pin::pin!(server);
     let ended = loop {
         tokio::select! {
@@ -105,7 +108,9 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
                     break None;
                 }
                 tracing::info!("SIGHUP: reloading configuration and packs");
+                notifier.reloading();
                 reloader.run(&setup.env, &reload, &engine).await;
+                notifier.ready(&format!("listening on http://{address}"));
             }
         }
     };
@@ -113,6 +118,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         Some(answer) => answer.map_err(Failure::internal),
         None => {
             stop.cancel();
+            notifier.stopping();
             tracing::info!("stopping: finishing what is under way");
             // A second signal ends the wait, not the write-behind.
             tokio::select! {

@@ -5,7 +5,11 @@ use toml::Value;
 use super::layers::{Key, Layers};
 use super::origin::{Origin, Problem};
 use crate::env::ProcessEnvironment;
+use crate::secret_file::{self, Readers};
 use helmdeck_core::suggest::did_you_mean;
+
+/// The variable with the path of a file that holds `[memory] url`, which has a password for PostgreSQL.
+const MEMORY_URL_FILE: &str = "HELMDECK_MEMORY_URL_FILE";
 
 /// The variables with names of their own, and the settings that they set.
 const FIXED: &[(&str, &[&str])] = &[
@@ -30,6 +34,7 @@ const ELSEWHERE: &[&str] = &[
     "HELMDECK_MEMORY_KEY",
     "HELMDECK_MEMORY_KEY_FILE",
     "HELMDECK_MEMORY_KEY_PREVIOUS",
+    MEMORY_URL_FILE,
     "HELMDECK_S3_ACCESS_KEY_ID",
     "HELMDECK_S3_SECRET_ACCESS_KEY",
     "HELMDECK_S3_SECRET_ACCESS_KEY_FILE",
@@ -51,7 +56,23 @@ pub(crate) fn add(layers: &mut Layers, env: &ProcessEnvironment) -> Vec<Problem>
             problems.push(problem);
         }
     }
+    problems.extend(add_memory_url(layers, env).err());
     problems
+}
+
+/// Reads the URL of the memory from a file, as container engines pass secrets.
+fn add_memory_url(layers: &mut Layers, env: &ProcessEnvironment) -> Result<(), Problem> {
+    if matches!(env.text(MEMORY_URL_FILE), Ok(None)) {
+        return Ok(());
+    }
+    let url = secret_file::of_environment(env, "HELMDECK_MEMORY_URL", MEMORY_URL_FILE, Readers::Anybody);
+    let url = url.map_err(|failure| {
+        let message = failure.message();
+        Problem::new(MEMORY_URL_FILE, message.strip_prefix("HELMDECK_MEMORY_URL_FILE: ").unwrap_or(message))
+    })?;
+    let Some((_, url)) = url else { return Ok(()) };
+    let key = ["memory", "url"].map(str::to_owned).to_vec();
+    layers.set(key, Value::String(url.trim().to_owned()), Origin::Env(MEMORY_URL_FILE.to_owned()))
 }
 
 fn add_one(layers: &mut Layers, env: &ProcessEnvironment, name: &str) -> Result<(), Problem> {
@@ -136,6 +157,21 @@ mod tests {
         assert_eq!(layers.text(&["credentials", "github-token"]), "env:GITHUB_TOKEN");
         let forbidden = &layers.get(&["cache", "forbid_directives", "shared"]).unwrap().value;
         assert_eq!(forbidden.as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn memory_url_comes_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        std::fs::write(&file, "postgres://a:canary@h/d\n").unwrap();
+        let file = file.to_str().unwrap();
+        let (layers, problems) = with(&[(MEMORY_URL_FILE, file)]);
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(layers.text(&["memory", "url"]), "postgres://a:canary@h/d");
+        let (_, problems) = with(&[(MEMORY_URL_FILE, file), ("HELMDECK_MEMORY_URL", "memory:")]);
+        assert!(problems[0].contains("are both set") && !problems[0].contains("canary"), "{problems:?}");
+        let (_, problems) = with(&[(MEMORY_URL_FILE, "/no/such/file")]);
+        assert!(problems[0].starts_with("HELMDECK_MEMORY_URL_FILE: /no/such/file: "), "{problems:?}");
     }
 
     #[test]

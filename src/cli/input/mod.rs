@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 use crate::exit::{Failure, Result};
 use helmdeck_core::suggest::did_you_mean;
-use shape::Shape;
 
 pub(crate) use paths::absolute_paths;
+pub(crate) use shape::Shape;
 pub(crate) use source::read;
 
 /// The engine's own member, which every pack with a session takes.

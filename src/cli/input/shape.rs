@@ -96,6 +96,24 @@ impl<'a> Shape<'a> {
         kinds
     }
 
+    /// Returns the names of members that must be given.
+    pub(crate) fn required(self) -> BTreeSet<&'a str> {
+        let lists = self.parts().into_iter().filter_map(|part| part.get("required")?.as_array());
+        lists.flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// Returns the values that the schema lists; empty = it lists none.
+    pub(crate) fn choices(self) -> Vec<&'a Value> {
+        let of =
+            |part: &'a Value| part.get("enum").and_then(Value::as_array).into_iter().flatten().chain(part.get("const"));
+        self.parts().into_iter().flat_map(of).collect()
+    }
+
+    /// Returns the description.
+    pub(crate) fn description(self) -> Option<&'a str> {
+        self.parts().into_iter().find_map(|part| part.get("description")?.as_str())
+    }
+
     /// Says whether the value is a path on the caller's machine (`"x-helmdeck-path": true`).
     pub(crate) fn is_path(self) -> bool {
         self.parts().iter().any(|part| part.get("x-helmdeck-path") == Some(&Value::Bool(true)))
