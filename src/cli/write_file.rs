@@ -37,6 +37,8 @@ fn aside(path: &Path, text: &[u8], mode: u32) -> Result<PathBuf> {
     let aside = folder.join(format!(".{name}.{}.tmp", std::process::id()));
     let write = || {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
+        // The process's umask may have taken bits away.
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.write_all(text)?;
         file.sync_all()
     };
