@@ -34,12 +34,14 @@ fn offered(home: &Path, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_packs_keys_and_paths() {
+fn bash_completes_packs_keys_and_verbs() {
     let home = tempfile::tempdir().unwrap();
     let packs = offered(home.path(), &["helmdeck", "run", "repo"]);
     assert!(packs.contains(&"repo.map".to_owned()), "{packs:?}");
     let keys = offered(home.path(), &["helmdeck", "run", "repo.map", "pa"]);
     assert!(keys.contains(&"path=".to_owned()), "{keys:?}");
+    let verbs = offered(home.path(), &["helmdeck", "conversation", "snap"]);
+    assert_eq!(verbs, ["snapshot"]);
     let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name == ".local"), "completion created a store: {left:?}");
 }
