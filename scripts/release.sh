@@ -49,7 +49,7 @@ archive() {
     cp "$package/program/helmdeck" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$folder"
     cp "$package"/man/*.1 "$folder/man"
     cp src/cli/completion/helmdeck.{bash,zsh,fish} "$folder/completions"
-    cp packaging/systemd/helmdeck.service packaging/systemd/helmdeck.sysusers packaging/systemd/sandbox.conf "$folder/systemd"
+    cp -r packaging/systemd/helmdeck.service packaging/sysusers packaging/systemd/sandbox.conf "$folder/systemd"
     cp packaging/systemd/user/helmdeck.service "$folder/systemd/user"
     cp config/helmdeck.toml config/helmdeck.schema.json "$folder/examples"
     tar --directory "$package" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(epoch)" --mode=u=rwX,go=rX \
