@@ -257,6 +257,11 @@ fn packs_that_cannot_work_are_not_listed() {
     let key = [("HELMDECK_MEMORY_KEY", KEY)];
     assert!(["conversation", "memory"].iter().all(|family| families(&key).contains(*family)));
     assert!(families(&[("HELMDECK_LLM__ENDPOINT", "http://127.0.0.1:1")]).contains("swe"));
+    let all = home.run(&["pack", "list", "--all"], &[]).ends(0).stdout;
+    assert!(all.contains("swe.solve ") && all.contains("waiting for a model: "), "{all}");
+    let found = home.run(&["pack", "list", "repo", "--json"], &[]).ends(0).json();
+    let found = found["packs"].as_array().unwrap();
+    assert!(!found.is_empty() && found.iter().all(|pack| pack["name"].as_str().unwrap().contains("repo")));
     let checked = home.run(&["check"], &[]).stdout;
     for waits in ["packs memory", "waiting for a memory key: ", "waiting for a model: ", "waiting for a project: "] {
         assert!(checked.contains(waits), "{waits}: {checked}");

@@ -244,8 +244,14 @@ impl PackRef {
 /// `helmdeck pack`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PackCommand {
-    /// List all packs
-    List,
+    /// List the packs that can work
+    List {
+        /// Only packs with this text in their name
+        filter: Option<String>,
+        /// The others too, with what they wait for
+        #[arg(long)]
+        all: bool,
+    },
     /// Show a pack's input and output schemas
     Show {
         /// Pack, with its version if not the latest

@@ -101,7 +101,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Pack(command) => {
             let setup = setup(env, "error")?;
             match command {
-                PackCommand::List => block_on(pack::list(&setup)),
+                PackCommand::List { filter, all } => block_on(pack::list(&setup, filter.as_deref(), all)),
                 PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
                 PackCommand::Check { path, run } => block_on(pack_check::run(&setup, path.as_deref(), run)),
                 PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),

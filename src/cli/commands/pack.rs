@@ -1,5 +1,6 @@
 //! `helmdeck pack list` and `helmdeck pack show`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use helmdeck_core::duration::format_duration;
@@ -27,14 +28,15 @@ pub(crate) fn late(engine: &Engine) -> impl Iterator<Item = ManifestError> + use
     )
 }
 
-/// Lists all packs in their latest version, and the manifests that were refused.
+/// Lists packs in their latest version, and the manifests that were refused.
 ///
 /// # Errors
 /// A silent failure if the reader went away.
-pub(crate) async fn list(setup: &Setup) -> Result<()> {
+pub(crate) async fn list(setup: &Setup, filter: Option<&str>, all: bool) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
     engine.import_unknown(IMPORT_LIMIT).await;
-    let (packs, mut refused) = (engine.packs(), engine.refused());
+    let (mut packs, mut refused) = (if all { engine.all_packs() } else { engine.packs() }, engine.refused());
+    packs.retain(|pack| filter.is_none_or(|text| pack.name.as_str().contains(text)));
     refused.extend(late(&engine));
     setup.shut_down(&engine).await;
     let value = json!({
@@ -54,6 +56,12 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
             ]
         }));
         let mut text = columns(&rows);
+        let waiting: BTreeSet<&str> = packs.iter().filter_map(|pack| pack.waits_for).collect();
+        for missing in waiting {
+            let names: Vec<&str> =
+                packs.iter().filter(|pack| pack.waits_for == Some(missing)).map(|pack| pack.name.as_str()).collect();
+            text.push_str(&format!("waiting for {missing}: {}\n", names.join(", ")));
+        }
         for error in &refused {
             text.push_str(&format!("refused: {error}\n"));
         }
