@@ -4,6 +4,7 @@ mod artifact;
 mod cache;
 mod conversation;
 pub(crate) mod forge;
+mod health;
 mod init;
 mod job;
 mod key;
@@ -21,13 +22,13 @@ use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
 use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
-use url::Url;
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
+pub(crate) use health::HealthArgs;
 pub(crate) use init::{Client, InitArgs};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
@@ -457,17 +458,6 @@ pub(crate) struct ServeArgs {
     /// Address to listen on, instead of [server] listen
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<String>,
-}
-
-/// `helmdeck health`.
-#[derive(Debug, Args)]
-pub(crate) struct HealthArgs {
-    /// Server, like `http://127.0.0.1:7700` [default: the one of [server] listen]
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<Url>,
-    /// Stop waiting after this long
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5s")]
-    pub(crate) timeout: Duration,
 }
 
 /// `helmdeck config`.
