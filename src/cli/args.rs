@@ -29,7 +29,7 @@ pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
 pub(crate) use health::HealthArgs;
-pub(crate) use init::{Client, InitArgs};
+pub(crate) use init::{InitArgs, McpClient};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};

@@ -28,7 +28,7 @@ pub(crate) const CONFIGURATION: &str = "\
 
 /// What writing the files did.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WrittenFiles {
     /// The configuration file, if it was created.
     pub(crate) configuration: Option<PathBuf>,
     /// The key file and the key's id, if it was created.
@@ -52,9 +52,9 @@ pub(crate) fn configuration(loaded: &Loaded) -> Result<&Path> {
 ///
 /// # Errors
 /// A failure if a file cannot be written, or if a key file exists that no setting names.
-pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<Written> {
+pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<WrittenFiles> {
     let path = configuration(loaded)?;
-    let mut written = Written::default();
+    let mut written = WrittenFiles::default();
     let old = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -91,7 +91,7 @@ pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<Written> {
 }
 
 /// Removes the new key if the configuration that names it cannot be written: nothing was sealed with it.
-fn undo(made: std::io::Result<()>, written: &Written, path: &Path) -> Result<()> {
+fn undo(made: std::io::Result<()>, written: &WrittenFiles, path: &Path) -> Result<()> {
     made.map_err(|error| {
         if let Some((file, _)) = &written.key {
             let _ = std::fs::remove_file(file);

@@ -328,21 +328,4 @@ mod tests {
         let long = format!("generate {}", "é".repeat(TEXT));
         assert_eq!(score(&rfc(), &query(&long, &[], &[])), (3, true));
     }
-
-    #[test]
-    #[ignore = "prints how long a thousand skills take"]
-    fn a_thousand_skills() {
-        let skills: Vec<(String, Triggers)> = (0..1000)
-            .map(|n| {
-                let (a, b, c) = (format!("word{n}"), format!("add thing{n}"), format!("src/**/part{n}/*.{{rs,toml}}"));
-                (format!("skill-{n}"), triggers(&[&a, &b, "generate", "add function"], &["*.rs", &c], &["feature"]))
-            })
-            .collect();
-        let text = "please generate and add function to add things ".repeat(100);
-        let files: Vec<String> = (0..50).map(|n| format!("src/a/b/part{n}/file.rs")).collect();
-        let query = Query { text, files, labels: vec!["bug".to_owned()] };
-        let began = std::time::Instant::now();
-        let found = matches(skills.iter().map(|(name, triggers)| (name.as_str(), triggers)), &query);
-        println!("{} matches in {:?}", found.len(), began.elapsed());
-    }
 }

@@ -13,7 +13,7 @@ pub(crate) struct InitArgs {
     pub(crate) no_memory: bool,
     /// Only this MCP client
     #[arg(long, value_enum, value_name = "NAME")]
-    pub(crate) client: Option<Client>,
+    pub(crate) client: Option<McpClient>,
     /// Add helmdeck to the client's configuration file
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
@@ -24,7 +24,7 @@ pub(crate) struct InitArgs {
 
 /// MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum McpClient {
     /// Claude Code
     ClaudeCode,
     /// Claude Desktop

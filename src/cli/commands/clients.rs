@@ -7,15 +7,15 @@ use helmdeck_core::text::shell_quoted;
 use serde_json::{Value, json};
 
 use super::client_file::{self, ENTRY, Edit, Launch};
-use crate::args::Client;
+use crate::args::McpClient;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::write_file;
 
 /// A client and its configuration file.
 #[derive(Debug)]
-pub(super) struct Place {
-    client: Client,
+pub(super) struct ClientFile {
+    client: McpClient,
     /// The file of the user's servers, which need not exist.
     pub(super) file: PathBuf,
     /// Whether the client was used on this machine.
@@ -24,7 +24,7 @@ pub(super) struct Place {
 
 /// State of the client's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum EntryState {
     /// The file has the entry.
     Present,
     /// The file has another entry with that name.
@@ -35,7 +35,7 @@ pub(super) enum State {
     Added,
 }
 
-impl State {
+impl EntryState {
     /// Returns the name in JSON.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
@@ -48,12 +48,12 @@ impl State {
 }
 
 /// Returns all clients, or the one that is asked for. Nothing without a home folder.
-pub(super) fn places(env: &ProcessEnvironment, only: Option<Client>) -> Vec<Place> {
-    let wanted = |client: &&Client| only.is_none_or(|only| only == **client);
-    Client::value_variants().iter().filter(wanted).filter_map(|client| place(*client, env)).collect()
+pub(super) fn places(env: &ProcessEnvironment, only: Option<McpClient>) -> Vec<ClientFile> {
+    let wanted = |client: &&McpClient| only.is_none_or(|only| only == **client);
+    McpClient::value_variants().iter().filter(wanted).filter_map(|client| place(*client, env)).collect()
 }
 
-fn place(client: Client, env: &ProcessEnvironment) -> Option<Place> {
+fn place(client: McpClient, env: &ProcessEnvironment) -> Option<ClientFile> {
     let home = env.path("HOME").filter(|home| home.is_absolute())?;
     let absolute = |name: &str| env.path(name).filter(|path| path.is_absolute());
     let applications = match cfg!(target_os = "macos") {
@@ -61,15 +61,15 @@ fn place(client: Client, env: &ProcessEnvironment) -> Option<Place> {
         false => absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
     };
     let (folder, file) = match client {
-        Client::ClaudeCode => (home.join(".claude"), home.join(".claude.json")),
-        Client::ClaudeDesktop => within(applications.join("Claude"), "claude_desktop_config.json"),
-        Client::Cursor => within(home.join(".cursor"), "mcp.json"),
-        Client::VsCode => within(applications.join("Code/User"), "mcp.json"),
-        Client::Codex => within(absolute("CODEX_HOME").unwrap_or_else(|| home.join(".codex")), "config.toml"),
-        Client::Gemini => within(home.join(".gemini"), "settings.json"),
+        McpClient::ClaudeCode => (home.join(".claude"), home.join(".claude.json")),
+        McpClient::ClaudeDesktop => within(applications.join("Claude"), "claude_desktop_config.json"),
+        McpClient::Cursor => within(home.join(".cursor"), "mcp.json"),
+        McpClient::VsCode => within(applications.join("Code/User"), "mcp.json"),
+        McpClient::Codex => within(absolute("CODEX_HOME").unwrap_or_else(|| home.join(".codex")), "config.toml"),
+        McpClient::Gemini => within(home.join(".gemini"), "settings.json"),
     };
     let found = folder.exists() || file.exists();
-    Some(Place { client, file, found })
+    Some(ClientFile { client, file, found })
 }
 
 fn within(folder: PathBuf, name: &str) -> (PathBuf, PathBuf) {
@@ -77,16 +77,16 @@ fn within(folder: PathBuf, name: &str) -> (PathBuf, PathBuf) {
     (folder, file)
 }
 
-impl Place {
+impl ClientFile {
     /// Returns the client's name.
     pub(super) const fn title(&self) -> &'static str {
         match self.client {
-            Client::ClaudeCode => "Claude Code",
-            Client::ClaudeDesktop => "Claude Desktop",
-            Client::Cursor => "Cursor",
-            Client::VsCode => "VS Code",
-            Client::Codex => "Codex",
-            Client::Gemini => "Gemini CLI",
+            McpClient::ClaudeCode => "Claude Code",
+            McpClient::ClaudeDesktop => "Claude Desktop",
+            McpClient::Cursor => "Cursor",
+            McpClient::VsCode => "VS Code",
+            McpClient::Codex => "Codex",
+            McpClient::Gemini => "Gemini CLI",
         }
     }
 
@@ -96,11 +96,11 @@ impl Place {
     }
 
     const fn member(&self) -> &'static str {
-        if matches!(self.client, Client::VsCode) { "servers" } else { "mcpServers" }
+        if matches!(self.client, McpClient::VsCode) { "servers" } else { "mcpServers" }
     }
 
     fn entry(&self, launch: &Launch) -> Value {
-        launch.entry(matches!(self.client, Client::ClaudeCode | Client::VsCode))
+        launch.entry(matches!(self.client, McpClient::ClaudeCode | McpClient::VsCode))
     }
 
     /// Returns what adds helmdeck by hand: a command, or text for the file.
@@ -109,9 +109,9 @@ impl Place {
             std::iter::once(&launch.program).chain(&launch.arguments).map(|word| shell_quoted(word)).collect();
         let words = words.join(" ");
         match self.client {
-            Client::ClaudeCode => format!("claude mcp add --scope user {ENTRY} -- {words}"),
-            Client::Codex => format!("codex mcp add {ENTRY} -- {words}"),
-            Client::VsCode => {
+            McpClient::ClaudeCode => format!("claude mcp add --scope user {ENTRY} -- {words}"),
+            McpClient::Codex => format!("codex mcp add {ENTRY} -- {words}"),
+            McpClient::VsCode => {
                 let mut entry = launch.entry(false);
                 entry["name"] = ENTRY.into();
                 format!("code --add-mcp {}", shell_quoted(&entry.to_string()))
@@ -127,17 +127,17 @@ impl Place {
             Err(error) => return Err(error.to_string()),
         };
         match self.client {
-            Client::Codex => client_file::toml(&text, launch, force),
+            McpClient::Codex => client_file::toml(&text, launch, force),
             _ => client_file::json(&text, self.member(), &self.entry(launch), force),
         }
     }
 
     /// Says whether the file has the entry.
-    pub(super) fn state(&self, launch: &Launch) -> State {
+    pub(super) fn state(&self, launch: &Launch) -> EntryState {
         match self.edit(launch, false) {
-            Ok(Edit::Same) => State::Present,
-            Ok(Edit::Differs) => State::Differs,
-            Ok(Edit::Text(_)) | Err(_) => State::Absent,
+            Ok(Edit::Same) => EntryState::Present,
+            Ok(Edit::Differs) => EntryState::Differs,
+            Ok(Edit::Text(_)) | Err(_) => EntryState::Absent,
         }
     }
 
@@ -146,10 +146,10 @@ impl Place {
     /// # Errors
     /// A failure if another entry has that name and `force` is not set, if the file cannot be edited without loss, or
     /// if it cannot be written. The file is then unchanged.
-    pub(super) fn add(&self, launch: &Launch, force: bool) -> Result<State> {
+    pub(super) fn add(&self, launch: &Launch, force: bool) -> Result<EntryState> {
         let file = self.file.display();
         let text = match self.edit(launch, force) {
-            Ok(Edit::Same) => return Ok(State::Present),
+            Ok(Edit::Same) => return Ok(EntryState::Present),
             Ok(Edit::Text(text)) => text,
             Ok(Edit::Differs) => {
                 return Err(Failure::new(
@@ -165,7 +165,7 @@ impl Place {
         };
         write_file::replace(&self.file, text.as_bytes())
             .map_err(|error| Failure::new(Exit::Failed, format!("{file} cannot be written: {error}")))?;
-        Ok(State::Added)
+        Ok(EntryState::Added)
     }
 }
 

@@ -59,7 +59,7 @@ fn named(url: &Url) -> Result<(SocketAddr, String)> {
 }
 
 /// Returns where a listener is reached from this machine: "any address" means loopback.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -69,7 +69,7 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// Sends the request and returns the status and the body.
-fn ask(address: SocketAddr, host: &str, timeout: Duration) -> std::io::Result<(u16, String)> {
+pub(super) fn ask(address: SocketAddr, host: &str, timeout: Duration) -> std::io::Result<(u16, String)> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_read_timeout(Some(timeout))?;

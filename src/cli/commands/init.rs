@@ -8,13 +8,13 @@ use helmdeck_engine::Engine;
 use helmdeck_memory::open::open_clear;
 use serde_json::{Value, json};
 
-use super::clients::{self, State};
+use super::clients::{self, EntryState};
 use crate::args::{Global, InitArgs};
 use crate::config::{self, Loaded, Settings};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
-use crate::key_file::{self, Written};
+use crate::key_file::{self, WrittenFiles};
 use crate::logging::WARN;
 use crate::output::Output;
 use crate::render;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment
     let mut added = false;
     for place in clients::places(&setup.env, arguments.client) {
         let state = if arguments.write { place.add(&launch, arguments.force)? } else { place.state(&launch) };
-        added |= state == State::Added;
+        added |= state == EntryState::Added;
         if place.found || arguments.client.is_some() {
             clients.push((state, place));
         }
@@ -141,7 +141,7 @@ pub(super) async fn refuse_lost_store(settings: &Settings) -> Result<()> {
     )))
 }
 
-fn files(path: &std::path::Path, written: &Written, changed: bool) -> String {
+fn files(path: &std::path::Path, written: &WrittenFiles, changed: bool) -> String {
     match (&written.configuration, changed) {
         (Some(_), _) => format!("wrote the configuration {}\n", path.display()),
         (None, true) => format!("kept the configuration {}\n", path.display()),
@@ -149,7 +149,7 @@ fn files(path: &std::path::Path, written: &Written, changed: bool) -> String {
     }
 }
 
-fn memory(setup: &Setup, source: Option<&str>, written: &Written) -> String {
+fn memory(setup: &Setup, source: Option<&str>, written: &WrittenFiles) -> String {
     if let Some((file, id)) = &written.key {
         return format!(
             "wrote the memory key {}\nmemory is on, key {id}. Keep a copy of the key apart from the store: without it, the \
@@ -169,18 +169,18 @@ fn memory(setup: &Setup, source: Option<&str>, written: &Written) -> String {
     text
 }
 
-fn client(state: State, place: &clients::Place, launch: &super::client_file::Launch) -> String {
+fn client(state: EntryState, place: &clients::ClientFile, launch: &super::client_file::Launch) -> String {
     let (title, file) = (place.title(), place.file.display());
     match state {
-        State::Added => format!("\n{title}: added helmdeck to {file}. Restart the client.\n"),
-        State::Present => format!("\n{title}: {file} has helmdeck\n"),
-        State::Differs => {
+        EntryState::Added => format!("\n{title}: added helmdeck to {file}. Restart the client.\n"),
+        EntryState::Present => format!("\n{title}: {file} has helmdeck\n"),
+        EntryState::Differs => {
             format!(
                 "\n{title}: {file} has another entry \"helmdeck\"\n  helmdeck init --client {} --write --force\n",
                 place.name()
             )
         }
-        State::Absent => format!(
+        EntryState::Absent => format!(
             "\n{title} ({file}):\n  {}\n  or: helmdeck init --client {} --write\n",
             place.by_hand(launch),
             place.name()

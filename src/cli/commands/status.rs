@@ -1,7 +1,6 @@
 //! `helmdeck status`: one screen about this installation. It works without a running server and creates nothing.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use helmdeck_engine::{JobBook, JobQuery};
 use helmdeck_seam::Seam;
 use serde_json::{Map, Value, json};
 
+use super::health;
 use crate::args::Global;
 use crate::config;
 use crate::env::ProcessEnvironment;
@@ -169,16 +169,9 @@ async fn jobs(screen: &mut Screen, setup: &Setup) {
     }
 }
 
-/// Says whether a helmdeck server answers on the address.
+/// Returns whether a helmdeck server answers on the address.
 fn answers(listen: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&listen, ANSWER_WITHIN)?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-        write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = Vec::new();
-        let read = stream.take(4096).read_to_end(&mut answer);
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        read.map(|_| text.starts_with("HTTP/1.1 200") && text.contains("\"ok\""))
-    };
-    ask().unwrap_or(false)
+    let address = health::reachable(listen);
+    let answer = health::ask(address, &address.to_string(), ANSWER_WITHIN);
+    answer.is_ok_and(|(_, body)| serde_json::from_str(&body).is_ok_and(|body: Value| body["status"].is_string()))
 }

@@ -27,7 +27,7 @@ const SESSION: &str = "_session_id";
 /// Offers pack names; after `@`, the versions of the pack.
 pub(super) fn packs(word: &OsStr) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
-    let packs = Line::read().packs();
+    let packs = CommandLine::read().packs();
     if let Some((name, version)) = word.split_once('@') {
         let versions = packs.iter().filter(|pack| pack.name.as_str() == name).flat_map(|pack| &pack.versions);
         let versions = versions.map(ToString::to_string).filter(|known| known.starts_with(version));
@@ -40,7 +40,7 @@ pub(super) fn packs(word: &OsStr) -> Vec<CompletionCandidate> {
 /// Offers `key=` for the keys of the pack's input, then values: of an enum, true and false, paths.
 pub(super) fn pairs(word: &OsStr) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
-    let line = Line::read();
+    let line = CommandLine::read();
     let Some(input) = line.input() else { return Vec::new() };
     match word.split_once('=') {
         None => keys(Shape::of(&input), word, &line.given()),
@@ -52,7 +52,7 @@ pub(super) fn pairs(word: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Offers jobs, the newest first.
 pub(super) fn jobs(word: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(setup) = Line::read().setup() else { return Vec::new() };
+    let Some(setup) = CommandLine::read().setup() else { return Vec::new() };
     let found = setup.system().map(|system| {
         let (clock, keep) = (Arc::new(SystemClock::default()), setup.settings.engine.jobs.retention);
         let book = JobBook::new(system, None, clock, keep);
@@ -66,13 +66,13 @@ pub(super) fn jobs(word: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Offers sessions of packs.
 pub(super) fn sessions(word: &OsStr) -> Vec<CompletionCandidate> {
-    let found = Line::read().sessions().into_iter();
+    let found = CommandLine::read().sessions().into_iter();
     found.filter(|(id, _)| starts(id, word)).map(|(id, pack)| candidate(id, &pack)).collect()
 }
 
 /// Offers the MCP servers of the configuration.
 pub(super) fn mcp_servers(word: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(setup) = Line::read().setup() else { return Vec::new() };
+    let Some(setup) = CommandLine::read().setup() else { return Vec::new() };
     let names = setup.settings.mcp_servers.iter().map(|server| server.name.clone());
     names.filter(|name| starts(name, word)).map(CompletionCandidate::new).collect()
 }
@@ -116,7 +116,7 @@ fn below<'a, 'k>(shape: Shape<'a>, key: &'k str) -> (&'k str, Shape<'a>) {
 }
 
 /// Offers values of a key.
-fn values(shape: Shape<'_>, line: &Line, key: &str, value: &str) -> Vec<CompletionCandidate> {
+fn values(shape: Shape<'_>, line: &CommandLine, key: &str, value: &str) -> Vec<CompletionCandidate> {
     let (path, object) = below(shape, key);
     let Some(mut shape) = object.property(&key[path.len()..]) else { return Vec::new() };
     if key == SESSION {
@@ -160,11 +160,11 @@ fn paths(before: &str, path: &str) -> Vec<CompletionCandidate> {
 }
 
 /// The command line up to the cursor, read as far as it goes.
-struct Line {
+struct CommandLine {
     matches: Option<ArgMatches>,
 }
 
-impl Line {
+impl CommandLine {
     /// Reads the words that the shell passes after `--`, without the one at the cursor.
     fn read() -> Self {
         let mut words: Vec<_> = ProcessEnvironment::arguments().skip_while(|word| word != "--").skip(1).collect();
@@ -237,8 +237,8 @@ mod tests {
         found.iter().map(|candidate| candidate.get_value().to_str().unwrap()).collect()
     }
 
-    fn nothing() -> Line {
-        Line { matches: None }
+    fn nothing() -> CommandLine {
+        CommandLine { matches: None }
     }
 
     #[test]

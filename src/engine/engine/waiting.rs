@@ -16,7 +16,7 @@ use crate::registry::Snapshot;
 /// Interval of the checks in a server.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// What packs wait for if gate 1 is shut.
-const NO_KEY: &str = "a memory key: make one with `helmdeck key generate` and set HELMDECK_MEMORY_KEY to it";
+const NO_KEY: &str = "a memory key: run `helmdeck init --memory`, or set HELMDECK_MEMORY_KEY";
 
 impl Inner {
     /// Returns the packs that wait for something. Packs of a family share their check, which runs once.

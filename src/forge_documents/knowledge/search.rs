@@ -267,32 +267,4 @@ mod tests {
         file.patterns.successful[1].context = format!("second, after {id}");
         assert_eq!(contexts(&file, &id), [format!("second, after {id}")]);
     }
-
-    #[test]
-    #[ignore = "prints how long it takes, by hand"]
-    fn how_long_five_thousand_entries_take() {
-        let mut file = file(&[]);
-        let now = Time::parse("2025-12-24T10:00:00Z").unwrap();
-        let entry = file_entry(now);
-        for at in 0..5_000 {
-            let mut entry = entry.clone();
-            entry.context = format!("context {at} of many");
-            entry.approach = "word ".repeat(80) + &format!("number {} and {}", at % 71, at % 13);
-            entry.trace.id = Some(format!("{at:025}"));
-            file.patterns.successful.push(entry);
-        }
-        let bytes = helmdeck_forge_files::json::print(&file).unwrap();
-        let began = std::time::Instant::now();
-        let file: KnowledgeFile = serde_json::from_slice(&bytes).unwrap();
-        let read = began.elapsed();
-        let found = file.search(&Search { query: "number 17 of many words".into(), ..Search::default() });
-        println!("read {read:?} of {} KiB, both {:?}, {} found", bytes.len() / 1024, began.elapsed(), found.total);
-    }
-
-    fn file_entry(now: Time) -> crate::knowledge::file::Successful {
-        let mut file = file(&[]);
-        let what = What::Successful { context: "c".into(), approach: "a".into() };
-        file.add(&Learning::new(what), now).unwrap();
-        file.patterns.successful.remove(0)
-    }
 }
