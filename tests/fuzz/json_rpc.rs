@@ -206,7 +206,7 @@ fn lines(input: Vec<u8>) -> Answer {
         let client = async move {
             // There may be no reader any more.
             let _ = says.write_all(&input).await;
-            // Lets the requests end, of which those that pass through rmcp are given up when the client leaves.
+            // Lets the requests end that rmcp answers: it drops them when the client leaves.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

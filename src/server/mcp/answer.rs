@@ -5,7 +5,6 @@
 use helmdeck_core::error::Retry;
 use helmdeck_core::{ArtifactRef, Code, Error, Outcome};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::names::Names;
 use super::uri;
@@ -81,7 +80,7 @@ fn begin(typed: bool, text: &str, out: &mut Vec<u8>) {
 }
 
 /// The value is plain data, and writing to memory cannot fail.
-fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+pub(crate) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
@@ -111,9 +110,4 @@ pub(crate) fn advice(error: &Error) -> String {
     text.push_str(". ");
     text.push_str(&what_to_do);
     text
-}
-
-/// Returns an error as the `data` of a JSON-RPC error.
-pub(crate) fn problem(error: &Error) -> Value {
-    error.problem()
 }

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use helmdeck_core::Error;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientNotification,
@@ -17,19 +16,21 @@ use rmcp::model::{
     CustomResult, ErrorData, ExtensionCapabilities, GetPromptRequest, GetPromptRequestParams, GetPromptResponse,
     GetTaskParams, GetTaskResult, Implementation, JsonObject, ListPromptsRequest, ListPromptsResult,
     ListResourceTemplatesRequest, ListResourceTemplatesResult, ListResourcesRequest, ListResourcesResult,
-    ListToolsRequest, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ReadResourceRequest,
+    ListToolsRequest, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
     ReadResourceRequestParams, ReadResourceResponse, RequestOptionalParam, ResourcesCapability, ServerConfig,
-    ServerResult, SetLevelRequest, SetLevelRequestParams, SubscribeRequest, SubscribeRequestParams, SubscriptionFilter,
-    TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequest, UnsubscribeRequestParams, UpdateTaskParams,
+    ServerJsonRpcMessage, ServerResult, SetLevelRequest, SetLevelRequestParams, SubscribeRequest,
+    SubscribeRequestParams, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequest,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::answer::{self, CACHE};
+use super::answer::CACHE;
+use super::call::ToolRun;
 use super::extra::unknown_method;
 use super::lists::{FOR_ALL, LIST_TTL_MS, OWN, page};
-use super::progress::{Report, Reports, reporting};
 use super::state::{self, CallerContext, McpState, rpc_error};
 use super::table::Table;
 use super::wish::CacheWish;
@@ -86,74 +87,42 @@ impl Agent {
         }
     }
 
-    /// Runs a pack and reports its progress if the client requests it, or begins a task.
-    async fn run(
+    /// Checks a call of a pack and returns it, for the transport to run. `missing` is why its server has no tools.
+    fn check(
         &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+        request: &CallToolRequestParams,
+        missing: Option<Error>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ToolRun, ErrorData> {
         let visit = CallerContext::of(&context.extensions)?;
-        let entry = self.mcp.tool(&visit.caller, &request.name)?;
-        let wish = match context.meta.get(CACHE) {
-            None => CacheWish::default(),
-            Some(wish) => serde_json::from_value(wish.clone()).map_err(|_| {
-                ErrorData::invalid_params(
-                    "_meta[\"helmdeck/cache\"] must be {directive?: default | bypass | refresh | only_if_cached, \
-                     max_age?: seconds, max_stale?: seconds}",
-                    None,
-                )
-            })?,
-        };
-        let arguments = match (&visit.arguments, &request.arguments) {
-            (Some(raw), _) => raw.clone(),
-            (None, None) => Bytes::from_static(b"{}"),
-            (None, Some(arguments)) => serde_json::to_vec(arguments).map_err(|_| unwritable())?.into(),
-        };
-        let mut call = self.mcp.call(&visit.caller, &entry, arguments, wish);
-        let knows_tasks = context.client_capabilities().is_some_and(|able| able.supports_tasks());
-        // Anonymous callers cannot be distinguished when they ask for their task.
-        if entry.is_long && knows_tasks && !visit.caller.identity.is_anonymous() {
-            return tasks::begin(&self.mcp, call).await;
-        }
-        call.cancel = Some(context.ct.clone());
-        let mut text = Vec::new();
-        let gone = visit.cancel.clone();
-        let progress = context.meta.get_progress_token();
-        let running = async {
-            match progress {
-                None => self.mcp.run(call, entry.is_long, true, &mut text).await,
-                Some(token) => {
-                    let reports = Arc::new(Reports::default());
-                    call.progress = Some(Arc::clone(&reports) as _);
-                    let send = |report: Report| {
-                        let mut told = ProgressNotificationParam::new(token.clone(), report.progress);
-                        told.total = report.total;
-                        told.message = Some(report.message).filter(|message| !message.is_empty());
-                        let peer = context.peer.clone();
-                        async move {
-                            // A client that disconnected cancels the call by itself.
-                            let _ = peer.notify_progress(told).await;
-                        }
-                    };
-                    reporting(&reports, send, self.mcp.run(call, entry.is_long, true, &mut text)).await;
-                }
+        let (call, is_long) = match missing {
+            Some(error) => (Err(error), false),
+            None => {
+                let entry = self.mcp.tool(&visit.caller, &request.name)?;
+                let wish = context.meta.get(CACHE).map_or_else(|| Ok(CacheWish::default()), read_wish)?;
+                let arguments = visit.arguments.clone().unwrap_or_default();
+                (Ok(self.mcp.call(&visit.caller, &entry, arguments, wish)), entry.is_long)
             }
         };
-        match gone {
-            None => running.await,
-            // The client disconnected: dropping the call cancels it.
-            Some(gone) => tokio::select! {
-                biased;
-                () = gone.cancelled() => return Err(ErrorData::internal_error("the client went away", None)),
-                () = running => {}
-            },
-        }
-        serde_json::from_slice::<CallToolResult>(&text).map(Into::into).map_err(|_| unwritable())
+        // Anonymous callers cannot be distinguished when they ask for their task.
+        let becomes_task = is_long
+            && !visit.caller.identity.is_anonymous()
+            && context.client_capabilities().is_some_and(|able| able.supports_tasks());
+        let typed = ProtocolVersion::V_2026_07_28;
+        let typed = context.protocol_version().is_some_and(|revision| revision.as_str() >= typed.as_str());
+        let progress = context.meta.get_progress_token().filter(|_| !becomes_task);
+        Ok(ToolRun { call, is_long, becomes_task, typed, progress })
     }
 }
 
-pub(crate) fn unwritable() -> ErrorData {
-    ErrorData::internal_error("the answer cannot be written", None)
+fn read_wish(wish: &Value) -> Result<CacheWish, ErrorData> {
+    serde_json::from_value(wish.clone()).map_err(|_| {
+        ErrorData::invalid_params(
+            "_meta[\"helmdeck/cache\"] must be {directive?: default | bypass | refresh | only_if_cached, \
+             max_age?: seconds, max_stale?: seconds}",
+            None,
+        )
+    })
 }
 
 fn unexpected() -> ErrorData {
@@ -235,16 +204,20 @@ impl ServerHandler for Agent {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let caller = &CallerContext::of(&context.extensions)?.caller;
-        if let Err(error) = Box::pin(self.mcp.await_tool(caller, &request.name)).await {
-            let mut text = Vec::new();
-            answer::write_failure(&error, true, self.mcp.tables.current().names(), &mut text);
-            return serde_json::from_slice::<CallToolResult>(&text).map(Into::into).map_err(|_| unwritable());
-        }
-        let is_ours = self.mcp.tool(caller, &request.name).is_ok();
+        let visit = CallerContext::of(&context.extensions)?;
+        let back = visit.back.as_ref().and_then(|back| back.lock().take());
+        let missing = Box::pin(self.mcp.await_tool(&visit.caller, &request.name)).await.err();
+        let is_ours = missing.is_some() || self.mcp.tool(&visit.caller, &request.name).is_ok();
         if is_ours || self.mcp.extra.is_none() {
-            return self.run(request, context).await;
+            let run = self.check(&request, missing, &context)?;
+            if let Some(back) = back {
+                // Fails if the client disconnected.
+                let _ = back.send(run);
+            }
+            return Ok(handed_back());
         }
+        // The embedder answers.
+        drop(back);
         match self.pass(ClientRequest::CallToolRequest(CallToolRequest::new(request)), context).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(result) => Ok(result.into()),
@@ -473,6 +446,22 @@ impl Agent {
     fn ended_token(&self) -> CancellationToken {
         self.ended.token().clone()
     }
+}
+
+/// Key in `_meta` of a result that the transport drops.
+const HANDED_BACK: &str = "helmdeck/handed_back";
+
+fn handed_back() -> CallToolResponse {
+    let mut result = CallToolResult::success(Vec::new());
+    result.meta.get_or_insert_default().0.insert(HANDED_BACK.to_owned(), true.into());
+    result.into()
+}
+
+/// Says whether a message is the result of a call that was handed back to the transport.
+pub(crate) fn is_handed_back(message: &ServerJsonRpcMessage) -> bool {
+    let ServerJsonRpcMessage::Response(response) = message else { return false };
+    let ServerResult::CallToolResult(result) = &response.result else { return false };
+    result.meta.as_ref().is_some_and(|meta| meta.0.contains_key(HANDED_BACK))
 }
 
 /// Says whether this transport or rmcp answers a method.

@@ -1,4 +1,4 @@
-//! MCP over streamable HTTP, at `/mcp`: limits and checks, then the fast path or rmcp.
+//! MCP over streamable HTTP, at `/mcp`: limits and checks, then a call of a pack or rmcp.
 //!
 //! Sessions exist for the revisions before 2026-07-28 only; since then each request is self-contained.
 
@@ -7,22 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use helmdeck_core::{Caller, Clock, Code};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::call::{self, ToolRun};
 use super::config::McpConfig;
-use super::direct;
 use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
@@ -240,7 +243,7 @@ impl Inner {
         begun.map(|response| response.map(Body::new))
     }
 
-    /// Answers a `tools/call`: on the fast path if it is a plain one.
+    /// Answers a `tools/call`. One that is not plain is checked by rmcp first.
     async fn call(
         &self,
         parts: Parts,
@@ -261,25 +264,46 @@ impl Inner {
             },
         };
         let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
-        if let Some(call) = call {
-            let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta));
-            let direct = meta.and_then(|meta| direct::plain(&self.mcp, &asking.visit, id, call, &meta, bytes));
-            if let Some(mut direct) = direct {
-                direct.call.cancel = Some(cancel.clone());
-                return tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => nothing(),
-                    answer = direct.answer(&self.mcp) => json(StatusCode::OK, answer).map(Body::new),
-                };
-            }
-            asking.visit.arguments = direct::raw_arguments(call, bytes);
-        }
-        asking.visit.cancel = Some(cancel.clone());
-        let hung_up = cancel.drop_guard();
-        let permit = asking.permit.take();
-        let response = self.pass(parts, bytes, asking).await;
+        let plain = call.and_then(|call| {
+            let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta))?;
+            call::plain(&self.mcp, &asking.visit, call, meta, bytes)
+        });
         // The answer may be streamed: a client that drops the stream has disconnected too.
-        response.map(|body| Body::new(Stream::new(body, None, (hung_up, started, permit))))
+        let kept = (cancel.clone().drop_guard(), started, asking.permit.take());
+        let run = match plain {
+            Some(run) => run,
+            None => {
+                let (back, handed) = oneshot::channel();
+                asking.visit.arguments = call.and_then(|call| call::raw_arguments(call, bytes));
+                asking.visit.back = Some(Arc::new(Mutex::new(Some(back))));
+                let response = self.pass(parts, bytes, asking).await;
+                match handed.await {
+                    Ok(run) => run,
+                    Err(_) => return response.map(|body| Body::new(Stream::new(body, None, kept))),
+                }
+            }
+        };
+        if run.progress.is_some() {
+            return self.stream(run, id.text, cancel, kept);
+        }
+        let response = run.answer(&self.mcp, id.text, &cancel, None).await;
+        response.map_or_else(nothing, |text| json(StatusCode::OK, text).map(Body::new))
+    }
+
+    /// Answers a call that may report progress: a stream of its notifications, and the response.
+    fn stream<K: Send + 'static>(&self, run: ToolRun, id: &str, cancel: CancellationToken, kept: K) -> Response {
+        let (notify, mut notifications) = mpsc::channel(1);
+        let (mcp, id) = (Arc::clone(&self.mcp), id.to_owned());
+        // In its own task, so that it runs before the client reads the stream. The end of `kept` cancels it.
+        let call = tokio::spawn(async move { run.answer(&mcp, &id, &cancel, Some(notify)).await });
+        let response = stream::once(call).filter_map(async |answer| answer.ok().flatten());
+        let texts = stream::poll_fn(move |context| notifications.poll_recv(context)).chain(response);
+        let events = texts.map(move |text: Vec<u8>| {
+            let _kept = &kept;
+            Ok::<_, Infallible>(Event::default().data(String::from_utf8_lossy(&text)))
+        });
+        let keep_alive = KeepAlive::new().interval(self.mcp.config.keep_alive);
+        Sse::new(events).keep_alive(keep_alive).into_response()
     }
 
     /// Passes the request to rmcp.
@@ -288,7 +312,7 @@ impl Inner {
             return refused(&refusal);
         }
         let visit = asking.visit.clone();
-        // Boxed, so that the fast path does not carry the size of rmcp.
+        // Boxed, so that a plain call does not carry the size of rmcp.
         visiting(&visit, Box::pin(self.service.handle(self.request(parts, bytes.clone(), asking)))).await
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use helmdeck_core::json::read_strict;
-use rmcp::model::{ClientCapabilities, ErrorCode, ProtocolVersion, RequestId};
+use rmcp::model::{ClientCapabilities, ErrorCode, ProgressToken, ProtocolVersion, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -98,8 +98,8 @@ pub(crate) struct ToolCall<'a> {
 /// Members of `_meta` that matter for a call.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CallMeta<'a> {
-    #[serde(borrow, default, rename = "progressToken")]
-    progress: Option<&'a RawValue>,
+    #[serde(default, rename = "progressToken")]
+    pub(crate) progress: Option<ProgressToken>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     pub(crate) revision: Option<Cow<'a, str>>,
     #[serde(default, rename = "io.modelcontextprotocol/clientCapabilities")]
@@ -189,11 +189,6 @@ impl<'a> ToolCall<'a> {
 }
 
 impl CallMeta<'_> {
-    /// Whether the client requests progress notifications.
-    pub(crate) const fn wants_progress(&self) -> bool {
-        self.progress.is_some()
-    }
-
     /// Whether the request declares client capabilities, and tasks are not among them.
     pub(crate) fn declares_no_tasks(&self) -> bool {
         self.is_self_contained() && !self.capabilities.as_ref().is_some_and(ClientCapabilities::supports_tasks)
@@ -255,7 +250,7 @@ mod tests {
         let plain = raw(r#"{"name":"a__b","arguments":{ "n": 1e400 },"_meta":{"progressToken":1}}"#);
         let call = ToolCall::read(Some(&plain)).unwrap();
         assert_eq!((call.name.as_ref(), call.arguments()), ("a__b", Some(r#"{ "n": 1e400 }"#)));
-        assert!(call.meta().unwrap().wants_progress());
+        assert!(call.meta().unwrap().progress.is_some());
         for other in [r#"{"arguments":{}}"#, r#"{"name":"a","name":"b"}"#, r#"{"name":7}"#] {
             assert!(ToolCall::read(Some(&raw(other))).is_none(), "{other}");
         }

@@ -1,11 +1,11 @@
 //! The MCP transport: packs as tools, with resources about them, over streamable HTTP and over stdio.
 //!
-//! rmcp implements the protocol. Plain calls of packs bypass it: `direct` answers them with what rmcp would answer, so
-//! that the output of a pack is never parsed again.
+//! rmcp implements the protocol. Calls of packs are run and written in `call`, so that an output is never parsed again:
+//! plain ones bypass rmcp, all others are checked by it and handed back.
 
 mod answer;
+mod call;
 mod config;
-mod direct;
 mod extra;
 mod handler;
 mod http;

@@ -14,10 +14,9 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::answer;
+use super::call::Handback;
 use super::config::McpConfig;
 use super::extra::Extra;
-use super::running;
 use super::table::{Tables, ToolEntry, pack_name};
 use super::wish::CacheWish;
 
@@ -94,7 +93,7 @@ impl std::fmt::Debug for Validity {
 /// Sender of a message, put into its extensions by the transport.
 ///
 /// A message without a sender is refused.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct CallerContext {
     /// The caller, narrowed to the session if there is one.
     pub(crate) caller: Caller,
@@ -102,15 +101,15 @@ pub(crate) struct CallerContext {
     pub(crate) validity: Validity,
     /// The arguments of a `tools/call`, as they were written.
     pub(crate) arguments: Option<Bytes>,
-    /// Cancelled when the client cancels or disconnects.
-    pub(crate) cancel: Option<CancellationToken>,
+    /// Takes a `tools/call` that rmcp checked back to the transport.
+    pub(crate) back: Option<Handback>,
     /// The call's slot among running calls, if the transport counts them.
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl CallerContext {
     pub(crate) fn new(caller: Caller, validity: Validity) -> Self {
-        Self { caller, validity, arguments: None, cancel: None, slot: None }
+        Self { caller, validity, arguments: None, back: None, slot: None }
     }
 
     /// Returns the sender of a message.
@@ -190,23 +189,6 @@ impl McpState {
         wish.apply(&mut call);
         call
     }
-
-    /// Runs a call and returns the result as JSON. `typed` as for [`answer::write_outcome`].
-    ///
-    /// A long pack (`is_long`) runs as a job: it takes its turn in the queue and has only its own time limit. Most
-    /// clients do not support tasks, and wait for it. Anonymous callers own no jobs, so theirs runs as an ordinary
-    /// call.
-    pub(crate) async fn run(&self, call: Call, is_long: bool, typed: bool, out: &mut Vec<u8>) {
-        let answer = if is_long && !call.identity.is_anonymous() {
-            running::as_job(&self.engine, call).await
-        } else {
-            self.engine.call(call).await
-        };
-        match answer {
-            Ok(outcome) => answer::write_outcome(&outcome, typed, out),
-            Err(error) => answer::write_failure(&error, typed, self.tables.current().names(), out),
-        }
-    }
 }
 
 /// Returns an error outside a tool's result as a JSON-RPC error; its `data` is the whole problem.
@@ -217,7 +199,7 @@ pub(crate) fn rpc_error(error: &Error) -> ErrorData {
         Code::Unauthenticated | Code::Forbidden => ErrorCode::INVALID_REQUEST,
         _ => ErrorCode::INTERNAL_ERROR,
     };
-    ErrorData::new(code, error.to_string(), Some(answer::problem(error)))
+    ErrorData::new(code, error.to_string(), Some(error.problem()))
 }
 
 fn unknown_tool(name: &str, nearest: Option<String>) -> ErrorData {

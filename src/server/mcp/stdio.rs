@@ -7,19 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::{Caller, Clock, RunId, SystemClock};
 use helmdeck_engine::Engine;
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::call;
 use super::config::McpConfig;
-use super::direct;
 use super::extra::Extra;
-use super::handler::Agent;
+use super::handler::{Agent, is_handed_back};
 use super::message::{self, Id, Message, Refusal, ToolCall};
 use super::running::{Running, Unstarted};
 use super::state::{CallerContext, LocalClient, McpState, Validity};
@@ -255,12 +256,11 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
     fn sort(&mut self, bytes: &Bytes, slot: OwnedSemaphorePermit) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         let mut visit = self.visit.clone();
         match message::read(bytes)? {
-            Message::Request { id, method, params } if method == "tools/call" => {
-                if let Some(call) = ToolCall::read(params) {
-                    let Some(slot) = self.direct(&id, &call, bytes, slot)? else { return Ok(None) };
-                    visit.arguments = direct::raw_arguments(&call, bytes);
-                    visit.slot = Some(Arc::new(slot));
-                }
+            Message::Request { id, method, params }
+                if method == "tools/call"
+                    && !self.call(&id, ToolCall::read(params).as_ref(), bytes, slot, &mut visit)? =>
+            {
+                return Ok(None);
             }
             Message::Notification { method, params } if method == "notifications/cancelled" => {
                 if let Some(id) = message::cancelled(params) {
@@ -276,40 +276,47 @@ impl<R: AsyncRead + Send + Unpin> Lines<R> {
         Ok(Some(message))
     }
 
-    /// Answers a plain call of a pack; otherwise releases its slot.
-    fn direct(
+    /// Starts a task that answers a call of a pack, and says whether rmcp has to check the message first.
+    ///
+    /// rmcp's handler hands the call back by `visit`.
+    fn call(
         &self,
         id: &Id<'_>,
-        call: &ToolCall<'_>,
+        call: Option<&ToolCall<'_>>,
         bytes: &Bytes,
         slot: OwnedSemaphorePermit,
-    ) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        visit: &mut CallerContext,
+    ) -> Result<bool, Refusal> {
+        let started = match self.running.start(&id.value) {
+            Ok(started) => started,
+            Err(Unstarted::Cancelled) => return Ok(false),
+            Err(Unstarted::Taken) => return Err(Refusal::id_in_use()),
+        };
         let in_order = |meta: &message::CallMeta<'_>| match &meta.revision {
             None => self.greeted,
             Some(_) => meta.is_self_contained(),
         };
-        let meta = call.meta().filter(in_order);
-        let Some(mut direct) = meta.and_then(|meta| direct::plain(&self.mcp, &self.visit, id, call, &meta, bytes))
-        else {
-            return Ok(Some(slot));
-        };
-        let started = match self.running.start(&id.value) {
-            Ok(started) => started,
-            Err(Unstarted::Cancelled) => return Ok(None),
-            Err(Unstarted::Taken) => return Err(Refusal::id_in_use()),
-        };
-        direct.call.cancel = Some(started.cancel.clone());
-        let (mcp, out) = (Arc::clone(&self.mcp), self.out.clone());
+        let plain = call.and_then(|call| call::plain(&self.mcp, visit, call, call.meta().filter(in_order)?, bytes));
+        let (asks, slot) = (plain.is_none(), Arc::new(slot));
+        let (back, handed) = oneshot::channel();
+        if let Some(run) = plain {
+            let _ = back.send(run);
+        } else {
+            visit.arguments = call.and_then(|call| call::raw_arguments(call, bytes));
+            visit.slot = Some(Arc::clone(&slot));
+            visit.back = Some(Arc::new(Mutex::new(Some(back))));
+        }
+        let (mcp, out, id) = (Arc::clone(&self.mcp), self.out.clone(), id.text.to_owned());
         self.calls.spawn(async move {
             let _slot = slot;
-            tokio::select! {
-                biased;
-                () = started.cancel.cancelled() => {}
+            // Fails if rmcp answers: with a refusal, or for the embedder.
+            let Ok(run) = handed.await else { return };
+            if let Some(answer) = run.answer(&mcp, &id, &started.cancel, Some(out.clone())).await {
                 // If the receiver is closed, there is no client left to answer.
-                answer = direct.answer(&mcp) => { let _ = out.send(answer).await; }
+                let _ = out.send(answer).await;
             }
         });
-        Ok(None)
+        Ok(asks)
     }
 }
 
@@ -323,6 +330,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Lines<R> {
         );
         let out = self.out.clone();
         async move {
+            if is_handed_back(&message) {
+                return Ok(());
+            }
             let line = serde_json::to_vec(&message)?;
             out.send(line).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
         }

@@ -5,35 +5,15 @@
 //! answer. A running task never asks the client for anything. A task belongs to the caller that began it, in any
 //! session; for all other callers it does not exist.
 
-use helmdeck_core::{Call, Caller, Code, Result, Timestamp};
+use helmdeck_core::{Caller, Code, Result, Timestamp};
 use helmdeck_engine::{Job, JobId, JobState};
-use rmcp::model::{
-    CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData, JsonObject, Task, TaskPayload,
-    TaskStatus,
-};
-use serde::de::DeserializeOwned;
+use rmcp::model::{DetailedTask, ErrorData, JsonObject, Task, TaskPayload, TaskStatus};
 
 use super::answer;
-use super::handler::unwritable;
 use super::state::{McpState, rpc_error};
 
 /// Poll interval for clients, in milliseconds.
 const POLL_MS: u64 = 1000;
-
-/// Begins a task with a call. An invalid call is answered as without a task, with a tool error.
-///
-/// # Errors
-/// If the answer cannot be written.
-pub(crate) async fn begin(mcp: &McpState, call: Call) -> Result<CallToolResponse, ErrorData> {
-    match mcp.engine.submit(call).await {
-        Ok(job) => Ok(CallToolResponse::Task(CreateTaskResult::new(task(&job)))),
-        Err(error) => {
-            let mut text = Vec::new();
-            answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
-            Ok(read::<CallToolResult>(&text)?.into())
-        }
-    }
-}
 
 /// Returns the state of a task, with its answer if it has ended.
 ///
@@ -82,7 +62,6 @@ pub(crate) fn unknown() -> ErrorData {
 
 /// Returns the details of a job besides its state.
 async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPayload, ErrorData> {
-    let result = |text: Vec<u8>| Ok(TaskPayload::Completed { result: read::<JsonObject>(&text)? });
     match job.state {
         JobState::Queued | JobState::Running => Ok(TaskPayload::Working),
         JobState::Cancelled => Ok(TaskPayload::Cancelled),
@@ -93,9 +72,13 @@ async fn payload(mcp: &McpState, caller: &Caller, job: &Job) -> Result<TaskPaylo
                 Err(error) if job.state == JobState::Failed && !is_ours(error.code()) => {
                     answer::write_failure(&error, true, mcp.tables.current().names(), &mut text);
                 }
-                Err(error) => return Ok(TaskPayload::Failed { error: object(&rpc_error(&error))? }),
+                Err(error) => {
+                    return Ok(TaskPayload::Failed {
+                        error: object(&serde_json::to_vec(&rpc_error(&error)).unwrap_or_default())?,
+                    });
+                }
             }
-            result(text)
+            Ok(TaskPayload::Completed { result: object(&text)? })
         }
     }
 }
@@ -108,7 +91,7 @@ const fn is_ours(code: Code) -> bool {
 }
 
 /// Returns the state of a job as a task status.
-fn task(job: &Job) -> Task {
+pub(crate) fn task(job: &Job) -> Task {
     let status = match job.state {
         JobState::Queued | JobState::Running => TaskStatus::Working,
         JobState::Succeeded => TaskStatus::Completed,
@@ -142,12 +125,8 @@ fn said(job: &Job) -> Option<String> {
     .filter(|text| !text.is_empty())
 }
 
-fn object(error: &ErrorData) -> Result<JsonObject, ErrorData> {
-    read(&serde_json::to_vec(error).map_err(|_| unwritable())?)
-}
-
-fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, ErrorData> {
-    serde_json::from_slice(text).map_err(|_| unwritable())
+fn object(text: &[u8]) -> Result<JsonObject, ErrorData> {
+    serde_json::from_slice(text).map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
 }
 
 #[cfg(test)]

@@ -1,44 +1,9 @@
-//! Calls: their answers, which are the same on every path through the transport.
+//! Calls of tools: results, errors, progress, and what each caller may use.
 
 use super::*;
 
 fn call(name: &str, arguments: Value) -> Value {
     json!({"name": name, "arguments": arguments})
-}
-
-#[tokio::test]
-async fn the_short_way_and_the_long_way_answer_the_same() {
-    let fixture = Fixture::with_memory().await;
-    let session = begin(&fixture, "2025-11-25").await;
-    let hit = call("test__cached", json!({"text": "x"}));
-    ask(&fixture, &session, "tools/call", hit.clone()).await;
-    for params in [
-        hit,
-        call("test__plain", json!({"fail": "rate_limited"})),
-        call("test__plain", json!({"fail": "handler_failed"})),
-        call("test__plain", json!({"text": 7})),
-    ] {
-        // The only difference is a progress token, and nothing here reports progress.
-        let mut long = params.clone();
-        long["_meta"] = json!({"progressToken": "p"});
-        let mut answers = [
-            ask(&fixture, &session, "tools/call", params.clone()).await,
-            ask(&fixture, &session, "tools/call", long.clone()).await,
-        ];
-        for answer in &mut answers {
-            assert!(answer["result"]["content"][0]["text"].is_string(), "{answer}");
-            // Only the age differs between runs.
-            if let Some(cache) = answer["result"]["_meta"].get_mut("helmdeck/cache") {
-                assert!(cache["age_ms"].take().is_u64());
-            }
-        }
-        assert_eq!(answers[0], answers[1], "{params}");
-        let newest = [
-            ask_newest(&fixture, "tools/call", params.clone()).await["result"]["isError"].clone(),
-            ask_newest(&fixture, "tools/call", long).await["result"]["isError"].clone(),
-        ];
-        assert_eq!(newest, [answers[0]["result"]["isError"].clone(), answers[0]["result"]["isError"].clone()]);
-    }
 }
 
 #[tokio::test]
@@ -116,11 +81,33 @@ async fn numbers_reach_a_pack_as_they_were_written() {
         let answer = post(&fixture, &[("mcp-session-id", &session)], &text).await;
         message(&answer)["result"]["_meta"]["helmdeck/cache"]["key"].as_str().unwrap().to_owned()
     };
-    // rmcp would read both as the same float, if it parsed them.
+    // rmcp would read both as the same float.
     let progress = r#","_meta":{"progressToken":1}"#;
     let short = runs("-36893488147419103233", "").await;
     assert_eq!(short, runs("-36893488147419103233", progress).await);
     assert_ne!(short, runs("-36893488147419103232", progress).await);
+}
+
+/// A media type with a weight is valid and not plain, so rmcp checks the call.
+#[tokio::test]
+async fn checked_calls_are_handed_back_and_run_once() {
+    let fixture = Fixture::plain().await;
+    let session = begin(&fixture, "2025-11-25").await;
+    let weighted = ("accept", "application/json;q=0.9, text/event-stream");
+    let headers = [HEADERS[0], weighted, ("mcp-session-id", session.as_str())];
+    for (run, meta) in [(1, json!({})), (2, json!({"progressToken": "p"}))] {
+        let params = json!({"name": "test__plain", "arguments": {"text": "x"}, "_meta": meta});
+        let answer = fixture.send(Method::POST, "/mcp", &headers, &request("tools/call", &params)).await;
+        assert_eq!(
+            message(&answer)["result"]["structuredContent"],
+            json!({"run": run, "text": "x"}),
+            "{}",
+            answer.body
+        );
+    }
+    let unknown = request("tools/call", &call("test__nothing", json!({})));
+    let answer = fixture.send(Method::POST, "/mcp", &headers, &unknown).await;
+    assert_eq!(message(&answer)["error"]["code"], -32602, "{}", answer.body);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn a_cancelled_call_ends_without_an_answer() {
                 assert_eq!(answer.status, 202);
             }
         };
-        timeout(SOON, futures_util::future::join(asking, cancelling)).await.unwrap();
+        timeout(SOON, Box::pin(futures_util::future::join(asking, cancelling))).await.unwrap();
         nobody_waits(&fixture).await;
     }
 }
@@ -97,6 +97,6 @@ async fn reused_request_id_is_refused_and_first_stays_cancellable() {
         let answer = read(send_as(&mcp, &local, Method::POST, Some(&session), cancel(7)).await).await;
         assert_eq!(answer.status, 202);
     };
-    let (answer, ()) = timeout(SOON, futures_util::future::join(asking, cancelling)).await.unwrap();
+    let (answer, ()) = timeout(SOON, Box::pin(futures_util::future::join(asking, cancelling))).await.unwrap();
     assert_eq!((answer.body.as_str(), fixture.probe.runs()), ("", 1));
 }
