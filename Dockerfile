@@ -26,7 +26,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 helmdeck \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/helmdeck --shell /usr/sbin/nologin helmdeck \
-    && install -d -m 755 /etc/helmdeck /etc/helmdeck/packs \
+    && install -d -o helmdeck -g helmdeck -m 755 /etc/helmdeck /etc/helmdeck/packs \
     && install -d -o helmdeck -g helmdeck -m 700 /var/lib/helmdeck
 COPY --from=program /helmdeck /usr/bin/helmdeck
 # Configuration and packs are in /etc/helmdeck, data is in /var/lib/helmdeck. A server in a container is reached from
