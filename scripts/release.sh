@@ -7,7 +7,7 @@
 #   scripts/release.sh image       the container image helmdeck:VERSION, by docker buildx, buildah or podman
 #   scripts/release.sh checksums   SHA256SUMS of all files
 #   scripts/release.sh notes TAG   the section of CHANGELOG.md for a tag, or the unreleased one
-# Two runs on the same commit make the same archive.
+# Two runs on the same commit make the same archive and the same list of crates, wherever the clone is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/need.sh
@@ -80,7 +80,7 @@ sbom() {
     need_cargo_tool cyclonedx cargo-cyclonedx@0.5.9
     # It writes a file beside every manifest of the workspace; only the program's is kept.
     SOURCE_DATE_EPOCH="$(epoch)" cargo cyclonedx --format json --spec-version 1.5 --override-filename release-sbom
-    cp release-sbom.json "$files/helmdeck-$version.cdx.json"
+    sed "s|$PWD|/source|g" release-sbom.json >"$files/helmdeck-$version.cdx.json"
     find . -name release-sbom.json -not -path './target/*' -delete
     say "$files/helmdeck-$version.cdx.json"
 }
