@@ -30,6 +30,8 @@ mod memory;
 pub mod repo;
 pub mod seam;
 pub mod swe;
+#[cfg(feature = "tiktoken")]
+mod text;
 
 /// Dependencies of the packs.
 #[derive(Clone)]
@@ -77,6 +79,8 @@ pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
             &swe::need(&dependencies.llm),
             swe::packs(&dependencies.swe, &dependencies.llm, git, github_host(dependencies), &dependencies.clock),
         ),
+        #[cfg(feature = "tiktoken")]
+        text::packs(),
     ];
     families.into_iter().flatten().collect()
 }

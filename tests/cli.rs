@@ -252,7 +252,7 @@ fn packs_that_cannot_work_are_not_listed() {
         let names = listed["packs"].as_array().unwrap().iter().map(|pack| pack["name"].as_str().unwrap());
         names.map(|name| name.split('.').next().unwrap().to_owned()).collect()
     };
-    let always = ["github", "repo"].map(str::to_owned);
+    let always = ["github", "repo", "text"].map(str::to_owned);
     assert_eq!(families(&[]), always.into());
     let key = [("HELMDECK_MEMORY_KEY", KEY)];
     assert!(["conversation", "memory"].iter().all(|family| families(&key).contains(*family)));

@@ -10,6 +10,7 @@ mod attacks;
 mod auth;
 mod browser;
 mod cli;
+mod completion;
 mod conversation;
 mod descriptors;
 mod docs;

@@ -1,7 +1,6 @@
-//! Files that install helmdeck: completion, units, container and package.
+//! Files that install helmdeck: units, container, package and archive.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -9,41 +8,6 @@ fn root() -> &'static Path {
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-/// Returns what bash offers after the words of a command line.
-fn offered(home: &Path, words: &[&str]) -> Vec<String> {
-    let script = r#"
-        source "$SCRIPT"
-        COMP_LINE="$*" COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-        COMP_POINT=${#COMP_LINE}
-        _helmdeck helmdeck "${COMP_WORDS[COMP_CWORD]}"
-        printf '%s\n' "${COMPREPLY[@]}""#;
-    let program = Path::new(env!("CARGO_BIN_EXE_helmdeck")).parent().unwrap();
-    let output = Command::new("bash")
-        .args(["-c", script, "bash"])
-        .args(words)
-        .env_clear()
-        .env("HOME", home)
-        .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
-        .env("SCRIPT", root().join("src/cli/completion/helmdeck.bash"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
-}
-
-#[test]
-fn bash_completes_packs_keys_and_verbs() {
-    let home = tempfile::tempdir().unwrap();
-    let packs = offered(home.path(), &["helmdeck", "run", "repo"]);
-    assert!(packs.contains(&"repo.map".to_owned()), "{packs:?}");
-    let keys = offered(home.path(), &["helmdeck", "run", "repo.map", "pa"]);
-    assert!(keys.contains(&"path=".to_owned()), "{keys:?}");
-    let verbs = offered(home.path(), &["helmdeck", "conversation", "snap"]);
-    assert_eq!(verbs, ["snapshot"]);
-    let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name == ".local"), "completion created a store: {left:?}");
 }
 
 #[test]
@@ -83,4 +47,19 @@ fn packaged_files_exist() {
             assert!(text.contains(word), "{file} lacks {word}");
         }
     }
+}
+
+#[test]
+fn binstall_finds_the_archive_of_a_release() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let binstall = manifest["package"]["metadata"]["binstall"].as_table().unwrap();
+    let (url, program) = (binstall["pkg-url"].as_str().unwrap(), binstall["bin-dir"].as_str().unwrap());
+    let script = read("scripts/release.sh");
+    // The folder in the archive has the archive's name.
+    assert!(script.contains("name=\"helmdeck-$version-$(target)\"") && script.contains(">\"$files/$name.tar.gz\""));
+    assert!(script.contains("--create \"$name\""));
+    assert_eq!(url, "{ repo }/releases/download/v{ version }/helmdeck-{ version }-{ target }.tar.gz");
+    assert_eq!(program, "helmdeck-{ version }-{ target }/{ bin }{ binary-ext }");
+    assert_eq!(binstall["pkg-fmt"].as_str(), Some("tgz"));
+    assert!(read(".github/workflows/release.yml").contains("tags: [\"v*\"]"));
 }

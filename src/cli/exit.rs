@@ -264,7 +264,7 @@ pub(crate) const fn store_hint(error: &StoreError) -> Option<&'static str> {
     match error {
         StoreError::WrongKey { .. } => Some(
             "set HELMDECK_MEMORY_KEY to the key that wrote the store, or name it in HELMDECK_MEMORY_KEY_PREVIOUS; if that key is lost, \
-             `helmdeck memory reset` empties the store for the new one",
+             `helmdeck memory reset` empties the store for the new one. `helmdeck key show` says where the given key comes from",
         ),
         StoreError::Corrupt(_) => Some(
             "move the file away (with its -wal and -shm) and keep it, or remove it with `helmdeck memory reset`; the next call makes a \

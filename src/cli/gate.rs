@@ -73,6 +73,14 @@ pub(crate) fn source<'a>(env: &ProcessEnvironment, key_file: &'a Path) -> Option
     variable.or_else(|| (!key_file.as_os_str().is_empty()).then_some(KeySource::Setting(key_file)))
 }
 
+/// Returns the key file that the setting names, if it is missing and no variable holds a key.
+pub(crate) fn missing_file<'a>(env: &ProcessEnvironment, key_file: &'a Path) -> Option<&'a Path> {
+    match source(env, key_file) {
+        Some(KeySource::Setting(path)) if matches!(path.try_exists(), Ok(false)) => Some(path),
+        _ => None,
+    }
+}
+
 /// Reads the vault's ring, `None` if there is no vault.
 ///
 /// # Errors
@@ -112,7 +120,8 @@ fn ring(env: &ProcessEnvironment, names: &Names, key_file: &Path) -> Result<Opti
 fn of_setting(key_file: &Path) -> Result<zeroize::Zeroizing<String>> {
     secret_file::read(KEY_SETTING, key_file, Readers::OwnerOnly).map_err(|failure| match key_file.try_exists() {
         Ok(false) => failure.with_hint(
-            "put the key file back, or remove key_file from [memory]; without that key its store cannot be read",
+            "put the key file back; if the key is lost, `helmdeck memory reset` empties the store, and `helmdeck key init` \
+             makes a new key",
         ),
         _ => failure,
     })

@@ -64,18 +64,8 @@ pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<WrittenFiles> {
     if key {
         text = with_key_file(&text, path)?;
         let file = path.parent().unwrap_or(Path::new("/")).join(NAME);
-        let made = MemoryKey::generate()?;
-        let id = MemoryKey::parse("key", made.expose())?.id().to_string();
         // The key comes first: a configuration that names a missing key stops every command.
-        let line = zeroize::Zeroizing::new(format!("{}\n", made.expose()));
-        write_file::create(&file, line.as_bytes()).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Failure::new(
-                Exit::Refused,
-                format!("the key file {} exists already; nothing was written", file.display()),
-            )
-            .with_hint(format!("to use it, write key_file = \"{NAME}\" below [memory] in {}", path.display())),
-            _ => cannot(&file, &error),
-        })?;
+        let id = create(&file, path)?;
         written.key = Some((file, id));
     }
     match old {
@@ -88,6 +78,27 @@ pub(crate) fn write(loaded: &Loaded, key: bool) -> Result<WrittenFiles> {
         Some(_) => {}
     }
     Ok(written)
+}
+
+/// Writes a new key to a file that does not exist, and returns the key's id.
+///
+/// # Errors
+/// A failure if the file exists or cannot be written.
+pub(crate) fn create(file: &Path, configuration: &Path) -> Result<String> {
+    let made = MemoryKey::generate()?;
+    let id = MemoryKey::parse("key", made.expose())?.id().to_string();
+    let line = zeroize::Zeroizing::new(format!("{}\n", made.expose()));
+    write_file::create(file, line.as_bytes()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failure::new(Exit::Refused, format!("the key file {} exists already; nothing was written", file.display()))
+                .with_hint(format!(
+                    "to use it, write key_file = \"{NAME}\" below [memory] in {}",
+                    configuration.display()
+                ))
+        }
+        _ => cannot(file, &error),
+    })?;
+    Ok(id)
 }
 
 /// Removes the new key if the configuration that names it cannot be written: nothing was sealed with it.

@@ -90,15 +90,30 @@ impl Setup {
         output: Output,
         level: &str,
     ) -> Result<Self> {
+        let mut setup = Self::without_keys(global, flags, env, output, level)?;
+        setup.ring = gate::key_ring(&setup.env, &setup.settings.memory.key_file)?;
+        setup.vault_ring = gate::vault_ring(&setup.env, setup.ring.as_ref())?;
+        Ok(setup)
+    }
+
+    /// Reads the configuration only, and starts the log: for commands that work without a key, or with a lost one.
+    ///
+    /// # Errors
+    /// As [`Setup::load`].
+    pub(crate) fn without_keys(
+        global: &Global,
+        flags: Vec<FlagSetting>,
+        env: ProcessEnvironment,
+        output: Output,
+        level: &str,
+    ) -> Result<Self> {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
         logging::start(&settings.log.level, settings.log.format, level, output.verbose);
-        let ring = gate::key_ring(&env, &settings.memory.key_file)?;
-        let vault_ring = gate::vault_ring(&env, ring.as_ref())?;
         Ok(Self {
             settings,
             env,
-            ring,
-            vault_ring,
+            ring: None,
+            vault_ring: None,
             watch: Mutex::default(),
             conversations: Conversations::default(),
             refused_store: OnceLock::new(),
@@ -447,5 +462,7 @@ pub(crate) const fn families() -> &'static [&'static str] {
         "repo-map",
         "seam",
         "swe",
+        #[cfg(feature = "tiktoken")]
+        "text",
     ]
 }

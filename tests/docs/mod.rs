@@ -70,7 +70,6 @@ pages! {
     auth: "docs/auth.md",
     configuration: "docs/configuration.md",
     conversation: "docs/conversation.md",
-    first_steps: "docs/first-steps.md",
     getting_started: "docs/getting-started.md",
     install: "docs/install.md",
     jobs: "docs/jobs.md",

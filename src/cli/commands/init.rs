@@ -1,5 +1,6 @@
 //! `helmdeck init`: writes the configuration and, on request, a memory key, and shows how to connect MCP clients.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::runtime::block_on;
 use crate::wire::{MemoryUse, Setup};
 
 /// The pack that shows the cache.
-const DEMO: &str = "repo.map";
+const DEMO: &str = "text.count_tokens";
 /// Time limit for each of its calls.
 const DEMO_LIMIT: Duration = Duration::from_secs(15);
 const QUESTION: &str = "Turn memory on? Answers of packs are then cached, encrypted with a key that is written beside the \
@@ -39,6 +40,7 @@ pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment
     if !loaded.problems.is_empty() {
         return Err(left_alone(&loaded));
     }
+    let lost = remake_lost_key(arguments, &loaded, &env)?;
     let named = loaded.file.as_ref().filter(|found| found.named).map(|found| found.path.clone());
     // A missing file that was named is a problem, so it is there.
     let setup = Setup::load(global, Vec::new(), env, output, WARN)?;
@@ -54,7 +56,8 @@ pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment
         block_on(refuse_lost_store(&setup.settings))?;
     }
     let launch = clients::launch(&setup.env, named.as_deref());
-    let written = key_file::write(&loaded, key)?;
+    let mut written = key_file::write(&loaded, key)?;
+    written.key = written.key.or(lost);
     let setup = Setup::load(global, Vec::new(), setup.env, output, WARN)?;
     let mut clients = Vec::new();
     let mut added = false;
@@ -104,6 +107,18 @@ fn left_alone(loaded: &Loaded) -> Failure {
         "nothing was written. Correct what is named above (an unknown key may belong to another version of helmdeck), then \
          run it again; `helmdeck check` checks everything",
     )
+}
+
+/// Makes a new key on request if the configuration names a key file that is missing, and the store holds no entries.
+fn remake_lost_key(
+    arguments: &InitArgs,
+    loaded: &Loaded,
+    env: &ProcessEnvironment,
+) -> Result<Option<(PathBuf, String)>> {
+    let Some(settings) = loaded.settings.as_ref().filter(|_| arguments.memory) else { return Ok(None) };
+    let Some(file) = gate::missing_file(env, &settings.memory.key_file) else { return Ok(None) };
+    block_on(refuse_lost_store(settings))?;
+    Ok(Some((file.to_owned(), key_file::create(file, key_file::configuration(loaded)?)?)))
 }
 
 fn wants_memory(arguments: &InitArgs, output: &Output) -> Result<bool> {
@@ -190,7 +205,6 @@ fn client(state: EntryState, place: &clients::ClientFile, launch: &super::client
 
 /// Outcome of calling one pack twice.
 struct Demo {
-    folder: String,
     runs: Vec<(&'static str, Duration)>,
     error: Option<String>,
 }
@@ -202,18 +216,18 @@ impl Demo {
             .iter()
             .map(|(status, took)| json!({"cache": status, "ms": took.as_secs_f64() * 1000.0}))
             .collect();
-        json!({"pack": DEMO, "path": self.folder, "runs": runs, "error": self.error})
+        json!({"pack": DEMO, "runs": runs, "error": self.error})
     }
 
     fn text(&self) -> String {
-        let mut text = format!("\n{DEMO} of {}, twice:\n", self.folder);
+        let mut text = format!("\n{DEMO} of the default configuration, twice:\n");
         for (status, took) in &self.runs {
             let millis = took.as_secs_f64() * 1000.0;
             let shown = if millis < 10.0 { format!("{millis:.1} ms") } else { render::took(*took) };
             text.push_str(&format!("  {status:<12}{shown}\n"));
         }
-        if self.runs.last().is_some_and(|(status, _)| *status == "revalidated") {
-            text.push_str("revalidated: the pack checked that no file has changed, and the stored answer was sent\n");
+        if self.runs.last().is_some_and(|(status, _)| *status == "hit") {
+            text.push_str("hit: the stored answer was sent, and the pack did not run\n");
         }
         if let Some(error) = &self.error {
             text.push_str(&format!("  not shown: {error}\n"));
@@ -224,19 +238,18 @@ impl Demo {
 
 /// Calls the same pack twice; `None` in a build without it.
 async fn demo(setup: &Setup) -> Result<Option<Demo>> {
-    let Some(folder) = setup.env.working_dir() else { return Ok(None) };
     let engine = setup.engine(MemoryUse::IfReachable, false).await?;
-    let ended = call_twice(&engine, folder).await;
+    let ended = call_twice(&engine).await;
     setup.shut_down(&engine).await;
     ended
 }
 
-async fn call_twice(engine: &Engine, folder: &std::path::Path) -> Result<Option<Demo>> {
+async fn call_twice(engine: &Engine) -> Result<Option<Demo>> {
     if engine.pack(DEMO, None).is_err() {
         return Ok(None);
     }
-    let mut demo = Demo { folder: folder.display().to_string(), runs: Vec::new(), error: None };
-    let input = json!({"path": folder, "token_budget": 500}).to_string().into_bytes();
+    let mut demo = Demo { runs: Vec::new(), error: None };
+    let input = json!({"text": config::DEFAULTS}).to_string().into_bytes();
     for _ in 0..2 {
         let name = PackName::new(DEMO).map_err(|error| Failure::new(Exit::Failed, error))?;
         let mut call = Call::new(name, input.clone(), Arc::new(Identity::local()));

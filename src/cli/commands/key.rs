@@ -81,7 +81,10 @@ fn init(global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()
         return loaded.settings().map(drop);
     }
     let path = setting(&loaded);
-    if let Some(ring) = gate::key_ring(env, &path)? {
+    let missing = gate::missing_file(env, &path);
+    if missing.is_none()
+        && let Some(ring) = gate::key_ring(env, &path)?
+    {
         let from = gate::source(env, &path).map(|source| source.to_string()).unwrap_or_default();
         let value = json!({"created": false, "key_id": ring.current_id(), "source": from});
         return output.either(&value, || {
@@ -90,8 +93,10 @@ fn init(global: &Global, env: &ProcessEnvironment, output: &Output) -> Result<()
     }
     let settings = loaded.settings.as_ref().ok_or_else(|| Failure::internal("the configuration has no settings"))?;
     crate::runtime::block_on(super::init::refuse_lost_store(settings))?;
-    let written = key_file::write(&loaded, true)?;
-    let (file, id) = written.key.ok_or_else(|| Failure::internal("no key was made"))?;
+    let (file, id) = match missing {
+        Some(file) => (file.to_owned(), key_file::create(file, key_file::configuration(&loaded)?)?),
+        None => key_file::write(&loaded, true)?.key.ok_or_else(|| Failure::internal("no key was made"))?,
+    };
     let value = json!({"created": true, "key_id": id, "source": file});
     output.either(&value, || {
         format!(

@@ -107,6 +107,10 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
                 PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),
             }
         }
+        Command::Memory(MemoryCommand::Reset(arguments)) => {
+            let setup = Setup::without_keys(&global, Vec::new(), env, output, WARN)?;
+            block_on(reset::run(&setup, &arguments))
+        }
         Command::Memory(command) => {
             let setup = setup(env, WARN)?;
             match command {
@@ -115,7 +119,8 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
                 MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
                 MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
-                MemoryCommand::Reset(arguments) => block_on(reset::run(&setup, &arguments)),
+                // Needs no key: handled above.
+                MemoryCommand::Reset(_) => Ok(()),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
                 MemoryCommand::Rotate => block_on(rotate::run(&setup)),
                 MemoryCommand::Export(arguments) => block_on(archive::run(&setup, &arguments)),

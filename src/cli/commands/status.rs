@@ -89,7 +89,12 @@ fn memory(screen: &mut Screen, setup: &Setup) {
 }
 
 async fn store(screen: &mut Screen, setup: &Setup) {
-    let shown = setup.shown_url().unwrap_or_else(|failure| failure.message().to_owned());
+    let shown = match setup.shown_url() {
+        Ok(shown) => shown,
+        Err(failure) => {
+            return screen.add("store", format!("none: {}", failure.message()), json!({"error": failure.message()}));
+        }
+    };
     // A store elsewhere is used only with a key, so without one it is not connected to.
     if setup.ring.is_none() && !setup.settings.memory.url.is_empty() {
         return screen.add("store", format!("{shown}: not looked at without a key"), json!({"url": shown}));

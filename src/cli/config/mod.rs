@@ -20,7 +20,7 @@ use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 
 pub(crate) use file::{ConfigFile, find};
-pub(crate) use layers::Layers;
+pub(crate) use layers::{DEFAULTS, Layers};
 pub(crate) use origin::{Origin, Problem};
 pub(crate) use parts::{LogFormat, SeamSettings};
 pub(crate) use seam::placed;
