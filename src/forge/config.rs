@@ -172,10 +172,23 @@ pub struct GitConfig {
     /// How subjects of commits are written: `forge` (`[SX9-123] …`) or `conventional` (`feat(SX9-123):
     /// …`). Default: `forge`.
     pub style: Style,
+    /// When the memory is committed: `session` (default) or `with-work`.
+    pub commits: CommitMode,
     /// Whether `checkpoint create` pushes its tag. Default: no.
     ///
     /// With the tag pushed, other clones and CI have the checkpoint.
     pub push_checkpoints: bool,
+}
+
+/// When the memory is committed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommitMode {
+    /// At the end of a session that changed it, in one commit: `session`.
+    #[default]
+    Session,
+    /// Only with the next commit of work: `with-work`.
+    WithWork,
 }
 
 /// Events: `[events]`.
@@ -287,7 +300,14 @@ impl Default for ArtifactsConfig {
 
 impl Default for GitConfig {
     fn default() -> Self {
-        Self { enabled: true, base: None, timeout_s: 60, style: Style::Forge, push_checkpoints: false }
+        Self {
+            enabled: true,
+            base: None,
+            timeout_s: 60,
+            style: Style::Forge,
+            commits: CommitMode::Session,
+            push_checkpoints: false,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use adopt::{Adopted, Proposal};
-pub use detect::Tests;
+pub use detect::{TestSetup, Tests};
 pub use doctor::{Diagnosis, Doctor, Problem, doctor};
 
 use crate::config::Config;
@@ -19,6 +19,7 @@ use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::layout::CONFIG;
 use crate::project::{FoundProject, Project, Repository};
+use crate::trust;
 
 /// Optional steps besides creating the tree. Each runs only on request.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +45,7 @@ pub struct Initialised {
     pub root: PathBuf,
     /// The created paths, below the root. Empty if everything existed.
     pub created: Vec<String>,
-    /// The detected test setup, if the settings file was created now.
+    /// The detected test setup, if the settings file was created now, or says nothing that works here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tests: Option<Tests>,
     /// Repository settings that were applied.
@@ -100,7 +101,8 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
     let project = init.allow_secrets.iter().fold(project, |project, rule| project.allowing(rule));
     project.check_not_paused()?;
     let created = create_missing(&project)?;
-    let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));
+    let unset = created.iter().any(|path| path == CONFIG) || project.checks().is_none();
+    let tests = unset.then(|| detect::tests(project.root()));
     let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
     let mut settings = Vec::new();
     let mut offers = Vec::new();
@@ -145,6 +147,24 @@ pub(crate) fn create_missing(project: &Project) -> Result<Vec<String>> {
         }
     }
     Ok(created)
+}
+
+/// Sets the command that a checkpoint runs: `verify.commands`. The rest of the settings stays.
+///
+/// # Errors
+/// `Corrupt` if the settings are damaged; `Secret`, `Locked`, `Paused`.
+pub fn set_check(project: &Project, command: &str) -> Result<()> {
+    project.check_not_paused()?;
+    let _guard = project.files().lock()?;
+    let text = project.files().read(CONFIG)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut settings: toml_edit::DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        Error::new(Category::Corrupt, "E_CORRUPT", format!("{CONFIG}: {}", error.message()))
+            .next(format!("helmdeck forge repair {CONFIG}"))
+    })?;
+    let verify = settings.entry("verify").or_insert(toml_edit::table());
+    verify["commands"] = toml_edit::value(toml_edit::Array::from_iter([command]));
+    trust::keep(project, || project.files().write(CONFIG, settings.to_string().as_bytes()))
 }
 
 /// Returns the settings of a new project.

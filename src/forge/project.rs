@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 pub(crate) use find::{FoundProject, Repository};
 
-use crate::config::Config;
+use crate::config::{Config, Verify};
 use crate::environment::ProjectEnvironment;
 use crate::error::{Category, Error, Result};
 use crate::files::{Files, Guard, Writer};
@@ -113,6 +113,25 @@ impl Project {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Returns the commands that a checkpoint runs.
+    ///
+    /// `None` if they are not set and the default, that of Cargo, cannot work here.
+    #[must_use]
+    pub fn checks(&self) -> Option<&[String]> {
+        let verify = &self.config.verify;
+        (self.has_cargo() || verify.commands != Verify::default().commands).then_some(&verify.commands)
+    }
+
+    /// Says whether a command for the tests of features is known: one is set, or the default can work here.
+    #[must_use]
+    pub fn has_runner(&self) -> bool {
+        self.has_cargo() || self.config.verify.runner != Verify::default().runner
+    }
+
+    fn has_cargo(&self) -> bool {
+        self.root().join("Cargo.toml").is_file()
     }
 
     /// Returns the files.

@@ -245,8 +245,10 @@ impl Skills<'_> {
             let message = format!("there is a skill {name:?} already, which is left as it is");
             return Err(Error::new(Category::Refused, "E_EXISTS", message));
         }
-        // A credential in either is found before anything is written.
+        let front = text.strip_suffix(skill.instructions).unwrap_or_default();
+        // A credential in any of them is found before anything is written.
         files.check_secrets(&path("skill.toml"), skill.text.as_bytes())?;
+        files.check_secrets(&path(agent::FRONT_MATTER), front.as_bytes())?;
         for (file, bytes) in brought {
             files.check_secrets(&path(file), bytes)?;
         }
@@ -257,9 +259,10 @@ impl Skills<'_> {
                 return Err(Error::new(Category::Refused, "E_EXISTS", message));
             }
         }
+        files.create(&path(agent::FRONT_MATTER), front.as_bytes())?;
         // The manifest comes last: without it the import is not complete, and can be repeated.
         files.create(&path("skill.toml"), skill.text.as_bytes())?;
-        let mut written = vec![path("skill.toml"), path(agent::INSTRUCTIONS)];
+        let mut written = vec![path("skill.toml"), path(agent::INSTRUCTIONS), path(agent::FRONT_MATTER)];
         written.extend(brought.iter().map(|(file, _)| path(file)));
         warnings.extend(skill.warnings);
         Ok(Taken { skill: name.clone(), files: written, warnings })
@@ -267,14 +270,65 @@ impl Skills<'_> {
 
     /// Returns a skill as the text of a `SKILL.md`; see [`export`].
     ///
-    /// Its resources other than the instructions are not included.
+    /// An imported skill whose manifest has not changed since gets its own front matter back. Its resources other than
+    /// the instructions are not included.
     ///
     /// # Errors
     /// As [`Self::show`].
     pub fn export(&self, name: &str) -> Result<String> {
         let shown = self.show(name)?;
         let manifest = self.manifest(name)?;
+        let front = self.project.files().read(&format!("{}/{name}/{}", layout::SKILLS, agent::FRONT_MATTER))?;
+        if let Some(front) = front.and_then(|front| String::from_utf8(front).ok()) {
+            let text = format!("{front}{}", shown.instructions);
+            if import(&text).is_ok_and(|skill| skill.text == manifest && skill.instructions == shown.instructions) {
+                return Ok(text);
+            }
+        }
         export(&manifest, &shown.instructions).map_err(|why| Error::new(Category::Corrupt, "E_CORRUPT", why))
+    }
+
+    /// Writes a skill as the folder of an Agent Skill: `SKILL.md`, and every file that the skill brings.
+    ///
+    /// Returns the files, below the folder.
+    ///
+    /// # Errors
+    /// As [`Self::show`]; `Refused` (`E_EXISTS`) if the folder is there and not empty; `Failed` if it cannot be written.
+    pub fn export_to(&self, name: &str, folder: &Path) -> Result<Vec<String>> {
+        let text = self.export(name)?;
+        let skill = self.named(name)?;
+        let instructions = skill.resources.get("instructions").map_or(agent::INSTRUCTIONS, String::as_str);
+        let mut all = vec![(source::SKILL_MD.to_owned(), text.into_bytes())];
+        for path in self.files_below(&format!("{}/{name}", layout::SKILLS))? {
+            let own = path.strip_prefix(&format!("{}/{name}/", layout::SKILLS)).unwrap_or(&path).to_owned();
+            if !["skill.toml", agent::FRONT_MATTER, instructions].contains(&own.as_str()) {
+                all.push((own, self.project.files().read(&path)?.unwrap_or_default()));
+            }
+        }
+        let io = |error: std::io::Error| Error::io("cannot write in", folder, &error);
+        if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+            let message = format!("{} is there already, and not empty", folder.display());
+            return Err(Error::new(Category::Refused, "E_EXISTS", message).hint("name a folder that does not exist"));
+        }
+        for (path, bytes) in &all {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(io)?;
+            std::fs::write(path, bytes).map_err(io)?;
+        }
+        Ok(all.into_iter().map(|(path, _)| path).collect())
+    }
+
+    fn files_below(&self, folder: &str) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        for entry in self.project.files().list(folder)? {
+            let path = format!("{folder}/{}", entry.name);
+            if entry.folder {
+                all.extend(self.files_below(&path)?);
+            } else {
+                all.push(path);
+            }
+        }
+        Ok(all)
     }
 
     /// Adds the triggers that a `SKILL.md` has for other clients (`triggers`, `paths`) to a skill.

@@ -20,6 +20,8 @@ const VERSION: &str = "version";
 const KEPT: [&str; 3] = ["license", "compatibility", "allowed-tools"];
 /// Where the instructions of an imported skill are.
 pub const INSTRUCTIONS: &str = "instructions.md";
+/// Where the front matter of an imported skill is, to the byte. An export uses it while the manifest is unchanged.
+pub const FRONT_MATTER: &str = "front-matter.yaml";
 
 /// A skill made of a `SKILL.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]

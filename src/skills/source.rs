@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::agent::INSTRUCTIONS;
+use crate::agent::{FRONT_MATTER, INSTRUCTIONS};
 use crate::manifest::Problem;
 use helmdeck_forge_files::error::{Error, Result};
 
@@ -52,7 +52,8 @@ pub fn read(folder: &Path) -> Result<Content> {
     content.text = String::from_utf8(text)
         .map_err(|_| Error::usage(format!("{} is no UTF-8 text", folder.join(SKILL_MD).display())))?;
     // These are made of SKILL.md; two sources for one file would lose one.
-    if let Some((path, _)) = content.files.iter().find(|(path, _)| path == "skill.toml" || path == INSTRUCTIONS) {
+    let is_ours = |path: &str| ["skill.toml", INSTRUCTIONS, FRONT_MATTER].contains(&path);
+    if let Some((path, _)) = content.files.iter().find(|(path, _)| is_ours(path)) {
         return Err(Error::usage(format!(
             "{} would be overwritten by what {SKILL_MD} says: rename it, or copy the folder to .forge/skills as it is",
             folder.join(path).display()

@@ -1,8 +1,9 @@
 //! The packs `forge.*` as agents reach them: the official clients in front of the real program, on a
 //! real project in a real repository.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use helmdeck_forge::ProjectEnvironment;
 use helmdeck_forge::init::Init;
@@ -121,4 +122,43 @@ fn server_uses_configured_project_and_runs_nothing() {
     assert_eq!(server.ask("POST /api/v1/packs/forge.commit", "{}").code, 404);
     let named = server.ask("POST /api/v1/packs/forge.features_add", r#"{"name":"n","tests":["t"]}"#);
     assert_eq!((named.code, named.status()), (403, "forbidden".to_owned()), "{}", named.body);
+}
+
+#[test]
+fn prompts_are_offered_with_a_project() {
+    let (home, project) = (Home::new(), project());
+    let messages = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "prompts/list"}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "prompts/get", "params": {"name": "prime"}}),
+        json!({"jsonrpc": "2.0", "id": 4, "method": "prompts/get", "params": {"name": "other"}}),
+    ];
+    let answers = |folder: &Path| {
+        let mut command = home.command(KEY, &["mcp"]);
+        let mut program = command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = program.stdin.take().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        let mut answers: Vec<Value> = Vec::new();
+        for message in &messages {
+            writeln!(stdin, "{message}").unwrap();
+            if message.get("id").is_some() {
+                answers.push(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
+            }
+        }
+        drop(stdin);
+        program.wait().unwrap();
+        answers
+    };
+    let with = answers(project.path());
+    assert!(with[0]["result"]["capabilities"]["prompts"].is_object(), "{}", with[0]);
+    // The end of a session runs commands of the project, which nobody has agreed to yet.
+    assert_eq!(with[1]["result"]["prompts"][0]["name"], "prime", "{}", with[1]);
+    let text = with[2]["result"]["messages"][0]["content"]["text"].as_str().unwrap();
+    assert!(text.contains("branch: \"main\""), "{text}");
+    assert_eq!(with[3]["error"]["code"], -32602, "{}", with[3]);
+    let nowhere = tempfile::tempdir().unwrap();
+    let without = answers(nowhere.path());
+    assert!(without[0]["result"]["capabilities"]["prompts"].is_null() && without[1]["error"]["code"] == -32601);
 }

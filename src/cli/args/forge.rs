@@ -6,7 +6,7 @@ mod session;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
 pub(crate) use memory::{
@@ -46,6 +46,9 @@ pub(crate) struct ForgeCommon {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ForgeCommand {
     /// Create .forge/ in a project; existing files are kept
+    ///
+    /// With --agent claude, codex, cursor or gemini, it sets up that agent: lines in its instruction file, and hooks in
+    /// its settings.
     Init {
         /// Import files of other tools: feature lists, progress, issues, notes
         #[arg(long)]
@@ -62,6 +65,12 @@ pub(crate) enum ForgeCommand {
         /// Configure the git merge driver for the JSON files of .forge/
         #[arg(long)]
         merge_driver: bool,
+        /// With --agent: take its lines and hooks away again
+        #[arg(long)]
+        remove: bool,
+        /// With --agent: set it up without asking
+        #[arg(long)]
+        yes: bool,
     },
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
@@ -168,6 +177,30 @@ pub(crate) enum ForgeCommand {
         /// Path of the file in the repository (%P)
         path: String,
     },
+}
+
+/// A coding agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentName {
+    /// Claude Code: CLAUDE.md and .claude/settings.json
+    Claude,
+    /// Codex: AGENTS.md and .codex/hooks.json
+    Codex,
+    /// Cursor: AGENTS.md and .cursor/hooks.json
+    Cursor,
+    /// Gemini CLI: GEMINI.md and .gemini/settings.json
+    Gemini,
+}
+
+/// An event at which a hook of an agent runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentEvent {
+    /// Give the briefing
+    Start,
+    /// Note in the progress that the agent compacts its context
+    Compact,
+    /// End the work session
+    Stop,
 }
 
 /// `helmdeck forge events`.

@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use super::Global;
 
 // Read by itself, without all the other commands: to make ready for those takes longer than the answer.
-/// What a process sees of memory: it never writes, and works without any memory
+/// What a process sees of memory: only save writes, and all works without any memory
 ///
 /// Memory is a folder of notes (`MEMORY_VAULT_PATH`, or `[seam] vault`) and what the project learned in
 /// `.forge/`. No key is needed: it is neither the store of `HELMDECK_MEMORY_KEY` nor the vault of
@@ -48,6 +48,9 @@ const OFFER: &str = "Examples:
   echo 'Events go over NATS.' | helmdeck seam offer-save-here --kind decision --slug use-nats
   helmdeck seam offer-save-here --kind known-issue --slug retry-on-429 --body-file issue.md
   helmdeck seam offer-save-here --candidate-json candidate.json";
+const SAVE: &str = "Examples:
+  helmdeck seam save --kind decision --slug use-nats --body-file decision.md
+  echo 'Events go over NATS.' | helmdeck seam save --kind decision --slug use-nats --yes";
 const PLANS: &str = "Examples:
   helmdeck seam plans
   helmdeck seam plans --cwd ~/widget --json";
@@ -101,6 +104,9 @@ pub(crate) enum SeamCommand {
     /// without memory. Nothing is saved
     #[command(after_help = OFFER)]
     OfferSaveHere(OfferArgs),
+    /// Save a candidate in the place that offer-save-here names, if a person says yes; print the note
+    #[command(after_help = SAVE)]
+    Save(SaveArgs),
     /// List the plans: path, status and last line of progress, apart by tabs; then active-binding=<name>
     #[command(after_help = PLANS)]
     Plans {
@@ -201,6 +207,16 @@ pub(crate) struct OfferArgs {
     /// The whole candidate as JSON; - for stdin
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["kind", "slug", "body_file", "confidence", "confidence_reason"])]
     pub(crate) candidate_json: Option<PathBuf>,
+}
+
+/// `helmdeck seam save`.
+#[derive(Debug, Args)]
+pub(crate) struct SaveArgs {
+    #[command(flatten)]
+    pub(crate) offer: OfferArgs,
+    /// Save without asking: a person said yes
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[cfg(test)]

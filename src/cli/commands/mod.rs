@@ -35,6 +35,7 @@ mod reset;
 mod rotate;
 mod run;
 pub(crate) mod seam;
+mod seam_save;
 mod serve;
 mod session;
 mod status;

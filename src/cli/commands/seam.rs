@@ -1,4 +1,4 @@
-//! `helmdeck seam`: project memory for scripts and hooks, read-only.
+//! `helmdeck seam`: project memory for scripts and hooks, read-only but for `save`.
 //!
 //! It starts no runtime and opens no database. It exits with 0 for success and if memory is absent; with 2 for a usage
 //! error and for corrupt or unsafe state; with 4 if the task must be named. If the exit code is not 0, stdout is empty
@@ -13,7 +13,8 @@ use clap::Parser as _;
 use helmdeck_seam::{Context, Seam, StateError, StateFault, Warning, Which, is_hidden, one_line};
 use serde_json::{Map, Value, json};
 
-use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
+use super::seam_save;
+use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SaveArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
 use crate::config::SeamSettings;
 use crate::env::ProcessEnvironment;
 use crate::output::Output;
@@ -24,16 +25,16 @@ const MOST: u64 = 16 << 20;
 
 /// Reason for a command to end early.
 #[derive(Debug)]
-struct Stop {
-    code: &'static str,
-    exit: u8,
+pub(super) struct Stop {
+    pub(super) code: &'static str,
+    pub(super) exit: u8,
     /// `<path>: <cause>; <remedy>`.
-    line: String,
+    pub(super) line: String,
 }
 
 impl Stop {
     /// Makes the error of a usage mistake.
-    fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
+    pub(super) fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
 
@@ -113,6 +114,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
         SeamCommand::RecallHere(arguments) => door.recall(arguments, &mut warnings),
         SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
         SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
+        SeamCommand::Save(arguments) => door.save(arguments, env, &mut warnings),
         SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
         SeamCommand::Doctor(arguments) => door.doctor(arguments, &mut warnings),
     };
@@ -216,6 +218,30 @@ impl Door {
             .map_err(|error| Stop::usage("candidate", error, "give another one"))?;
         text.push('\n');
         Ok(text.into_bytes())
+    }
+
+    fn save(
+        &self,
+        arguments: &SaveArgs,
+        env: &ProcessEnvironment,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Vec<u8>, Stop> {
+        let (offer, place) = (&arguments.offer, &arguments.offer.place);
+        let context = context(place.cwd.clone(), offer.phase.clone(), None);
+        let offered = self.seam.offer(&context, &candidate(offer)?);
+        warnings.extend(offered.warnings);
+        let Some(candidate) = offered.candidates.first() else {
+            let cause = "there is neither a note vault nor a .forge/ for this project";
+            return Err(Stop::usage("memory", cause, "see `helmdeck seam doctor`"));
+        };
+        let environment = crate::project::environment(env, None, None)
+            .map_err(|failure| Stop::usage("environment", failure.message(), "correct the variable"))?;
+        let saved = seam_save::save(candidate, &context, &environment, (self.output, arguments.yes))?;
+        if self.output.json {
+            return Ok(line(&json!(saved)));
+        }
+        let known = if saved.saved { "" } else { "known already: " };
+        Ok(format!("{known}{}\n", one_line(&saved.path)).into_bytes())
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as the others")]

@@ -17,6 +17,9 @@ use crate::layout::{ARTIFACTS, CHECKPOINTS, FORGE, SHORT_TERM};
 use crate::project::Project;
 use crate::triv::{FileName, Reference};
 
+/// Name of the reports that checks leave.
+pub(crate) const CHECK_REPORT: &str = "check.txt";
+
 /// Options of the garbage collection of artifacts.
 ///
 /// It removes superseded artifacts and, on request, old ones. An artifact stays if a file of the memory names it or
@@ -67,6 +70,37 @@ impl Artifacts<'_> {
     /// # Errors
     /// `Corrupt` if the index is damaged, `Paused`, `Locked`.
     pub fn gc(&self, gc: &Gc) -> Result<Gone> {
+        self.collect(gc, |_| true)
+    }
+
+    /// Removes reports of verifications and checks that a newer one replaces and that nothing names.
+    ///
+    /// Uncommitted ones too: their results are in the newer report.
+    ///
+    /// # Errors
+    /// As [`Self::gc`].
+    pub(crate) fn remove_superseded_reports(&self) -> Result<Gone> {
+        self.collect(&Gc { uncommitted: true, apply: true, ..Gc::default() }, |entry| self.report_of(entry).is_some())
+    }
+
+    /// Returns what a report is about, if a verification or a check made it.
+    fn report_of(&self, entry: &ProjectArtifact) -> Option<String> {
+        if entry.kind != Kind::Reports {
+            return None;
+        }
+        if entry.name.starts_with("verify_") && entry.name.ends_with(".json") {
+            return Some(entry.name.clone());
+        }
+        if entry.name != CHECK_REPORT {
+            return None;
+        }
+        // Its first line is the command.
+        let bytes = self.project.files().read(&entry.path).ok().flatten()?;
+        let first = bytes.split(|byte| *byte == b'\n').next()?;
+        first.starts_with(b"$ ").then(|| String::from_utf8_lossy(first).into_owned())
+    }
+
+    fn collect(&self, gc: &Gc, wanted: impl Fn(&ProjectArtifact) -> bool) -> Result<Gone> {
         let project = self.project;
         let has = committed::below(project, ARTIFACTS).unwrap_or_default();
         let files = project.files();
@@ -82,6 +116,10 @@ impl Artifacts<'_> {
         for entry in index.entries.iter().filter(|entry| entry.removed_at.is_none()) {
             by_path.entry(&entry.path).or_default().push(entry);
         }
+        let reports: BTreeMap<&str, String> = by_path
+            .iter()
+            .filter_map(|(path, entries)| Some((*path, entries.iter().find_map(|entry| self.report_of(entry))?)))
+            .collect();
         let named = Named::in_memory(project)?;
         let now = project.environment().now();
         let mut gone = Gone { applied: gc.apply, ..Gone::default() };
@@ -90,11 +128,12 @@ impl Artifacts<'_> {
             let others = || by_path.iter().filter(|(other, _)| *other != path).flat_map(|(_, entries)| entries);
             let is_it = |reference: &Reference| entries.iter().any(|entry| reference.matches(&entry.triv));
             let age = Duration::try_from(now.0.duration_since(newest.created_at.0)).unwrap_or_default();
-            // Of the reports of a feature's verifications, the newest counts, besides those that something names.
-            let verified_again = is_verification(newest)
-                && others().any(|other| {
-                    is_verification(other) && other.name == newest.name && other.created_at > newest.created_at
-                });
+            // Of the reports on one feature or command, the newest counts, besides those that something names.
+            let verified_again = reports.get(path).is_some_and(|report| {
+                others().any(|other| {
+                    reports.get(other.path.as_str()) == Some(report) && other.created_at > newest.created_at
+                })
+            });
             let reason = if verified_again || others().any(|other| other.supersedes.as_ref().is_some_and(is_it)) {
                 "superseded"
             } else if gc.older.is_some_and(|older| age > older) {
@@ -102,6 +141,9 @@ impl Artifacts<'_> {
             } else {
                 continue;
             };
+            if !wanted(newest) {
+                continue;
+            }
             let Some(file) = files.entry(path)? else { continue };
             if gc.kind.is_some_and(|kind| kind != newest.kind) {
                 continue;
@@ -131,11 +173,6 @@ impl Artifacts<'_> {
         drop(guard);
         Ok(gone)
     }
-}
-
-/// Says whether an artifact is the report of a feature's verification.
-fn is_verification(entry: &ProjectArtifact) -> bool {
-    entry.kind == Kind::Reports && entry.name.starts_with("verify_") && entry.name.ends_with(".json")
 }
 
 /// The artifacts that the memory names.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use entry::{Kind, ProjectArtifact, is_text, media_type};
+pub(crate) use gc::CHECK_REPORT;
 pub use gc::{Candidate, Gc, Gone};
 #[cfg(test)]
 pub(crate) use index::READ;

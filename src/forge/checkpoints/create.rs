@@ -105,7 +105,8 @@ impl Checkpoints<'_> {
     ///
     /// # Errors
     /// `Failed` (`E_CHECK`) if a check does not succeed; `Refused` (`E_DIRTY`, `E_OPERATION`) if the
-    /// tree is not clean outside `.forge/` or a git operation is in progress; `Stale` (`E_MOVED`) if
+    /// tree is not clean outside `.forge/` or a git operation is in progress; `Refused` (`E_NO_CHECKS`)
+    /// if no command is set and the default cannot work here; `Stale` (`E_MOVED`) if
     /// HEAD or the tree changed while the checks ran. In all cases there is neither a tag nor a file.
     pub fn create(&self, asked: &Create) -> Result<Made> {
         // A new checkpoint ends a pause whose only reason is a missing one.
@@ -177,7 +178,10 @@ impl Checkpoints<'_> {
     /// Runs the invariants, then the commands. No lock is held.
     fn check(&self, asked: &Create) -> Result<(Vec<String>, Vec<Check>)> {
         let verify = &self.project.config().verify;
-        let commands = if asked.verify.is_empty() { verify.commands.clone() } else { asked.verify.clone() };
+        let commands = match asked.verify.is_empty() {
+            true => self.project.checks().ok_or_else(no_checks)?.to_vec(),
+            false => asked.verify.clone(),
+        };
         let invariants = memory::invariant_checks(self.project)?;
         let invariant_timeout = Duration::from_secs(verify.invariant_timeout_s);
         let all = invariants
@@ -270,6 +274,17 @@ impl Checkpoints<'_> {
             format!("{TRIES} names of checkpoints of {key} in a row were taken"),
         ))
     }
+}
+
+/// Error of a project whose settings do not say how it is checked.
+fn no_checks() -> Error {
+    let message =
+        "no command is set that shows that this project works, and the default (cargo test) needs a Cargo.toml";
+    let hint = format!(
+        "set verify.commands in {}, such as commands = [\"make test\"], or name it once: --verify \"make test\"",
+        layout::CONFIG
+    );
+    Error::new(Category::Refused, "E_NO_CHECKS", message).hint(hint).next("helmdeck forge init --json")
 }
 
 fn remote(git: &Git, asked: &Create) -> Result<Option<String>> {

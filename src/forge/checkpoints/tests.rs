@@ -246,6 +246,22 @@ fn a_tag_by_hand_is_listed_and_never_gone_back_to() {
 }
 
 #[test]
+fn unknown_checks_are_explained_and_then_set() {
+    let fixture = Fixture::new();
+    let asked = Create { key: Some("A-1".into()), ..Create::default() };
+    let project = fixture.project_with("[git]\nstyle = \"forge\"\n");
+    let error = Checkpoints::new(&project).create(&asked).unwrap_err();
+    assert_eq!((error.code, error.category), ("E_NO_CHECKS", Category::Refused), "{error}");
+    assert!(error.hint.unwrap().contains("verify.commands"));
+    nothing_was_made(&fixture);
+    crate::init::set_check(&project, "true").unwrap();
+    let settings = std::fs::read_to_string(fixture.path().join(crate::layout::CONFIG)).unwrap();
+    let project = fixture.project_with(&settings);
+    assert!(settings.starts_with("[git]\nstyle = \"forge\"\n"), "{settings}");
+    assert_eq!(Checkpoints::new(&project).create(&asked).unwrap().manifest.verified_by, ["true"]);
+}
+
+#[test]
 fn a_file_changed_by_hand_does_not_outweigh_the_tag() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };

@@ -19,12 +19,15 @@ pub(crate) struct Call {
 }
 
 /// Known runners, which need no settings, by the prefix of a test: `pytest:tests/test_a.py`.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 8] = [
     ("cargo", "cargo test {prefix}"),
     ("pytest", "pytest {prefix}"),
     ("go", "go test ./... -json -run {prefix}"),
     ("node", "node --test {prefix}"),
     ("npm", "npm test -- {prefix}"),
+    ("pnpm", "pnpm test {prefix}"),
+    ("yarn", "yarn test {prefix}"),
+    ("bun", "bun test {prefix}"),
 ];
 
 /// Returns the command for a test.
@@ -59,6 +62,12 @@ fn leaves(prefix: &str) -> bool {
     prefix
         .split(char::is_whitespace)
         .any(|word| word.starts_with(['/', '~']) || word.split(['/', '\\']).any(|part| part == ".."))
+}
+
+/// Says whether a test is run by `verify.runner`: it names no runner of its own.
+pub(crate) fn has_no_own_runner(config: &Verify, test: &str) -> bool {
+    let name = test.split_once(':').filter(|(_, pattern)| !pattern.starts_with(':')).map(|(name, _)| name);
+    name.is_none_or(|name| !config.runners.contains_key(name) && !KNOWN.iter().any(|(known, _)| *known == name))
 }
 
 /// Returns the runner of a test, its count pattern, and the test without the runner's name.
@@ -122,7 +131,12 @@ fn patterns(command: &str) -> &'static [&'static str] {
         r"(?m)^Tests:.*?(\d+) passed",
         r"(?m)^\s*Tests\s+(?:\d+ \w+ \| )*(\d+) passed",
         r"(?m)^\s*(\d+) passing\b",
+        // Bun.
+        r"(?m)^\s*(\d+) pass$",
     ];
+    // The totals, one for each module; lines of single classes have a time.
+    const MAVEN: &[&str] = &[r"(?m)^(?:\[\w+\] )?Tests run: (\d+), Failures: \d+, Errors: \d+, Skipped: \d+\s*$"];
+    const GRADLE: &[&str] = &[r"(?m)^\S.* > .+ PASSED$"];
     const NONE: &[&str] = &[];
     let Ok(words) = words(command.trim_start_matches("sh:")) else { return NONE };
     for word in &words {
@@ -131,6 +145,8 @@ fn patterns(command: &str) -> &'static [&'static str] {
             "pytest" | "py.test" => return PYTEST,
             "go" => return GO,
             "node" | "npm" | "npx" | "yarn" | "pnpm" | "bun" => return NODE,
+            "mvn" | "mvnw" => return MAVEN,
+            "gradle" | "gradlew" => return GRADLE,
             _ => {}
         }
     }
@@ -217,6 +233,19 @@ mod tests {
             ("npm test -- a", "Tests:       1 skipped, 7 passed, 8 total\n", 7),
             ("npm test -- a", "      Tests  2 skipped | 6 passed (8)\n", 6),
             ("npm test -- a", "  12 passing (30ms)\n", 12),
+            ("bun test a", " 4 pass\n 1 fail\n 9 expect() calls\nRan 5 tests across 1 file. [9.00ms]\n", 4),
+            (
+                "./mvnw -B test -Dtest=A",
+                "[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.04 s -- in a.ATest\n[INFO] \n\
+                 [INFO] Results:\n[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0\n[INFO] BUILD SUCCESS\n",
+                3,
+            ),
+            ("mvn test", "[INFO] No tests to run.\n[INFO] BUILD SUCCESS\n", 0),
+            (
+                "./gradlew cleanTest test --info --tests a",
+                "> Task :test\na.ATest > one() PASSED\n\na.ATest > two() PASSED\n\nBUILD SUCCESSFUL in 1s\n",
+                2,
+            ),
             ("make check", "test result: ok. 2 passed; 0 failed;\n", 0),
         ];
         for (command, output, expected) in cases {

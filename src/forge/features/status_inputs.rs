@@ -50,7 +50,8 @@ impl Evidence {
     /// Says whether a reference names an existing artifact that meets a condition.
     fn any(&self, reference: &str, fits: impl Fn(Kind, &str) -> bool) -> bool {
         let there = |entry: &ProjectArtifact| {
-            entry.removed_at.is_none() && fits(entry.kind, &entry.name) && self.files.contains(&entry.path)
+            // A rollback or a checkout brings back files that were removed since.
+            fits(entry.kind, &entry.name) && self.files.contains(&entry.path)
         };
         if let Some(at) = self.whole.get(reference) {
             return self.entries.get(*at).is_some_and(there);

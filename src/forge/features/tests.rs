@@ -39,6 +39,20 @@ fn checkpoint(repository: &Repository, name: &str) {
 }
 
 #[test]
+fn projects_without_a_runner_are_told_what_to_set() {
+    let repository = Repository::new();
+    drop(project(&repository));
+    repository.write(".forge/config.toml", "");
+    repository.commit("first");
+    let project = Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap();
+    let id = add(&project, "A thing", &["a::*"]);
+    let verified = Features::new(&project).verify(&id).unwrap();
+    assert_eq!((verified.passed, verified.problem), (false, Some(Problem::CannotStart)));
+    let hint = verified.hint.unwrap();
+    assert!(hint.contains("verify.runner") && !hint.contains("could not be started"), "{hint}");
+}
+
+#[test]
 fn a_feature_passes_only_when_its_tests_have_run() {
     let repository = Repository::new();
     let project = project(&repository);

@@ -16,6 +16,9 @@ use crate::time::Time;
 /// Number of bytes kept of a test's output: its end.
 const OUTPUT: usize = 4 << 10;
 
+/// Why the tests of a project without settings and without Cargo cannot be run.
+const NO_RUNNER: &str = "no command is set that runs the tests here, and the default (cargo test) needs a Cargo.toml";
+
 /// Result of verifying a feature. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verified {
@@ -351,7 +354,14 @@ impl Features<'_> {
                 executed: 0,
                 output: String::new(),
             };
-            let found = match runner::check(self.project, &call.command, verify.timeout()) {
+            let unset = !self.project.has_runner() && execute::has_no_own_runner(verify, test);
+            let ran = if unset {
+                run.command.clear();
+                Err(Error::new(Category::Failed, "E_CANNOT_START", NO_RUNNER))
+            } else {
+                runner::check(self.project, &call.command, verify.timeout())
+            };
+            let found = match ran {
                 Err(error) if error.code == "E_CANNOT_START" => {
                     run.output = error.to_string();
                     Some(Problem::CannotStart)
@@ -402,6 +412,10 @@ impl Features<'_> {
 fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
     match (problem, runs.last()) {
         (Problem::TimedOut, _) => format!("give it more time: verify.timeout_s in {CONFIG}"),
+        (Problem::CannotStart, Some(run)) if run.command.is_empty() => format!(
+            "{NO_RUNNER}: set verify.runner in {CONFIG}, such as \"pytest {{prefix}}\", or let the test name its runner: \
+             helmdeck forge features set {id} --test pytest:tests/test_a.py"
+        ),
         (Problem::CannotStart, Some(run)) => format!(
             "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
             runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command

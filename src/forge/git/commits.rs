@@ -15,6 +15,7 @@ use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, 
 use super::message::{NONE, placeholder};
 use super::{Git, Oid};
 use crate::checkpoints::Checkpoints;
+use crate::config::CommitMode;
 use crate::error::{Category, Error, Result};
 use crate::files::check_path;
 use crate::layout;
@@ -65,7 +66,7 @@ pub struct NewCommit {
     ///
     /// Nothing else is staged. What is staged already is committed too.
     pub paths: Vec<String>,
-    /// Whether to stage the memory too.
+    /// Whether to stage the memory too. With `[git] commits = "with-work"` it is always staged.
     pub forge: bool,
     /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
     pub parent: Option<String>,
@@ -138,6 +139,8 @@ impl Commits<'_> {
         let git = self.project.git()?;
         check_state(git)?;
         check_text(new)?;
+        let travels = self.project.config().git.commits == CommitMode::WithWork && !git.ignores_memory()?;
+        let new = &NewCommit { forge: new.forge || travels, ..new.clone() };
         let head = git.head()?;
         let parent = parent(git, head.as_ref(), new, origin)?;
         let staged = self.stage_aside(git, head.as_ref(), new)?;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 use helmdeck_git::{Merged, Stages};
 
-use super::Oid;
+use super::{Oid, Run};
 use crate::error::{Error, Result};
 use crate::layout::FORGE;
 
@@ -119,6 +119,15 @@ impl Git {
     pub fn in_memory(&self, path: &str) -> String {
         let rest = path.strip_prefix(FORGE).unwrap_or(path);
         format!("{}{rest}", self.memory())
+    }
+
+    /// Says whether git ignores the memory: some users keep it out of the repository.
+    ///
+    /// # Errors
+    /// The errors of running git.
+    pub fn ignores_memory(&self) -> Result<bool> {
+        let run = Run::default().stdin(format!("{}\0", self.memory()));
+        Ok(!self.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
     }
 
     /// Says whether a path below the root of the work tree is in the memory.

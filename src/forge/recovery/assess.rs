@@ -271,7 +271,7 @@ impl Recovery<'_> {
     }
 
     fn not_run(&self) -> Verify {
-        let command = self.project.config().verify.commands.first().cloned();
+        let command = self.project.checks().and_then(|commands| commands.first().cloned());
         Verify { command, ran: false, passed: true, exit: None, ms: 0, output: String::new() }
     }
 

@@ -1,7 +1,7 @@
 //! Memory operations of checkpoints and recovery.
 
 use super::carry::{self, Lesson};
-use crate::artifacts::{Artifacts, Kind, Put};
+use crate::artifacts::{Artifacts, CHECK_REPORT, Kind, Put};
 use crate::checkpoints::Made;
 use crate::error::{Error, Result};
 use crate::events::{self, Subject, data};
@@ -100,7 +100,7 @@ pub(super) fn others(project: &Project) -> Vec<(String, Vec<String>)> {
 pub(crate) fn keep_report(project: &Project, command: &str, ran: &Ran) -> Option<String> {
     let exit = ran.exit.map_or_else(|| "none".to_owned(), |code| code.to_string());
     let text = format!("$ {command}\n{}\nexit: {exit}, {} ms\n", ran.output.trim_end(), ran.ms);
-    match Artifacts::new(project).put(text.as_bytes(), &Put::new(Kind::Reports, "check.txt")) {
+    match Artifacts::new(project).put(text.as_bytes(), &Put::new(Kind::Reports, CHECK_REPORT)) {
         Ok(stored) => Some(stored.entry.triv.to_string()),
         Err(error) => {
             tracing::warn!(command, %error, "the output of a check was not kept");

@@ -21,7 +21,7 @@ use crate::layout::{
 };
 use crate::prime;
 use crate::repair;
-use crate::sessions::{End, Sessions, Start};
+use crate::sessions::{End, Session, Sessions, Start};
 
 /// Fixture: a project with one ended and one active session.
 fn ground() -> &'static (Snapshot, String) {
@@ -36,12 +36,16 @@ fn made() -> (Snapshot, String) {
     }
     let (project, _) = init::init(repository.path(), ProjectEnvironment::default(), &Init::default()).unwrap();
     repository.commit("Begin");
-    let first = Sessions::new(&project).start(&Start::default()).unwrap().session.folder();
+    let session = Sessions::new(&project).start(&Start::default()).unwrap().session;
+    let first = session.folder();
     Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
     let what = What::Successful { context: "Damage".into(), approach: "Name it, and go on".into() };
     let learning = Learning::new(what);
     Knowledge::new(&project).add(&learning, None).unwrap();
     Sessions::new(&project).end(&End::default()).unwrap();
+    // Earlier versions committed the record of a session too.
+    let record = crate::json::print(&Session { schema_version: Some("1.0".into()), ..session }).unwrap();
+    std::fs::write(repository.path().join(crate::layout::SESSIONS).join(&first).join("session.json"), record).unwrap();
     Sessions::new(&project).start(&Start::default()).unwrap();
     Focused::new(&project).set(&SetFocus { task: Some("Work".into()), ..SetFocus::default() }).unwrap();
     Sessions::new(&project).end(&End::default()).unwrap();

@@ -3,9 +3,11 @@
 use helmdeck_core::text::collapse_whitespace;
 
 use super::record::{Ending, Session};
+use crate::config::CommitMode;
 use crate::error::Result;
-use crate::git::{Commits, Git, NewCommit, Origin, Run};
+use crate::git::{Commits, NewCommit, Origin};
 use crate::knowledge::{Knowledge, Learning, What};
+use crate::layout::session_folder;
 use crate::project::Project;
 use crate::time::Time;
 
@@ -40,44 +42,51 @@ pub(super) fn caches(project: &Project) -> Result<()> {
     if project.git().is_err() { Ok(()) } else { Commits::new(project).refresh() }
 }
 
-/// What happened to the memory at the end.
-pub(super) enum Kept {
+/// Outcome of committing the memory.
+pub(super) enum MemoryCommit {
     /// It was committed in this commit.
-    In(String),
-    /// There was nothing to commit, or no git.
+    Made(String),
+    /// There was nothing to commit, no git, or the memory travels with the next commit of work.
     Nothing,
     /// It was not committed, for this reason.
-    Not(String),
+    Skipped(String),
 }
 
 /// Commits the memory, if it changed. An end that is resumed after its commit finds that commit.
-pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<Kept> {
-    let Ok(git) = project.git() else { return Ok(Kept::Nothing) };
+pub(super) fn commit(project: &Project, session: &Session, ending: &Ending) -> Result<MemoryCommit> {
+    let Ok(git) = project.git() else { return Ok(MemoryCommit::Nothing) };
+    if project.config().git.commits == CommitMode::WithWork {
+        return Ok(MemoryCommit::Nothing);
+    }
     if let Some(operation) = git.operation()? {
-        return Ok(Kept::Not(format!("the memory was not committed: {operation:?} is in progress").to_lowercase()));
+        return Ok(MemoryCommit::Skipped(
+            format!("the memory was not committed: {operation:?} is in progress").to_lowercase(),
+        ));
     }
     if git.status()?.staged().any(|path| !below(path, git.memory())) {
-        return Ok(Kept::Not(
+        return Ok(MemoryCommit::Skipped(
             "the memory was not committed: code is staged, and would be committed with it".to_owned(),
         ));
     }
-    if ignores(git)? {
-        return Ok(Kept::Not("the memory was not committed: git ignores it".to_owned()));
+    if git.ignores_memory()? {
+        return Ok(MemoryCommit::Skipped("the memory was not committed: git ignores it".to_owned()));
     }
     let (new, origin) = (new_commit(session, ending), Commits::new(project).origin(&session.id, &session.uuid)?);
     match Commits::new(project).create(&new, &origin) {
-        Ok(made) => Ok(Kept::In(made.oid.to_string())),
+        Ok(made) => Ok(MemoryCommit::Made(made.oid.to_string())),
         Err(error) if error.code == "E_NOTHING_STAGED" => {
             let head = git.log("HEAD", 1)?.pop();
             let mine = head.filter(|head| {
                 head.subject.ends_with(SUBJECT) && head.trailer("Forge-Session-Id").any(|id| id == session.uuid)
             });
-            Ok(mine.map_or(Kept::Nothing, |head| Kept::In(head.oid.to_string())))
+            Ok(mine.map_or(MemoryCommit::Nothing, |head| MemoryCommit::Made(head.oid.to_string())))
         }
         // The session ends all the same. The next end, or a commit, includes the memory after its repair.
         Err(error) if error.code == "E_CORRUPT" => {
             let next = error.next.as_deref().map(|next| format!("; see {next}")).unwrap_or_default();
-            Ok(Kept::Not(format!("the memory was not committed, for a file of it is damaged: {error}{next}")))
+            Ok(MemoryCommit::Skipped(format!(
+                "the memory was not committed, for a file of it is damaged: {error}{next}"
+            )))
         }
         Err(error) => Err(error),
     }
@@ -109,16 +118,12 @@ fn origin(session: &Session) -> Origin {
     Origin { session: session.id.clone(), session_id: session.uuid.clone(), checkpoint: None }
 }
 
-/// Says whether git ignores the memory: some users keep it out of the repository.
-fn ignores(git: &Git) -> Result<bool> {
-    let run = Run::default().stdin(format!("{}\0", git.memory()));
-    Ok(!git.run(&["check-ignore", "-z", "--stdin"], &run)?.stdout.is_empty())
-}
-
-/// Says whether the memory is committed as it is on disk.
-pub(super) fn is_memory_committed(project: &Project) -> Result<bool> {
+/// Says whether the memory is committed as it is on disk, except for the folder of the session.
+pub(super) fn is_memory_committed(project: &Project, session: &Session) -> Result<bool> {
     let git = project.git()?;
-    Ok(!git.status()?.entries.iter().any(|entry| below(&entry.path, git.memory())))
+    let own = git.in_memory(&session_folder(&session.folder())?);
+    let changed = |path: &str| below(path, git.memory()) && !below(path, &own);
+    Ok(!git.status()?.entries.iter().any(|entry| changed(&entry.path)))
 }
 
 fn below(path: &str, folder: &str) -> bool {

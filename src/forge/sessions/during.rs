@@ -90,6 +90,11 @@ impl<'a> Sessions<'a> {
         Ok(Logged { session: session.map(|session| session.id), line: logged.line, path: logged.path })
     }
 
+    /// Returns the next step that the progress of a session names.
+    pub(crate) fn next_step(&self, session: &Session) -> Result<Option<String>> {
+        Ok(self.progress(session)?.read()?.and_then(|log| log.next))
+    }
+
     /// Stores a learning, as learned in this session.
     ///
     /// # Errors

@@ -7,9 +7,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::commit::Kept;
+use super::commit::MemoryCommit;
 use super::record::{Ending, Session, State};
 use super::{SessionId, Sessions, announce, commit, session_of};
+use crate::artifacts::Artifacts;
+use crate::config::CommitMode;
 use crate::error::{Category, Error, Result};
 use crate::issues::is_key;
 use crate::knowledge::{Knowledge, Learning};
@@ -152,9 +154,11 @@ impl Sessions<'_> {
         on.or_go_on(step::LEARNED, then, learned)?;
         on.caches()?;
         if on.did_nothing() {
+            self.remove_folder(&on.over())?;
             on.done(step::COMMIT, None)?;
         } else {
             on.archive()?;
+            on.reports();
             let commit = on.commit();
             on.or_go_on(step::COMMIT, then, commit)?;
         }
@@ -328,9 +332,9 @@ impl EndContext<'_> {
             return Ok(());
         }
         match commit::commit(self.sessions.project, &self.session, &self.ending)? {
-            Kept::In(commit) => self.done(step::COMMIT, Some(commit)),
-            Kept::Nothing => self.done(step::COMMIT, None),
-            Kept::Not(why) => {
+            MemoryCommit::Made(commit) => self.done(step::COMMIT, Some(commit)),
+            MemoryCommit::Nothing => self.done(step::COMMIT, None),
+            MemoryCommit::Skipped(why) => {
                 self.warnings.push(why);
                 self.done(step::COMMIT, None)
             }
@@ -349,10 +353,20 @@ impl EndContext<'_> {
         if self.is_done(step::COMMIT) { Ok(()) } else { self.sessions.archive(&self.over()) }
     }
 
+    /// Removes reports of verifications that newer ones replace. A failure is only a warning.
+    fn reports(&mut self) {
+        if self.is_done(step::COMMIT) {
+            return;
+        }
+        if let Err(error) = Artifacts::new(self.sessions.project).remove_superseded_reports() {
+            self.warnings.push(format!("old reports of verifications stay: {error}"));
+        }
+    }
+
     /// Says whether the session leaves nothing to commit.
     ///
     /// It made no commit, learned nothing, has no text of the caller, and did not change the memory. `false`
-    /// if git cannot tell.
+    /// if git cannot tell. With `[git] commits = "with-work"`, uncommitted memory is normal and does not count.
     fn did_nothing(&self) -> bool {
         let project = self.sessions.project;
         let learned = self.session.step(step::LEARNED).and_then(|step| step.note.as_deref());
@@ -365,7 +379,8 @@ impl EndContext<'_> {
             && learned.is_none()
             && matches!(spoke(), Ok(false))
             && commit::commits(project, &self.session) == 0
-            && matches!(commit::is_memory_committed(project), Ok(true))
+            && (project.config().git.commits == CommitMode::WithWork
+                || matches!(commit::is_memory_committed(project, &self.session), Ok(true)))
     }
 
     fn event(&mut self) -> Result<()> {

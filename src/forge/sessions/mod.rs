@@ -31,7 +31,7 @@ pub use helmdeck_forge_documents::sessions::id::SessionId;
 use helmdeck_forge_documents::sessions::select;
 pub use helmdeck_forge_documents::sessions::select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use hold::Hold;
-pub use record::{ActiveSessions, Ending, Holder, LEASE, Session, State, Step};
+pub use record::{ActiveSessions, CompletedStep, Ending, Holder, LEASE, Session, State};
 pub use run::{How, Outcome, VARIABLE};
 pub use start::{Probed, Start, Started};
 

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::files::Document;
+use crate::focus::Focus;
 use crate::json::Members;
 use crate::layout::{LIVING, SESSIONS, session_folder};
 use crate::time::Time;
@@ -51,7 +52,7 @@ impl Document for ActiveSessions {
     }
 }
 
-/// The record of an ended session is in its folder: `session.json`.
+/// A file with one record: `session.json` in the folder of a session, as earlier versions wrote it.
 impl Document for Session {
     const PATH: &'static str = SESSIONS;
 
@@ -75,6 +76,7 @@ impl Document for Session {
             ending: None,
             ended_at: None,
             abandoned: None,
+            focus: None,
             other: Members::default(),
         }
     }
@@ -139,7 +141,7 @@ pub struct Session {
     pub holder: Option<Holder>,
     /// The completed steps, in order.
     #[serde(default)]
-    pub steps: Vec<Step>,
+    pub steps: Vec<CompletedStep>,
     /// How the session ends. It is stored first, so that an interrupted end resumes the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
@@ -149,6 +151,9 @@ pub struct Session {
     /// Why it counts as abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<String>,
+    /// Its last focus; only in the record of a session that is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<Focus>,
     /// Members that this version does not know.
     #[serde(flatten)]
     pub other: Members,
@@ -189,7 +194,7 @@ pub struct Holder {
 
 /// A completed step of a start or an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
+pub struct CompletedStep {
     /// The name of the step.
     pub name: String,
     /// When it was completed.
@@ -224,14 +229,14 @@ pub struct Ending {
 impl Session {
     /// Returns the record of a step, if it is done.
     #[must_use]
-    pub fn step(&self, name: &str) -> Option<&Step> {
+    pub fn step(&self, name: &str) -> Option<&CompletedStep> {
         self.steps.iter().find(|step| step.name == name)
     }
 
     /// Records that a step is done.
     pub fn done(&mut self, name: &str, at: Time, note: Option<String>) {
         if self.step(name).is_none() {
-            self.steps.push(Step { name: name.to_owned(), at, note });
+            self.steps.push(CompletedStep { name: name.to_owned(), at, note });
         }
     }
 

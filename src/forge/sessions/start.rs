@@ -427,11 +427,16 @@ impl StartContext<'_> {
             return Ok(focus.and_then(|focus| unfinished(&focus.session.clone().unwrap_or_default(), focus)));
         };
         let folder = self.sessions.folder_of(old)?;
-        if self.sessions.archived(&folder)?.is_none_or(|record| record.branch != self.session.branch) {
-            return Ok(None);
-        }
-        let path = format!("{}/focus.json", session_folder(&folder)?);
-        let focus: Option<Focus> = self.sessions.project.files().load_at(&path)?.map(|loaded| loaded.value);
+        let record = self.sessions.archived(&folder)?.filter(|record| record.branch == self.session.branch);
+        let Some(record) = record else { return Ok(None) };
+        let focus = match record.focus {
+            // Earlier versions kept the focus in a file of its own.
+            None => {
+                let path = format!("{}/focus.json", session_folder(&folder)?);
+                self.sessions.project.files().load_at::<Focus>(&path)?.map(|loaded| loaded.value)
+            }
+            focus => focus,
+        };
         Ok(focus.and_then(|focus| unfinished(old, focus)))
     }
 

@@ -4,6 +4,7 @@ mod claims;
 mod clones;
 mod ends;
 mod lives;
+mod quiet;
 mod stops;
 mod whose;
 
@@ -143,7 +144,7 @@ fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
 }
 
 #[test]
-fn a_session_that_ended_is_put_away_and_ended_once() {
+fn ended_session_is_archived_once() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let session = start(&project).session;
@@ -157,15 +158,13 @@ fn a_session_that_ended_is_put_away_and_ended_once() {
     let folder = format!(".forge/memory/short-term/sessions/{}", session.folder());
     let progress = fixture.read(&format!("{folder}/progress.txt"));
     assert!(progress.contains("[11:05] Did it\n[11:05] Session ending\n\nNEXT: Do more\n"), "{progress}");
-    let record: Session = serde_json::from_str(&fixture.read(&format!("{folder}/session.json"))).unwrap();
+    let record = Sessions::new(&project).archived(&session.folder()).unwrap().unwrap();
     assert_eq!((record.state, record.ended_at), (State::Ended, Some(fixture.environment().now())));
     assert!(Sessions::new(&project).current().unwrap().is_none());
     assert_eq!(told(&project, Subject::SessionEnd), 1);
     assert_eq!(fixture.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
-    let kept = fixture.repository.run(&["show", "--format=", "--name-only", "HEAD"]);
-    for file in ["session.json", "focus.json", "progress.txt"] {
-        assert!(kept.contains(&format!("{folder}/{file}")), "{file}: {kept}");
-    }
+    let kept = fixture.repository.run(&["show", "--format=", "--name-only", "HEAD", "--", &folder]);
+    assert_eq!(kept, format!("{folder}/progress.txt"), "one file a session");
     let again = Sessions::new(&project).end(&End::default()).unwrap();
     assert_eq!(again, Finished { again: true, ..ended });
     let next = start(&project);
@@ -191,7 +190,7 @@ fn uncommitted_code_is_not_left_behind_without_a_word() {
 }
 
 #[test]
-fn what_an_abandoned_session_was_at_is_taken_up() {
+fn abandoned_focus_is_resumed() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let old = start(&project).session;
@@ -208,8 +207,9 @@ fn what_an_abandoned_session_was_at_is_taken_up() {
     let focus: Focus = serde_json::from_str(&fixture.read(".forge/memory/short-term/focus.json")).unwrap();
     assert_eq!((focus.task.as_deref(), focus.session), (Some("Wire it"), Some(begun.session.id)));
     let folder = format!(".forge/memory/short-term/sessions/{}", old.folder());
-    let record: Session = serde_json::from_str(&fixture.read(&format!("{folder}/session.json"))).unwrap();
+    let record = Sessions::new(&project).archived(&old.folder()).unwrap().unwrap();
     assert_eq!(record.state, State::Abandoned);
+    assert_eq!(record.focus.unwrap().task.as_deref(), Some("Wire it"));
     assert!(fixture.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
     assert_eq!(told(&project, Subject::SessionAbandoned), 1);
 }

@@ -199,11 +199,12 @@ fn a_skill_md_comes_in_and_goes_out_again() {
     let body = "\n# Forms\r\n\nFill them in.\u{e9}\n\n";
     let text = format!("---\nname: pdf-work\ndescription: Fill in forms\ntriggers: [pdf]\n---\n{body}");
     let taken = Skills::new(&project).import(&text).unwrap();
-    assert_eq!(taken.files, [".forge/skills/pdf-work/skill.toml", ".forge/skills/pdf-work/instructions.md"]);
+    let files = ["skill.toml", "instructions.md", "front-matter.yaml"];
+    assert_eq!(taken.files, files.map(|file| format!(".forge/skills/pdf-work/{file}")));
     let shown = Skills::new(&project).show("pdf-work").unwrap();
     assert_eq!((shown.instructions.as_str(), shown.skill.triggers.keywords), (body, vec!["pdf".to_owned()]));
     let out = Skills::new(&project).export("pdf-work").unwrap();
-    assert!(out.ends_with(&format!("---\n{body}")));
+    assert_eq!(out, text, "the same bytes come back");
     assert_eq!(import(&out).unwrap().instructions, body);
     assert_eq!(Skills::new(&project).import(&text).unwrap_err().code, "E_EXISTS");
     // Killed between its two files, it is done again. A folder that holds anything else is left as it is.
@@ -269,7 +270,7 @@ fn imported_folder_brings_scripts_and_references() {
     let project = place.open();
     agent_skill(from.path());
     let taken = Skills::new(&project).import_path(from.path()).unwrap();
-    let files = ["skill.toml", "instructions.md", "references/R.md", "scripts/x.py"];
+    let files = ["skill.toml", "instructions.md", "front-matter.yaml", "references/R.md", "scripts/x.py"];
     assert_eq!(taken.files, files.map(|file| format!(".forge/skills/pdf-work/{file}")));
     assert_eq!(Skills::new(&project).resource("pdf-work", "scripts/x.py").unwrap(), b"print(1)\n");
     let told: Vec<_> = taken.warnings.iter().map(|warning| warning.message.as_str()).collect();
@@ -278,11 +279,30 @@ fn imported_folder_brings_scripts_and_references() {
 }
 
 #[test]
+fn exported_folder_equals_the_imported_one() {
+    let (place, from, to) = (Fixture::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let project = place.open();
+    agent_skill(from.path());
+    Skills::new(&project).import_path(from.path()).unwrap();
+    let files = Skills::new(&project).export_to("pdf-work", to.path()).unwrap();
+    assert_eq!(files, ["SKILL.md", "references/R.md", "scripts/x.py"]);
+    for file in &files {
+        let read = |folder: &std::path::Path| std::fs::read(folder.join(file)).unwrap();
+        assert_eq!(read(to.path()), read(from.path()), "{file}");
+    }
+    assert_eq!(Skills::new(&project).export_to("pdf-work", to.path()).unwrap_err().code, "E_EXISTS");
+    // A changed manifest is exported as it is now.
+    let changed = "---\ntriggers: [pdf]\n---\n";
+    Skills::new(&project).sync_triggers("pdf-work", changed).unwrap();
+    assert!(Skills::new(&project).export("pdf-work").unwrap().contains("helmdeck-triggers"));
+}
+
+#[test]
 fn lone_skill_md_names_files_left_behind() {
     let (place, from) = (Fixture::new(), tempfile::tempdir().unwrap());
     agent_skill(from.path());
     let taken = Skills::new(&place.open()).import_path(&from.path().join("SKILL.md")).unwrap();
-    assert_eq!(taken.files.len(), 2);
+    assert_eq!(taken.files.len(), 3);
     let told = &taken.warnings[0].message;
     assert!(told.contains("`references`, `scripts`") && told.contains("import the folder"), "{told}");
 }

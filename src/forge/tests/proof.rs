@@ -334,6 +334,6 @@ fn two_agents_in_two_work_trees_learn_and_merge_without_a_conflict() {
     let ids: Vec<_> = Features::new(&project).read().unwrap().features.into_iter().map(|feature| feature.id).collect();
     assert_eq!(ids, ["FORGE-001", "FORGE-002"]);
     for (root, session) in [repository.path(), &other].into_iter().zip(sessions) {
-        assert!(root.join(layout::SESSIONS).join(session.folder()).join("session.json").exists(), "{session:?}");
+        assert!(root.join(layout::SESSIONS).join(session.folder()).join("progress.txt").exists(), "{session:?}");
     }
 }

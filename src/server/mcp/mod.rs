@@ -13,6 +13,7 @@ mod lists;
 mod message;
 mod names;
 mod progress;
+mod prompts;
 mod resources;
 mod running;
 mod sessions;

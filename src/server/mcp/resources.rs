@@ -135,10 +135,10 @@ pub(crate) async fn read(mcp: &McpState, caller: &Caller, address: &str) -> Resu
         }
         ResourceUri::Jobs => (text(json(&jobs(mcp, caller).await?)?, JSON), 0),
         ResourceUri::Job(id) => (text(job(mcp, caller, &id).await?, JSON), 0),
-        ResourceUri::Plans => (text(seam(mcp, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
+        ResourceUri::Plans => (text(ask(mcp, caller, SEAM_PLANS, "{}".to_owned()).await?.to_string(), JSON), 0),
         ResourceUri::Recall(phase) => {
             let input = serde_json::json!({"phase": phase}).to_string();
-            let recalled = seam(mcp, caller, SEAM_RECALL, input).await?;
+            let recalled = ask(mcp, caller, SEAM_RECALL, input).await?;
             (text(recalled["text"].as_str().unwrap_or_default().to_owned(), MARKDOWN), 0)
         }
         ResourceUri::Artifact(key) => (artifact(mcp, caller, &key, address).await?, 0),
@@ -156,20 +156,20 @@ fn pack(mcp: &McpState, caller: &Caller, name: &str) -> Result<PackInfo> {
 }
 
 /// Says whether a pack is registered and waits for nothing.
-fn is_listed(mcp: &McpState, name: &str) -> bool {
+pub(crate) fn is_listed(mcp: &McpState, name: &str) -> bool {
     mcp.engine.pack(name, None).is_ok_and(|pack| pack.waits_for.is_none())
 }
 
-/// Says whether a pack of the seam is listed and the caller may run it.
+/// Says whether a pack of the seam or of a project is listed and the caller may run it.
 ///
 /// Anonymous callers would be refused.
-fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
+pub(crate) fn may_ask(mcp: &McpState, caller: &Caller, name: &str) -> bool {
     let may = PackName::new(name).is_ok_and(|name| caller.need_run(&name).is_ok());
     may && !caller.identity.is_anonymous() && is_listed(mcp, name)
 }
 
-/// Runs a pack of the seam, as a tool call would.
-async fn seam(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
+/// Runs a pack of the seam or of a project, as a tool call would.
+pub(crate) async fn ask(mcp: &McpState, caller: &Caller, name: &str, input: String) -> Result<serde_json::Value> {
     let name = PackName::new(name).map_err(|message| Error::new(Code::Internal, message))?;
     caller.need_run(&name)?;
     let mut call = Call::new(name, input, Arc::clone(&caller.identity));

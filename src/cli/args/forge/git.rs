@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::{AgentEvent, AgentName};
+
 /// `helmdeck forge commit`.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
@@ -60,6 +62,14 @@ pub(crate) enum HookCommand {
     CommitMsg {
         /// File with the message
         file: PathBuf,
+    },
+    /// Answer a hook of a coding agent: the briefing, an entry in the progress, or the end of the session
+    Agent {
+        /// Event
+        event: AgentEvent,
+        /// Agent
+        #[arg(value_name = "AGENT")]
+        tool: AgentName,
     },
     /// Add the origin of a commit to its message, as the hook prepare-commit-msg does
     PrepareCommitMsg {

@@ -357,6 +357,8 @@ pub(crate) enum SkillCommand {
     Export {
         /// Name of the skill
         name: String,
+        /// New folder for the skill with all its files [default: print the `SKILL.md` alone]
+        folder: Option<PathBuf>,
     },
     /// Import the triggers of a SKILL.md
     SyncTriggers {

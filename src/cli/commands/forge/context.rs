@@ -48,6 +48,8 @@ pub(super) struct CommandContext {
     pub(super) folder: PathBuf,
     pub(super) environment: ProjectEnvironment,
     pub(super) allowed: Vec<String>,
+    /// The agent that the command line names.
+    pub(super) named_agent: Option<String>,
     pub(super) output: Output,
 }
 
@@ -61,7 +63,13 @@ impl CommandContext {
             let error = Error::usage(format!("{rule:?} is no rule of the scanner for secrets"));
             return Err(error.hint(format!("the rules are {}", known.join(", "))).into());
         }
-        Ok(Self { folder, environment, allowed: common.allow_secret.clone(), output })
+        Ok(Self {
+            folder,
+            environment,
+            allowed: common.allow_secret.clone(),
+            named_agent: common.agent.clone(),
+            output,
+        })
     }
 
     /// Opens the project.

@@ -9,7 +9,7 @@ use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project};
 
-use super::context::{Answer, CommandContext};
+use super::context::{Answer, CommandContext, Stop};
 use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
 use crate::exit::Exit;
 
@@ -81,6 +81,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
         }
+        HookCommand::Agent { event, tool } => super::agents::hook(on, *event, *tool),
         HookCommand::PrepareCommitMsg { file, source, .. } => {
             let Some(project) = on.find()? else { return on.done() };
             let Ok(origin) = origin(&project) else { return on.done() };
@@ -122,7 +123,15 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
                 push: *push,
                 remote: remote.clone(),
             };
-            let made = on.change(|project| Checkpoints::new(project).create(&create))?;
+            let made = match on.change(|project| Checkpoints::new(project).create(&create)) {
+                Err(Stop::Project(error)) if error.code == "E_NO_CHECKS" && on.is_interactive() => {
+                    let question = format!("{}.\nWhich command does? [nothing: no checkpoint]", error.message);
+                    let Some(command) = on.output.line(&question)? else { return Err(Stop::Project(error)) };
+                    helmdeck_forge::init::set_check(&on.open()?, &command)?;
+                    on.change(|project| Checkpoints::new(project).create(&create))?
+                }
+                made => made?,
+            };
             on.show(&made)
         }
         C::List => {

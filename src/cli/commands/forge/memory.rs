@@ -317,7 +317,11 @@ pub(super) fn skill(on: &CommandContext, command: &SkillCommand) -> Answer {
             let taken = on.change(|project| Skills::new(project).import_path(file))?;
             on.show(&taken)
         }
-        C::Export { name } => {
+        C::Export { name, folder: Some(folder) } => {
+            let files = Skills::new(&on.open()?).export_to(name, folder)?;
+            on.print(&files, || files.join("\n"))
+        }
+        C::Export { name, folder: None } => {
             let text = Skills::new(&on.open()?).export(name)?;
             on.print(&text, || text.clone())
         }

@@ -2,6 +2,7 @@
 //!
 //! The commands translate arguments and print results; `helmdeck_forge` does the work.
 
+mod agents;
 mod context;
 mod git;
 mod memory;
@@ -100,7 +101,13 @@ impl CommandContext {
     fn run(&self, command: &ForgeCommand) -> Answer {
         use ForgeCommand as C;
         match command {
-            C::Init { adopt, no_git, here, scissors, merge_driver } => {
+            C::Init { remove: true, yes, .. } => {
+                let removed = agents::named(self, true, *yes)?
+                    .map(|agent| self.change(|project| helmdeck_forge::agents::apply(project, agent, true)));
+                self.show(&removed.transpose()?)
+            }
+            C::Init { adopt, no_git, here, scissors, merge_driver, remove: false, yes } => {
+                let agent = agents::named(self, false, *yes)?;
                 let init = Init {
                     adopt: *adopt,
                     no_git: *no_git,
@@ -115,7 +122,12 @@ impl CommandContext {
                 if is_new && matches!(self.environment.trust, Trust::Kept(_)) {
                     helmdeck_forge::trust::agree(&project, &helmdeck_forge::trust::state(&project)?)?;
                 }
-                self.show(&done)
+                let mut shown = serde_json::to_value(&done).map_err(Failure::internal)?;
+                if let Some(agent) = agent {
+                    let setup = agents::set_up(self, &project, agent, *yes)?;
+                    shown["agent"] = serde_json::to_value(setup).map_err(Failure::internal)?;
+                }
+                self.show(&shown)
             }
             C::Trust { show, revoke, yes } => self.trust(*show, *revoke, *yes),
             C::Doctor { fix } => {

@@ -78,8 +78,7 @@ fn an_end_that_stopped_does_not_stop_the_next_start() {
     let begun = start(&project);
     assert_eq!(begun.session.id, "2025-12-24-session-002");
     assert_eq!(begun.warnings.iter().filter(|warning| warning.contains("went on without")).count(), 3);
-    let record = fixture.read(&format!(".forge/memory/short-term/sessions/{}/session.json", session.folder()));
-    let record: Session = serde_json::from_str(&record).unwrap();
+    let record = Sessions::new(&project).archived(&session.folder()).unwrap().unwrap();
     assert_eq!((record.state, record.ending), (State::Ended, Some(ending)), "what was to be learned is not lost");
 }
 
