@@ -16,6 +16,7 @@ pub mod git;
 pub mod health;
 pub mod init;
 pub mod invariants;
+pub mod issues;
 pub mod knowledge;
 mod local;
 pub mod merge;
@@ -38,8 +39,6 @@ pub use helmdeck_forge_files::{
     Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv, error, files, json,
     layout, secrets, time, triv,
 };
-
-pub use helmdeck_forge_documents::issues;
 
 pub use config::Config;
 pub use environment::{Ids, Links, ProjectEnvironment, Trust};

@@ -166,7 +166,8 @@ fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
 /// Orders issues by priority, then by age, then by key.
 ///
 /// Priority 1 to 4 comes before none. The oldest comes first, and issues of unknown age come last.
-fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
+#[must_use]
+pub fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
     let priority = issue.priority.filter(|priority| *priority > 0).unwrap_or(u8::MAX);
     let since = issue.created_at.or(issue.updated_at);
     (priority, Reverse(since.is_some()), since, key_order(&issue.linear_id))

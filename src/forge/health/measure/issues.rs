@@ -41,9 +41,16 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
     if project.config().linear.mode == LinearMode::Off {
         return None;
     }
-    let (active, file) = load::<Active>(files);
+    let (mut active, mut file) = load::<Active>(files);
+    // The issues with a file of their own.
+    match crate::issues::read(files) {
+        Ok(all) => file = Some(all),
+        Err(error) if matches!(active, File::Valid | File::Absent) => active = File::Damaged(error.message),
+        Err(_) => {}
+    }
+    let known = file.into_iter().flat_map(|file| file.issues);
     let mut keys: HashSet<String> =
-        file.into_iter().flat_map(|file| file.issues).map(|issue| issue.linear_id).collect();
+        known.flat_map(|issue| issue.aliases.into_iter().chain([issue.linear_id])).collect();
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
     Some(Known { keys, active })
