@@ -119,6 +119,23 @@ impl Output {
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
+    /// Asks the user for one line of text. `None` without a terminal, or for an empty answer.
+    ///
+    /// # Errors
+    /// A failure if the terminal cannot be read.
+    pub(crate) fn line(&self, question: &str) -> Result<Option<String>> {
+        if !self.interactive {
+            return Ok(None);
+        }
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{} ", printable(question))?;
+        stderr.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        let answer = answer.trim();
+        Ok((!answer.is_empty()).then(|| answer.to_owned()))
+    }
+
     /// Asks the user for confirmation; without a terminal it requires `--yes`.
     ///
     /// # Errors

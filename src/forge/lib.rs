@@ -34,6 +34,7 @@ pub mod skills;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+pub mod work;
 
 pub use helmdeck_forge_files::{
     Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv, error, files, json,

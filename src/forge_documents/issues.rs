@@ -86,6 +86,9 @@ pub struct Issue {
     /// The keys of issues that must be done first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,
+    /// The features it is about, by their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// Where it can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,

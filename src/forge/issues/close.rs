@@ -111,6 +111,16 @@ impl Issues<'_> {
         Ok(Closed { key, again: false, path, record })
     }
 
+    /// Returns an issue if it is open and can be closed; `None` if it is closed, or unknown here.
+    ///
+    /// # Errors
+    /// As [`Self::done`].
+    pub(crate) fn closable(&self, key: &str, done: &Done) -> Result<Option<Issue>> {
+        let Some(issue) = self.read()?.issues.into_iter().find(|issue| issue.answers_to(key)) else { return Ok(None) };
+        check_criteria(&issue, done)?;
+        Ok(Some(issue))
+    }
+
     /// Opens an issue of the history again. An open one stays as it is.
     ///
     /// # Errors

@@ -53,6 +53,9 @@ pub struct Add {
     /// What must hold before it is done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<String>,
+    /// The features it is about, by their ids.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// The agent that is to work on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
@@ -104,6 +107,9 @@ pub struct Edit {
     /// All that must hold before it is done. Criteria with the same text keep their mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Vec<String>>,
+    /// All features it is about, by their ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Vec<String>>,
     /// Criteria that hold now, or do not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<CriterionDone>,
@@ -193,6 +199,7 @@ impl Issues<'_> {
             labels: labels(&add.labels)?,
             assignee: some("assignee", add.assignee.as_deref())?,
             blocked_by: keys(&add.blocked_by)?,
+            features: self.known_features(&add.features)?,
             created_at: Some(now),
             updated_at: Some(now),
             ..Issue::default()
@@ -224,11 +231,30 @@ impl Issues<'_> {
         }
         let done = history::keys(self.project.files())?;
         let others = self.read()?;
+        let features = edit.features.as_ref().map(|ids| self.known_features(ids)).transpose()?;
         let (issue, warnings) = self.change_one(key_of, if_match, |issue| {
             apply(edit, issue)?;
+            if let Some(features) = features {
+                issue.features = features;
+            }
             known(&others, &done, issue)
         })?;
         changed(issue, warnings)
+    }
+
+    /// Refuses features that do not exist, and returns the others in their order, each once.
+    fn known_features(&self, ids: &[String]) -> Result<Vec<String>> {
+        let mut all: Vec<String> = ids.iter().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+        all.sort();
+        all.dedup();
+        if all.is_empty() {
+            return Ok(all);
+        }
+        let file = crate::features::Features::new(self.project).read()?;
+        match all.iter().find(|id| file.get(id).is_none()) {
+            Some(id) => Err(crate::features::unknown(id)),
+            None => Ok(all),
+        }
     }
 
     /// Adds a comment to an issue.

@@ -82,17 +82,7 @@ impl Issues<'_> {
             warnings.push(format!("{key} waits for {}", shown.waits_for.join(", ")));
         }
         let issue = shown.issue;
-        let branch = match project.repository()? {
-            Some(git) => Some(check_out(&git, &issue, start)?),
-            None => None,
-        };
-        // A branch from before the issue does not have it.
-        if !self.read()?.issues.iter().any(|other| other.linear_id == issue.linear_id) {
-            self.apply(|active| {
-                active.issues.push(issue.clone());
-                Ok(())
-            })?;
-        }
+        let branch = self.switch(key, start)?;
         let key = issue.linear_id.clone();
         let change = SetFocus {
             task: Some(issue.title.clone()),
@@ -115,6 +105,24 @@ impl Issues<'_> {
             Ok(())
         })?;
         Ok(Started { issue, focus, branch, warnings })
+    }
+
+    /// Checks out the branch of an issue, if the work tree allows it, and changes nothing else. `None` without git.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn switch(&self, key: &str, start: &Start) -> Result<Option<BranchState>> {
+        let issue = self.startable(key)?.issue;
+        let Some(git) = self.project.repository()? else { return Ok(None) };
+        let state = check_out(&git, &issue, start)?;
+        // A branch from before the issue does not have it.
+        if !self.read()?.issues.iter().any(|other| other.linear_id == issue.linear_id) {
+            self.apply(|active| {
+                active.issues.push(issue);
+                Ok(())
+            })?;
+        }
+        Ok(Some(state))
     }
 
     /// Returns an issue that work can be started on.
