@@ -101,6 +101,9 @@ pub fn init(start: &Path, environment: ProjectEnvironment, init: &Init) -> Resul
     project.check_not_paused()?;
     let created = create_missing(&project)?;
     let tests = created.iter().any(|path| path == CONFIG).then(|| detect::tests(project.root()));
+    if created.iter().any(|path| path == CONFIG) {
+        crate::issues::begin(&project)?;
+    }
     let adopted = if init.adopt { Some(adopt::adopt(&project)?) } else { None };
     let mut settings = Vec::new();
     let mut offers = Vec::new();

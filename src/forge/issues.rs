@@ -3,6 +3,7 @@
 //! Everything works without a tracker. With one, each local change is added to the outbox in the same locked
 //! write, and the sync sends it later.
 
+mod beads;
 mod close;
 mod edit;
 mod graph;
@@ -21,6 +22,8 @@ pub use helmdeck_forge_documents::issues::{
     OPEN, check_key, is_comment_id, is_key, is_placeholder, key_order,
 };
 pub use history::Record;
+pub(crate) use history::closed_aliases;
+pub(crate) use numbers::begin;
 pub use queue::{ChangeKind, IssueChange};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use store::read;

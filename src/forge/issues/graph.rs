@@ -38,7 +38,7 @@ impl<'a> Graph<'a> {
         let over = issue.is_over();
         let claimed = claimed.contains(&issue.linear_id);
         let waits_for = if over { Vec::new() } else { self.waits_for(issue) };
-        let ready = !over && !claimed && waits_for.is_empty() && !issue.state_is(&["blocked"]);
+        let ready = !over && !claimed && waits_for.is_empty() && !issue.state_is(&["blocked", "deferred"]);
         Item { over, ready, waits_for, claimed, issue: issue.clone() }
     }
 }

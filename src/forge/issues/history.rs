@@ -3,6 +3,7 @@
 //! The file has front matter for programs and a summary for people. The front matter holds the whole issue, so that
 //! it can be opened again without a loss.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use helmdeck_core::text::collapse_whitespace;
@@ -73,6 +74,13 @@ pub(super) fn all(files: &Files) -> Result<Vec<Record>> {
         all.extend(read(files, &key)?);
     }
     Ok(all)
+}
+
+/// Returns the earlier keys of the issues that are done. What cannot be read has none.
+pub(crate) fn closed_aliases(files: &Files) -> HashSet<String> {
+    let all = keys(files).unwrap_or_default();
+    let records = all.iter().filter_map(|key| read(files, key).ok().flatten());
+    records.flat_map(|record| record.issue.aliases).collect()
 }
 
 /// Returns an issue that is done, by its key or an earlier one.

@@ -65,6 +65,19 @@ impl Numbers {
     }
 }
 
+/// Records that the project begins in this clone: its local keys count from 1.
+///
+/// # Errors
+/// `Locked`.
+pub(crate) fn begin(project: &Project) -> crate::error::Result<()> {
+    let _common = project.common_lock()?;
+    let numbers = Numbers::read(project);
+    if numbers.highest == numbers.base {
+        Numbers { base: 0, highest: 0, ..numbers }.write();
+    }
+    Ok(())
+}
+
 /// Says whether the project began in this clone: then its memory is not committed, or has no remote.
 fn is_first(project: &Project) -> bool {
     project.git().map_or(true, |git| git.remotes().is_ok_and(|remotes| remotes.is_empty()))

@@ -177,3 +177,34 @@ fn a_start_switches_the_branch_if_the_tree_allows_it() {
     issues.done("LOCAL-1", &Done::default()).unwrap();
     assert_eq!(issues.start("LOCAL-1", &Start::default()).unwrap_err().code, "E_REFUSED");
 }
+
+#[test]
+fn edits_of_different_members_merge() {
+    let path = ".forge/linear/issues/LOCAL-1.json";
+    let text = |title: &str, priority: u8, labels: &str, at: &str| {
+        format!(
+            r#"{{"linear_id":"LOCAL-1","title":"{title}","priority":{priority},"labels":[{labels}],"acceptance_criteria":["a"],"updated_at":"2025-12-24T{at}:00:00Z"}}"#
+        )
+    };
+    let (base, theirs) = (text("One", 1, "", "08"), text("One", 2, r#""web""#, "10"));
+    let ours = text("Two", 1, r#""db""#, "09").replace(r#"["a"]"#, r#"[{"text":"a","done":true}]"#);
+    let merged = crate::merge::merge(path, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+    assert_eq!(merged.conflicts, [""; 0]);
+    let issue: Issue = serde_json::from_slice(&merged.bytes).unwrap();
+    assert_eq!((issue.title.as_str(), issue.priority, issue.labels.len()), ("Two", Some(2), 2));
+    assert!(issue.acceptance_criteria[0].is_done());
+    assert_eq!(issue.updated_at.unwrap().to_string(), "2025-12-24T10:00:00Z");
+}
+
+#[test]
+fn a_damaged_issue_is_named_and_never_overwritten() {
+    let fixture = Fixture::new();
+    add(&fixture, "One");
+    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", "{");
+    let issues = fixture.project.issues();
+    let error = issues.set("LOCAL-1", &Edit { priority: Some(1), ..Edit::default() }, None).unwrap_err();
+    assert!(error.code == "E_CORRUPT" && error.message.contains("LOCAL-1.json:1:"), "{error}");
+    assert_eq!(fixture.text(".forge/linear/issues/LOCAL-1.json"), "{");
+    let damaged = crate::repair::damaged_files(&fixture.project).unwrap();
+    assert!(damaged.iter().any(|file| file.path == ".forge/linear/issues/LOCAL-1.json"), "{damaged:?}");
+}

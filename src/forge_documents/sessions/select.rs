@@ -150,7 +150,9 @@ fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
     let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
     let free = mine && !inputs.claimed.contains(&issue.linear_id);
-    free && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
+    free && !issue.is_over()
+        && !issue.state_is(&["blocked", "deferred"])
+        && issue.blocked_by.iter().all(|key| is_done(key, inputs))
 }
 
 /// Says whether an issue is done.
