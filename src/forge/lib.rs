@@ -12,6 +12,7 @@ pub mod features;
 #[cfg(test)]
 mod fixture;
 pub mod focus;
+pub mod forms;
 pub mod git;
 pub mod health;
 pub mod init;

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
-pub(crate) use issue::{BranchArgs, DoneWorkArgs, IssueCommand, IssueEdit, IssueFields, StartWorkArgs};
+pub(crate) use issue::{
+    BranchArgs, DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
+};
 pub(crate) use memory::{
     ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
@@ -93,6 +95,9 @@ pub(crate) enum ForgeCommand {
     /// Add, list, change, start and close issues
     #[command(subcommand)]
     Issue(IssueCommand),
+    /// List, show, fill and check the forms of new issues
+    #[command(subcommand)]
+    Form(FormCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
         /// Create missing files

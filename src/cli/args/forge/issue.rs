@@ -237,3 +237,49 @@ pub(crate) struct DoneWorkArgs {
     #[arg(long)]
     pub(crate) push: bool,
 }
+
+/// `helmdeck forge form`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FormCommand {
+    /// List the forms in .forge/linear/templates/
+    List,
+    /// Show the fields of a form, and what can be chosen
+    Show {
+        /// Name of the form
+        name: String,
+    },
+    /// Add an issue with a form; at a terminal, missing fields are asked for
+    New {
+        #[command(flatten)]
+        form: FormValues,
+        /// Label; repeatable
+        #[arg(long, value_name = "LABEL")]
+        label: Vec<String>,
+        /// 1 urgent, 2 high, 3 normal, 4 low, 0 none
+        #[arg(long, value_name = "NUMBER")]
+        priority: Option<u8>,
+    },
+    /// Print the title and the description that a form makes
+    Render {
+        #[command(flatten)]
+        form: FormValues,
+    },
+    /// Check values: print every error at once; exit 1 if there is one
+    Validate {
+        #[command(flatten)]
+        form: FormValues,
+    },
+}
+
+/// A form with values.
+#[derive(Debug, Args)]
+pub(crate) struct FormValues {
+    /// Name of the form
+    pub(crate) name: String,
+    /// Value, as FIELD=VALUE; repeat a list for each item
+    #[arg(short = 'f', long, value_name = "FIELD=VALUE")]
+    pub(crate) field: Vec<String>,
+    /// File with values, as a JSON object; - reads stdin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) values: Option<std::path::PathBuf>,
+}

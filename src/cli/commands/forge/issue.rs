@@ -132,7 +132,7 @@ fn set(on: &CommandContext, arguments: &IssueEdit) -> Answer {
     on.print(&changed, || changed_text(&changed.issue, &changed.warnings))
 }
 
-fn changed_text(issue: &Issue, warnings: &[String]) -> String {
+pub(super) fn changed_text(issue: &Issue, warnings: &[String]) -> String {
     let mut lines = vec![line(issue)];
     lines.extend(criteria(issue));
     lines.extend(warnings.iter().map(|warning| format!("warning: {warning}")));

@@ -3,6 +3,7 @@
 //! The commands translate arguments and print results; `helmdeck_forge` does the work.
 
 mod context;
+mod form;
 mod git;
 mod issue;
 mod memory;
@@ -160,6 +161,7 @@ impl CommandContext {
             C::Verify { ids, all, stale } => memory::verify(self, ids, *all, *stale),
             C::Remember { text } => work::remember(self, text),
             C::Issue(command) => issue::run(self, command),
+            C::Form(command) => form::run(self, command),
             C::LintCommits { range } => git::lint(self, range.as_deref()),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),
