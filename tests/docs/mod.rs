@@ -73,6 +73,7 @@ pages! {
     first_steps: "docs/first-steps.md",
     getting_started: "docs/getting-started.md",
     install: "docs/install.md",
+    issues: "docs/issues.md",
     jobs: "docs/jobs.md",
     memory: "docs/memory.md",
     packs: "docs/packs.md",
