@@ -9,6 +9,7 @@ mod brief;
 mod checkpoints;
 mod features;
 mod focus;
+mod issues;
 mod knowledge;
 mod place;
 mod recovery;
@@ -85,6 +86,11 @@ pub(crate) fn packs(config: &Config) -> Vec<Builtin> {
         pack!("forge", "features_set", Verb::new(place, set).changing()),
         pack!("forge", "focus_show", Verb::new(place, focus::show).in_session()),
         pack!("forge", "focus_set", Verb::new(place, focus::set).in_session()),
+        pack!("forge", "issue_list", Verb::new(place, issues::list)),
+        pack!("forge", "issue_show", Verb::new(place, issues::show)),
+        pack!("forge", "issue_add", Verb::new(place, issues::add).changing()),
+        pack!("forge", "issue_set", Verb::new(place, issues::set).changing()),
+        pack!("forge", "issue_done", Verb::new(place, issues::done).changing()),
         pack!("forge", "session_log", Verb::new(place, sessions::log).in_session()),
         pack!("forge", "artifact_put", Verb::new(place, artifacts::put).in_session().changing()),
         pack!("forge", "artifact_snapshot", Verb::new(place, artifacts::snapshot).in_session().changing()),

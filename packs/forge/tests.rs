@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Config;
 
+mod issues;
 mod over;
 
 /// A text that looks like a credential.

@@ -15,6 +15,8 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<crate::recovery::Paused>("paused"),
     Kind::of::<crate::focus::Focus>("focus"),
     Kind::of::<crate::issues::Active>("active"),
+    Kind::of::<crate::issues::Issue>("issue"),
+    Kind::of::<crate::issues::Comment>("comment"),
     Kind::of::<crate::sessions::Session>("session"),
     Kind::of::<crate::sessions::ActiveSessions>("sessions"),
     Kind::of::<helmdeck_forge_documents::branches::Branches>("branches"),

@@ -11,6 +11,7 @@ mod status_inputs;
 mod tests;
 mod verify;
 
+pub(crate) use helmdeck_forge_documents::features::file::unknown;
 pub(crate) use helmdeck_forge_documents::features::{ADOPTED_FROM, adopted_name};
 pub use helmdeck_forge_documents::features::{
     Amendment, BlockedBy, Change, Counts, Difference, Feature, FeaturesFile, Next, Standing, Status, Weakened, is_id,

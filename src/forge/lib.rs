@@ -13,10 +13,12 @@ pub mod features;
 #[cfg(test)]
 mod fixture;
 pub mod focus;
+pub mod forms;
 pub mod git;
 pub mod health;
 pub mod init;
 pub mod invariants;
+pub mod issues;
 pub mod knowledge;
 mod local;
 pub mod merge;
@@ -34,13 +36,12 @@ pub mod skills;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+pub mod work;
 
 pub use helmdeck_forge_files::{
     Category, Current, Document, Error, Files, Guard, Json, Loaded, Members, Result, Time, Triv, error, files, json,
     layout, secrets, time, triv,
 };
-
-pub use helmdeck_forge_documents::issues;
 
 pub use config::Config;
 pub use environment::{Ids, Links, ProjectEnvironment, Trust};

@@ -1,6 +1,7 @@
-//! Active issues (`linear/active.json`), as the RFC's "Issue as Memory Unit" prints one.
+//! Issues, as the RFC's "Issue as Memory Unit" prints one.
 //!
-//! The file is only read. Text from a tracker never becomes an invariant or a skill by itself.
+//! An issue has a file of its own, `linear/issues/<KEY>.json`, or is an entry of `linear/active.json`. Text from a
+//! tracker never becomes an invariant or a skill by itself.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,8 +13,19 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use helmdeck_forge_files::files::Document;
 use helmdeck_forge_files::json::Members;
-use helmdeck_forge_files::layout::ACTIVE;
+use helmdeck_forge_files::layout::{ACTIVE, COMMENTS, ISSUES};
 use helmdeck_forge_files::time::Time;
+
+/// State of an issue that nobody has begun.
+pub const OPEN: &str = "Open";
+/// State of an issue that somebody works on.
+pub const IN_PROGRESS: &str = "In Progress";
+/// State of an issue that is finished.
+pub const DONE: &str = "Done";
+/// State of an issue that nobody will finish.
+pub const CANCELLED: &str = "Cancelled";
+/// Prefix of the keys of issues that no tracker has.
+pub const LOCAL: &str = "LOCAL";
 
 /// The version that is written.
 const VERSION: &str = "1.0";
@@ -41,6 +53,9 @@ pub struct Issue {
     pub linear_id: String,
     /// What it is about, in one line.
     pub title: String,
+    /// What it is about, in Markdown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// What kind it is: `feature`, `bug`, `task`, `chore`, or another word.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -71,6 +86,9 @@ pub struct Issue {
     /// The keys of issues that must be done first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,
+    /// The features it is about, by their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// Where it can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -80,6 +98,12 @@ pub struct Issue {
     /// When it was last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
+    /// Its comments, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<Comment>,
+    /// Its earlier keys. Commits keep the key they were made with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// The issue as the tracker last reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Members>,
@@ -148,6 +172,24 @@ pub struct Checked {
     pub other: Members,
 }
 
+/// A comment on an issue.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Comment {
+    /// Its id: 1 to 64 letters, digits, `.`, `_` and `-`.
+    pub id: String,
+    /// Its author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// What it says, in Markdown.
+    pub text: String,
+    /// Members that are not known here.
+    #[serde(flatten)]
+    pub other: Members,
+}
+
 /// Git references of the work on an issue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GitRefs {
@@ -181,21 +223,62 @@ impl Document for Active {
     fn check(&self) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for issue in &self.issues {
-            let key = issue.linear_id.as_str();
-            if !is_key(key) {
-                let what =
-                    if is_placeholder(key) { "is a placeholder, not a key" } else { "is no key such as SX9-123" };
-                return Err(format!("issues: linear_id {key:?} {what}"));
-            }
-            if !seen.insert(key) {
-                return Err(format!("issues: {key} stands there twice"));
-            }
-            if issue.priority.is_some_and(|priority| priority > 4) {
-                return Err(format!("issues: the priority of {key} is not one of 0 to 4"));
+            issue.check().map_err(|what| format!("issues: {what}"))?;
+            if !seen.insert(&issue.linear_id) {
+                return Err(format!("issues: {} stands there twice", issue.linear_id));
             }
         }
         Ok(())
     }
+}
+
+impl Document for Issue {
+    const PATH: &'static str = ISSUES;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
+
+    /// Checks what the types cannot express: the key is valid, the priority is 0 to 4.
+    fn check(&self) -> Result<(), String> {
+        let key = self.linear_id.as_str();
+        check_key(key).map_err(|what| format!("linear_id {what}"))?;
+        if self.priority.is_some_and(|priority| priority > 4) {
+            return Err(format!("the priority of {key} is not one of 0 to 4"));
+        }
+        Ok(())
+    }
+}
+
+impl Document for Comment {
+    const PATH: &'static str = COMMENTS;
+
+    fn skeleton() -> Self {
+        Self::default()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if is_comment_id(&self.id) { Ok(()) } else { Err(format!("id {:?} is no id of a comment", self.id)) }
+    }
+}
+
+/// Says whether a text is the id of a comment, and so the name of a file.
+#[must_use]
+pub fn is_comment_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(plain)
+}
+
+/// Checks the key of an issue.
+///
+/// # Errors
+/// What is wrong with it; a placeholder such as `SX9-xxx` is named as one.
+pub fn check_key(text: &str) -> Result<(), String> {
+    if is_key(text) {
+        return Ok(());
+    }
+    let what = if is_placeholder(text) { "is a placeholder, not a key" } else { "is no key such as SX9-123" };
+    Err(format!("{text:?} {what}"))
 }
 
 impl Issue {
@@ -209,6 +292,24 @@ impl Issue {
     #[must_use]
     pub fn state_is(&self, states: &[&str]) -> bool {
         self.state.as_ref().is_some_and(|state| states.iter().any(|one| state.trim().eq_ignore_ascii_case(one)))
+    }
+
+    /// Says whether no tracker has it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.linear_id.strip_prefix(LOCAL).is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    /// Says whether a key is its key, or was.
+    #[must_use]
+    pub fn answers_to(&self, key: &str) -> bool {
+        self.linear_id == key || self.aliases.iter().any(|alias| alias == key)
+    }
+
+    /// Returns the key of the issue it is part of.
+    #[must_use]
+    pub fn parent(&self) -> Option<&str> {
+        self.memory_trace.as_ref().and_then(|trace| trace.parent_issue.as_deref())
     }
 
     /// Returns the assignee of the tracker, or else the assigned persona.
@@ -257,6 +358,26 @@ fn is_team(text: &str) -> bool {
 pub fn key_order(key: &str) -> (&str, usize, &str) {
     let (team, number) = key.split_once('-').unwrap_or((key, ""));
     (team, number.len(), number)
+}
+
+impl Criterion {
+    /// Returns the sentence.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Checked(checked) => &checked.text,
+        }
+    }
+
+    /// Says whether it holds.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Checked(checked) => checked.done,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Active {

@@ -30,6 +30,12 @@ pub const ARTIFACT_INDEX: &str = ".forge/memory/artifacts/index.jsonl";
 pub const SKILLS: &str = ".forge/skills";
 /// The issues that are worked on.
 pub const ACTIVE: &str = ".forge/linear/active.json";
+/// Issues, in a file for each: `SX9-123.json`.
+///
+/// Two additions on two branches are two files, so that any merge keeps both.
+pub const ISSUES: &str = ".forge/linear/issues";
+/// Comments on issues, in a folder for each issue and a file for each comment.
+pub const COMMENTS: &str = ".forge/linear/comments";
 /// Summaries of issues that are done.
 pub const HISTORY: &str = ".forge/linear/history";
 /// The forms of new issues.

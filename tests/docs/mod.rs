@@ -72,6 +72,7 @@ pages! {
     conversation: "docs/conversation.md",
     getting_started: "docs/getting-started.md",
     install: "docs/install.md",
+    issues: "docs/issues.md",
     jobs: "docs/jobs.md",
     memory: "docs/memory.md",
     packs: "docs/packs.md",

@@ -165,6 +165,28 @@ fn every_command_prints_exactly_one_object() {
     }
     let [base, ours, theirs] = ["base", "ours", "theirs"].map(|copy| fixture.beside(copy).display().to_string());
     call(0, &["merge-driver", &base, &ours, &theirs, features]);
+    call(0, &["issue", "add", "Subtract", "--criterion", "It subtracts", "--type", "feature"]);
+    call(0, &["issue", "add", "Divide", "--blocked-by", "LOCAL-1"]);
+    call(0, &["issue", "list", "--all"]);
+    call(0, &["issue", "show", "LOCAL-1"]);
+    call(0, &["issue", "set", "LOCAL-1", "--check", "1", "--evidence", "seen"]);
+    call(0, &["issue", "comment", "LOCAL-1", "Not below zero."]);
+    call(0, &["issue", "start", "LOCAL-1", "--no-branch"]);
+    call(0, &["issue", "done", "LOCAL-1"]);
+    call(0, &["issue", "reopen", "LOCAL-1"]);
+    call(0, &["ready"]);
+    call(0, &["status"]);
+    call(0, &["verify", "FORGE-001"]);
+    call(0, &["remember", "Subtracting: mind the sign"]);
+    let filled = ["bug", "--field", "title=[BUG] No sign", "--field", "reproduction_steps=Subtract."];
+    call(0, &["form", "list"]);
+    call(0, &["form", "show", "bug"]);
+    call(1, &["form", "validate", "bug"]);
+    call(0, &[&["form", "render"], &filled[..]].concat());
+    call(0, &[&["form", "new"], &filled[..]].concat());
+    call(0, &["start", "LOCAL-1", "--no-branch"]);
+    call(0, &["done"]);
+    assert_eq!(fixture.git(&["status", "--porcelain"]), "", "an end leaves nothing behind");
     call(0, &["session", "end", "--next", "Subtract"]);
     assert_eq!(fixture.git(&["status", "--porcelain"]), "", "an end leaves nothing behind");
 

@@ -1,6 +1,7 @@
 //! The memory of a project, from outside.
 
 mod answers;
+mod day;
 mod docs;
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
 mod fixture;

@@ -1,6 +1,7 @@
 //! Command line of `helmdeck forge`.
 
 mod git;
+mod issue;
 mod memory;
 mod session;
 
@@ -9,6 +10,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
+pub(crate) use issue::{
+    BranchArgs, DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
+};
 pub(crate) use memory::{
     ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
@@ -72,6 +76,37 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Start work: session, focus and branch; on an issue, a feature, or a new issue with this title
+    Start(StartWorkArgs),
+    /// Finish work: checkpoint, issue closed, session ended
+    Done(DoneWorkArgs),
+    /// Show where the work stands, and what to run next
+    Status,
+    /// List the issues that can be started
+    Ready,
+    /// Run the tests of the focus's feature and store the results; exit 1 if one fails
+    Verify {
+        /// Ids of features [default: those of the focus]
+        ids: Vec<String>,
+        /// All features that have tests
+        #[arg(long, conflicts_with_all = ["ids", "stale"])]
+        all: bool,
+        /// Features that passed before and are untested on the current code
+        #[arg(long, conflicts_with = "ids")]
+        stale: bool,
+    },
+    /// Remember a text, as "when it applies: what works"
+    Remember {
+        /// Text
+        #[arg(required = true)]
+        text: Vec<String>,
+    },
+    /// Add, list, change, start and close issues
+    #[command(subcommand)]
+    Issue(IssueCommand),
+    /// List, show, fill and check the forms of new issues
+    #[command(subcommand)]
+    Form(FormCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
         /// Create missing files
@@ -129,7 +164,7 @@ pub(crate) enum ForgeCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Commit with the project's message format
+    /// Commit with the project's message format: `commit "what was done"`, or the long form with -m
     Commit(CommitArgs),
     /// Check commit messages; exit 1 if one breaks a rule
     LintCommits {

@@ -13,6 +13,7 @@ use super::name::{NO_KEY, Name, PREFIX};
 use crate::error::{Category, Error, Result};
 use crate::files::etag;
 use crate::git::{Created, Git, Oid};
+use crate::issues::Done;
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::{Recovery, memory};
@@ -35,8 +36,10 @@ pub struct Create {
     pub message: Option<String>,
     /// The commands that must succeed. Default: `commands` under `[verify]`.
     pub verify: Vec<String>,
-    /// The issues that this closes.
+    /// The issues that this closes: their summaries go to the history.
     pub closes: Vec<String>,
+    /// Why they are closed although a criterion is open.
+    pub anyway: Option<String>,
     /// Whether to push the tag, and nothing else. Default: `push_checkpoints` under `[git]`.
     pub push: bool,
     /// The remote to push to. Default: `origin`, or the only one.
@@ -120,6 +123,10 @@ impl Checkpoints<'_> {
         // Scan every text of the tag for secrets before any command runs.
         let told = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
         self.project.files().check_secrets("the message of the tag", told.as_bytes())?;
+        let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
+        for key in &asked.closes {
+            self.project.issues().closable(key, &close)?;
+        }
         let before = Stand::of(git)?;
         let (commands, checks) = self.check(asked)?;
         let mut warnings = Vec::new();
@@ -151,6 +158,12 @@ impl Checkpoints<'_> {
 
         if let Some(paused) = &paused {
             Recovery::new(self.project).lift(paused)?;
+        }
+        for key in &asked.closes {
+            // The checkpoint is made: what cannot be closed now can be closed later.
+            if let Err(error) = self.project.issues().done(key, &close) {
+                warnings.push(format!("{key} was not closed: {error}"));
+            }
         }
         let pushed = (asked.push || self.project.config().git.push_checkpoints)
             && push(git, asked, &manifest.tag, &mut warnings);

@@ -91,10 +91,23 @@ impl Checkpoints<'_> {
 
     /// Returns the texts of the open issues.
     fn open_issues(&self) -> Result<Vec<String>> {
-        let Some(bytes) = self.project.files().read(layout::ACTIVE)? else { return Ok(Vec::new()) };
+        let files = self.project.files();
+        let mut texts = Vec::new();
+        for entry in files.list(layout::ISSUES)? {
+            // A comment may name a checkpoint too.
+            let key = entry.name.trim_end_matches(".json");
+            let mut paths = vec![format!("{}/{}", layout::ISSUES, entry.name)];
+            let comments = format!("{}/{key}", layout::COMMENTS);
+            paths.extend(files.list(&comments)?.iter().map(|comment| format!("{comments}/{}", comment.name)));
+            for path in paths {
+                texts.extend(files.read(&path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+            }
+        }
+        let Some(bytes) = files.read(layout::ACTIVE)? else { return Ok(texts) };
         // An unreadable issue file may name any checkpoint, so keep everything that its bytes name.
         let Ok(file) = serde_json::from_slice::<Json>(&bytes) else {
-            return Ok(vec![String::from_utf8_lossy(&bytes).into_owned()]);
+            texts.push(String::from_utf8_lossy(&bytes).into_owned());
+            return Ok(texts);
         };
         let issues = match &file {
             Json::Array(issues) => issues.as_slice(),
@@ -108,7 +121,9 @@ impl Checkpoints<'_> {
             let state = crate::recovery::memory::text(issue, "state").unwrap_or_default().to_lowercase();
             ["done", "completed", "cancelled", "canceled", "duplicate"].contains(&state.as_str())
         };
-        Ok(issues.iter().filter(|issue| !over(issue)).filter_map(|issue| serde_json::to_string(issue).ok()).collect())
+        let open = issues.iter().filter(|issue| !over(issue));
+        texts.extend(open.filter_map(|issue| serde_json::to_string(issue).ok()));
+        Ok(texts)
     }
 }
 

@@ -74,3 +74,16 @@ pub struct Focused {
     /// The phase now.
     pub phase: Option<String>,
 }
+
+/// Payload of `linear`: an issue changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IssueChanged {
+    /// Its key.
+    pub key: String,
+    /// What changed, in one word: `added`, `state`, `changed`, `comment`, `done`, `reopened`, `renamed` or `removed`.
+    pub what: String,
+    /// The state, or the key, before.
+    pub from: Option<String>,
+    /// The state, or the key, now.
+    pub to: Option<String>,
+}

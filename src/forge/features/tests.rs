@@ -401,6 +401,10 @@ fn a_test_that_fails_does_not_hide_behind_one_that_cannot_start() {
     file.features[0].tests = Some(vec!["missing:x".into()]);
     repository.write(FEATURES, serde_json::to_string(&file).unwrap());
     let hint = Features::new(&project).verify(&id).unwrap().hint.unwrap();
+    let new = add(&project, "Two", &["missing:y"]);
+    let verified = Features::new(&project).verify(&new).unwrap();
+    assert_eq!((verified.problem, verified.status), (Some(Problem::CannotStart), Status::NotImplemented));
+    let mut file = Features::new(&project).read().unwrap();
     assert!(hint.contains("`there-is-no-such-program x` could not be started"), "{hint}");
     file.features[0].tests = Some(vec!["missing:x".into(), "a".into()]);
     repository.write(FEATURES, serde_json::to_string(&file).unwrap());

@@ -18,6 +18,8 @@ const OUTPUT: usize = 4 << 10;
 
 /// Why the tests of a project without settings and without Cargo cannot be run.
 const NO_RUNNER: &str = "no command is set that runs the tests here, and the default (cargo test) needs a Cargo.toml";
+/// What to do after a pass of code that is not committed.
+const UNCOMMITTED: &str = "commit the code: until then the pass is that of no commit, and the list shows passing_stale";
 
 /// Result of verifying a feature. A transport ends with exit code 1 unless it passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +30,11 @@ pub struct Verified {
     pub passed: bool,
     /// Its status now.
     pub status: Status,
+    /// Its standing now, as the list shows it.
+    ///
+    /// A pass of code that is not committed is `passing_stale` until that code is committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
     /// Why it did not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
@@ -50,7 +57,7 @@ pub struct Verified {
     pub code_tree: Option<String>,
     /// Whether the code differs from that of the commit.
     pub dirty: bool,
-    /// A hint about the test setup, if no test ran.
+    /// A hint about the test setup, if no test ran, or about code that is not committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -257,7 +264,8 @@ impl Features<'_> {
             }
             let from = current.status;
             let mut regressed = false;
-            if known || from == Status::Passing && problem.is_some_and(Problem::says_nothing) {
+            let nothing = problem.is_some_and(Problem::says_nothing);
+            if known || from == Status::Passing && nothing {
                 return Ok((from, from, false));
             }
             if let Some(evidence) = &evidence {
@@ -270,8 +278,8 @@ impl Features<'_> {
                 (current.verified_by, current.reason) = (None, None);
             } else {
                 regressed = from == Status::Passing && current.evidence.is_some();
-                // Its owner and its deferral stay.
-                if !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
+                // Its owner and its deferral stay, and tests that did not run show nothing.
+                if !nothing && !matches!(from, Status::InProgress | Status::Blocked | Status::Deferred) {
                     current.become_(Status::Failing, now);
                 }
                 current.reason = problem.map(|problem| problem.as_str().to_owned());
@@ -279,11 +287,16 @@ impl Features<'_> {
             Ok((from, current.status, regressed))
         })?;
         self.tell(id, from, status, evidence.as_deref());
+        let now = self.read()?.get(id).cloned();
+        let standing = now.and_then(|now| status_inputs::judge(project, &[now], false).ok()?.pop());
         let hint = problem.filter(|_| executed == 0).map(|problem| hint(id, problem, &runs));
+        let uncommitted = problem.is_none() && after.dirty && standing == Some(Standing::PassingStale);
+        let hint = hint.or_else(|| uncommitted.then(|| UNCOMMITTED.to_owned()));
         Ok(Verified {
             id: id.to_owned(),
             passed: problem.is_none(),
             status,
+            standing,
             problem,
             regressed,
             executed,
@@ -310,6 +323,7 @@ impl Features<'_> {
             id: feature.id.clone(),
             passed: false,
             status: feature.status,
+            standing: None,
             problem: Some(Problem::CannotStart),
             regressed: false,
             executed: 0,

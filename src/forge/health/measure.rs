@@ -66,7 +66,8 @@ fn inputs_by(project: &Project, evidence: &OnceCell<Result<Evidence>>) -> Inputs
 /// Assigns damaged files to components, for files that the components do not read themselves.
 fn share_out_damage(project: &Project, inputs: &mut Inputs) {
     const TOLD: [&str; 4] = [layout::KNOWLEDGE, layout::FEATURES, layout::PROGRESS, layout::ACTIVE];
-    let damaged = repair::damage(project, |path| !TOLD.contains(&path)).unwrap_or_default();
+    let of_issues = |path: &str| [layout::ISSUES, layout::COMMENTS].iter().any(|folder| path.starts_with(folder));
+    let damaged = repair::damage(project, |path| !TOLD.contains(&path) && !of_issues(path)).unwrap_or_default();
     for one in damaged.into_iter().filter(|one| one.extent != Extent::Newer) {
         let component = match one.path.as_str() {
             layout::CONFIG => &mut inputs.long_term.damaged,

@@ -21,12 +21,16 @@ const NOTE: std::ops::RangeInclusive<usize> = 10..=500;
 const MAX_NOTES: usize = 200;
 /// Prefix of the ids of adopted features.
 const PREFIX: &str = "ADOPTED";
+/// The issues of beads.
+const BEADS: &str = ".beads/issues.jsonl";
 
 /// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Adopted {
     /// The ids of new features.
     pub features: Vec<String>,
+    /// The keys of new issues.
+    pub issues: Vec<String>,
     /// The files with the progress of former sessions.
     pub progress: Vec<String>,
     /// Notes that may be worth learning.
@@ -58,19 +62,6 @@ struct Listed {
     passes: bool,
 }
 
-/// A line of `.beads/issues.jsonl`.
-#[derive(Deserialize)]
-struct Bead {
-    id: String,
-    title: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    issue_type: String,
-}
-
 /// A feature to adopt.
 struct New {
     name: String,
@@ -97,15 +88,16 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
         }));
         Ok(())
     })?;
-    take(project, ".beads/issues.jsonl", &mut adopted, |text, skipped| {
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            match serde_json::from_str::<Bead>(line) {
-                Ok(bead) => new.extend(of_bead(bead)),
-                Err(error) => skipped.push(format!(".beads/issues.jsonl:{}: {error}", at + 1)),
-            }
-        }
+    let mut beads = None;
+    take(project, BEADS, &mut adopted, |text, _| {
+        beads = Some(text.to_owned());
         Ok(())
     })?;
+    if let Some(text) = beads {
+        let taken = project.issues().adopt(BEADS, &text)?;
+        adopted.issues = taken.keys;
+        adopted.skipped.extend(taken.skipped);
+    }
     add(project, new, &mut adopted)?;
     take_progress(project, &mut adopted)?;
     for from in ["MEMORY.md", "CLAUDE.md"] {
@@ -157,27 +149,6 @@ fn take(
     Ok(())
 }
 
-fn of_bead(bead: Bead) -> Option<New> {
-    let status = match bead.status.as_str() {
-        // A completed item that was no feature needs no test.
-        "closed" if !matches!(bead.issue_type.as_str(), "feature" | "epic") => return None,
-        "closed" => Status::Failing,
-        "in_progress" => Status::InProgress,
-        "blocked" => Status::Blocked,
-        "deferred" => Status::Deferred,
-        "tombstone" => return None,
-        _ => Status::NotImplemented,
-    };
-    Some(New {
-        name: bead.title,
-        description: bead.description,
-        category: Some(bead.issue_type).filter(|kind| !kind.is_empty()),
-        steps: Vec::new(),
-        status,
-        from: format!("beads:{}", bead.id),
-    })
-}
-
 /// Says whether a feature exists, or was removed as unwanted.
 fn is_known(file: &FeaturesFile, from: &str, name: &str) -> bool {
     let here = |feature: &Feature| {
@@ -213,10 +184,7 @@ fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()
             ids.push(feature.id.clone());
             feature.status = new.status;
             feature.tests = Some(Vec::new());
-            feature.blocked_by = Some(match new.status {
-                Status::Blocked => BlockedBy::One(format!("as {} says", new.from)),
-                _ => BlockedBy::Nothing,
-            });
+            feature.blocked_by = Some(BlockedBy::Nothing);
             feature.category = new.category;
             feature.steps = Some(new.steps).filter(|steps| !steps.is_empty());
             let other = &mut feature.other.0;

@@ -252,10 +252,11 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
     );
     let (project, done) = init(folder.path(), &Init { adopt: true, ..Init::default() });
     let adopted = done.adopted.unwrap();
-    assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002", "ADOPTED-003", "ADOPTED-004"]);
+    assert_eq!(adopted.features, ["ADOPTED-001", "ADOPTED-002"]);
+    assert_eq!(adopted.issues, ["LOCAL-1", "LOCAL-2", "LOCAL-3"]);
     let features = std::fs::read_to_string(folder.path().join(FEATURES)).unwrap();
     assert!(!features.contains("passing"), "{features}");
-    assert_eq!(features.matches("\"failing\"").count(), 2);
+    assert_eq!(features.matches("\"failing\"").count(), 1);
     assert_eq!(adopted.proposals.len(), 1);
     assert_eq!(adopted.proposals[0].text, "Always run the linter first");
     assert_eq!(adopted.progress.len(), 1);

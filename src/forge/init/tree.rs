@@ -4,8 +4,8 @@ use crate::documents::kind_of;
 use crate::environment::ProjectEnvironment;
 use crate::files::part_of;
 use crate::layout::{
-    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY, INIT,
-    KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
+    ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMENTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY,
+    INIT, ISSUES, KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
 };
 use crate::progress;
 use crate::skills;
@@ -29,7 +29,10 @@ pub(super) fn folders() -> Vec<String> {
         .into_iter()
         .map(str::to_owned)
         .chain(kinds)
-        .chain([".forge/linear", HISTORY, TEMPLATES, ".forge/git", CHECKPOINTS, SKILLS, LOCAL].map(str::to_owned))
+        .chain(
+            [".forge/linear", ISSUES, COMMENTS, HISTORY, TEMPLATES, ".forge/git", CHECKPOINTS, SKILLS, LOCAL]
+                .map(str::to_owned),
+        )
         .collect()
 }
 
@@ -79,7 +82,7 @@ pub(super) fn is_expected(path: &str) -> bool {
         LONG_TERM => &["architecture.md", "features.json", "knowledge.json"],
         SHORT_TERM => &["focus.json", "progress.txt", "scratch", "sessions"],
         ARTIFACTS => &["code", "docs", "index.jsonl", "reports"],
-        ".forge/linear" => &["active.json", "history", "outbox.jsonl", "templates"],
+        ".forge/linear" => &["active.json", "comments", "history", "issues", "outbox.jsonl", "templates"],
         ".forge/git" => &["branches.json", "checkpoints", "commits.log"],
         _ => return true,
     };

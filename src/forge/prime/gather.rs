@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::features::{Evidence, Features, Item, Standing};
 use crate::focus::{Focus, Focused};
 use crate::health::{self, Code, Colour, Severity};
-use crate::issues::Active;
 use crate::knowledge::{Invariant, Kind, Knowledge, Search};
 use crate::layout::session_folder;
 use crate::progress::Progress;
@@ -249,8 +248,8 @@ impl Context<'_> {
     /// Returns the labels of the focus' issue.
     fn labels(&self, focus: &Focus) -> Vec<String> {
         let Some(key) = &focus.linear_issue else { return Vec::new() };
-        let active = self.project.files().reading().load::<Active>().ok().flatten();
-        let issues = active.map(|active| active.value.issues).unwrap_or_default();
+        let active = crate::issues::read(&self.project.files().reading()).ok();
+        let issues = active.map(|active| active.issues).unwrap_or_default();
         issues.into_iter().find(|issue| issue.linear_id == *key).map(|issue| issue.labels).unwrap_or_default()
     }
 }

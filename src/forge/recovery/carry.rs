@@ -8,9 +8,11 @@ use crate::knowledge::{Failed, KnowledgeFile, Trace};
 use crate::time::Time;
 
 /// Files and folders that are carried over to the checkpoint's code.
-pub(super) const CARRIED: [&str; 6] = [
+pub(super) const CARRIED: [&str; 8] = [
     crate::layout::KNOWLEDGE,
     crate::layout::ACTIVE,
+    crate::layout::ISSUES,
+    crate::layout::COMMENTS,
     crate::layout::HISTORY,
     crate::layout::ARTIFACTS,
     crate::layout::SESSIONS,

@@ -58,6 +58,10 @@ impl Recovery<'_> {
         if !paths.is_empty() {
             git.succeed(&["update-index", "-z", "--add", "--replace", "--stdin"], &run().stdin(paths))?;
         }
+        let closed = self.closed_since(git, &run())?;
+        if !closed.is_empty() {
+            git.succeed(&["update-index", "-z", "--force-remove", "--stdin"], &run().stdin(closed))?;
+        }
         if let Some(knowledge) = self.project.files().load::<KnowledgeFile>()? {
             check_version(layout::KNOWLEDGE, knowledge.read_only)?;
             let mut knowledge = knowledge.value;
@@ -81,6 +85,23 @@ impl Recovery<'_> {
         let parent = if rollback.mode == Mode::Restore { &head } else { &commit };
         rollback.made = Some(git.commit_tree(&tree, &[parent], &message(rollback))?.to_string());
         Ok(())
+    }
+
+    /// Returns the files of issues that the checkpoint has and that were closed since: they stay closed.
+    fn closed_since(&self, git: &Git, run: &Run) -> Result<Vec<u8>> {
+        let (issues, comments) = (git.in_memory(layout::ISSUES), git.in_memory(layout::COMMENTS));
+        let listed = git.succeed(&["ls-files", "-z", "--", &issues, &comments], run)?;
+        let mut closed = Vec::new();
+        for path in listed.stdout.split(|byte| *byte == 0).filter_map(|path| std::str::from_utf8(path).ok()) {
+            let below = |folder: &str| path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+            let key = below(&issues).or_else(|| below(&comments)).map(|rest| rest.split(['/', '.']).next());
+            let Some(Some(key)) = key else { continue };
+            let here = git.root().join(path).exists();
+            if !here && self.project.files().entry(&format!("{}/{key}.md", layout::HISTORY))?.is_some() {
+                closed.extend_from_slice(&[path.as_bytes(), b"\0"].concat());
+            }
+        }
+        Ok(closed)
     }
 }
 

@@ -8,7 +8,9 @@ use crate::documents::KINDS;
 use crate::error::{Category, Error, Result};
 use crate::files::{Files, LOST};
 use crate::git::Git;
-use crate::layout::{ARTIFACT_INDEX, BRANCHES, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS};
+use crate::layout::{
+    ARTIFACT_INDEX, BRANCHES, COMMENTS, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, SESSIONS,
+};
 use crate::project::Project;
 
 /// Extent of the damage.
@@ -115,7 +117,7 @@ fn own_files(project: &Project) -> Result<Vec<String>> {
         }
         for entry in project.files().list(kind.path)? {
             let path = format!("{}/{}", kind.path, entry.name);
-            if entry.folder && kind.path == SESSIONS {
+            if entry.folder && [SESSIONS, COMMENTS].contains(&kind.path) {
                 let inner = project.files().list(&path)?.into_iter().filter(|entry| !entry.folder);
                 paths.extend(inner.map(|entry| format!("{path}/{}", entry.name)));
             } else {

@@ -117,6 +117,21 @@ impl<'a> Sessions<'a> {
         }
     }
 
+    /// Records that a session goes on on the current branch.
+    ///
+    /// # Errors
+    /// `NotFound` if it is not active; errors from git and from writing.
+    pub(crate) fn follow_branch(&self, id: &str) -> Result<()> {
+        let branch = match self.project.repository()? {
+            Some(git) => git.branch()?,
+            None => return Ok(()),
+        };
+        if self.living()?.get(id).is_some_and(|session| session.branch != branch) {
+            self.change(id, |session| session.branch = branch)?;
+        }
+        Ok(())
+    }
+
     /// Returns git, if the project is in a repository.
     pub(super) fn git(&self) -> Option<&'a Git> {
         self.project.git().ok()

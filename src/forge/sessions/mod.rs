@@ -29,6 +29,7 @@ pub use end::{End, Finished};
 pub(crate) use folder::session_of;
 pub use helmdeck_forge_documents::sessions::id::SessionId;
 use helmdeck_forge_documents::sessions::select;
+pub(crate) use helmdeck_forge_documents::sessions::select::issue_order;
 pub use helmdeck_forge_documents::sessions::select::{Choice, Inputs, Named, Rule, Unfinished, select_next_task};
 pub use hold::Hold;
 pub use record::{ActiveSessions, CompletedStep, Ending, Holder, LEASE, Session, State};

@@ -442,8 +442,8 @@ impl StartContext<'_> {
 
     /// Returns the issues. If they cannot be read, adds a warning and returns none: the start continues.
     fn issues(&mut self) -> Result<Active> {
-        match self.sessions.project.files().load::<Active>() {
-            Ok(loaded) => Ok(loaded.map_or_else(Active::empty, |loaded| loaded.value)),
+        match self.sessions.project.issues().read() {
+            Ok(active) => Ok(active),
             Err(error) => {
                 let warning = format!("the issues cannot be read: {error}");
                 if !self.warnings.contains(&warning) {

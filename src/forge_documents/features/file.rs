@@ -170,6 +170,18 @@ impl BlockedBy {
         };
         one.into_iter().chain(many.iter().map(String::as_str))
     }
+
+    /// Replaces a name.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        let names = match self {
+            Self::Nothing => &mut [][..],
+            Self::One(one) => std::slice::from_mut(one),
+            Self::Many(many) => many.as_mut_slice(),
+        };
+        for name in names.iter_mut().filter(|name| *name == from) {
+            to.clone_into(name);
+        }
+    }
 }
 
 impl Feature {

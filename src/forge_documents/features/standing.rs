@@ -1,6 +1,7 @@
 //! Standing of a feature by the evidence, and which feature comes next.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::file::{Feature, FeaturesFile, Status, is_id};
 
 /// Standing of a feature, by the evidence.
+///
+/// It is displayed as it is written: `passing_stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -31,6 +34,22 @@ pub enum Standing {
     Blocked,
     /// It is left for later, and counts for nothing.
     Deferred,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Passing => "passing",
+            Self::PassingStale => "passing_stale",
+            Self::UnverifiedPass => "unverified_pass",
+            Self::Regressed => "regressed",
+            Self::Failing => "failing",
+            Self::InProgress => "in_progress",
+            Self::NotImplemented => "not_implemented",
+            Self::Blocked => "blocked",
+            Self::Deferred => "deferred",
+        })
+    }
 }
 
 impl Standing {

@@ -203,7 +203,8 @@ fn object(
                     Json::String("failing".to_owned())
                 }
                 "seen" => seen(was(name), our, their, base.is_some()),
-                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" => later(our, their),
+                "last_confirmed_at" | "regressed_at" | "regressed_before" | "learned_at" | "updated_at"
+                | "synced_at" => later(our, their),
                 // Settled below, all together.
                 name if feature && SEEN.contains(&name) => our.clone(),
                 // If both are equally new, the origin of either is right: that is not a conflict.

@@ -150,7 +150,9 @@ fn feature(rule: Rule, reason: String, named: &Named) -> Choice {
 fn is_free(issue: &Issue, inputs: &Inputs<'_>) -> bool {
     let mine = issue.owner().is_none_or(|owner| owner.trim().eq_ignore_ascii_case(inputs.agent));
     let free = mine && !inputs.claimed.contains(&issue.linear_id);
-    free && !issue.is_over() && !issue.state_is(&["blocked"]) && issue.blocked_by.iter().all(|key| is_done(key, inputs))
+    free && !issue.is_over()
+        && !issue.state_is(&["blocked", "deferred"])
+        && issue.blocked_by.iter().all(|key| is_done(key, inputs))
 }
 
 /// Says whether an issue is done.
@@ -166,7 +168,8 @@ fn is_done(key: &str, inputs: &Inputs<'_>) -> bool {
 /// Orders issues by priority, then by age, then by key.
 ///
 /// Priority 1 to 4 comes before none. The oldest comes first, and issues of unknown age come last.
-fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
+#[must_use]
+pub fn issue_order(issue: &Issue) -> (u8, Reverse<bool>, Option<Time>, (&str, usize, &str)) {
     let priority = issue.priority.filter(|priority| *priority > 0).unwrap_or(u8::MAX);
     let since = issue.created_at.or(issue.updated_at);
     (priority, Reverse(since.is_some()), since, key_order(&issue.linear_id))

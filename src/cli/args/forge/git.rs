@@ -9,23 +9,24 @@ use super::{AgentEvent, AgentName};
 /// `helmdeck forge commit`.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
-    /// Files and folders to commit, besides what is staged
+    /// What was done, then files; with -m only files [default: what is staged, else what changed]
+    #[arg(value_name = "WHAT|PATH")]
     pub(crate) paths: Vec<String>,
-    /// Key of the issue
-    #[arg(long, value_name = "KEY", required_unless_present = "session_commit")]
+    /// Key of the issue [default: that of the focus, else of the branch]
+    #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
     /// Commit the rest of a session's work, without an issue
     #[arg(long, conflicts_with = "key")]
     pub(crate) session_commit: bool,
-    /// Subject, without the key
+    /// Subject, without the key: only the named files and what is staged are committed
     #[arg(short = 'm', long, value_name = "TEXT")]
-    pub(crate) subject: String,
-    /// Change; repeatable
-    #[arg(long, value_name = "TEXT", required = true)]
-    pub(crate) what: Vec<String>,
-    /// Reason
+    pub(crate) subject: Option<String>,
+    /// Change; repeatable [default: the subject]
     #[arg(long, value_name = "TEXT")]
-    pub(crate) why: String,
+    pub(crate) what: Vec<String>,
+    /// Reason [default: asked at a terminal, else the title of the issue]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: Option<String>,
     /// Learning; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) learned: Vec<String>,
@@ -105,9 +106,12 @@ pub(crate) enum CheckpointCommand {
         /// Command that must succeed, instead of the configured ones; repeatable
         #[arg(long, value_name = "COMMAND")]
         verify: Vec<String>,
-        /// Issue that it completes; repeatable
+        /// Issue that it completes, and closes; repeatable
         #[arg(long, value_name = "KEY")]
         closes: Vec<String>,
+        /// Close it although a criterion is open, for this reason
+        #[arg(long, value_name = "WHY", requires = "closes")]
+        anyway: Option<String>,
         /// Push the tag only
         #[arg(long)]
         push: bool,

@@ -161,6 +161,11 @@ impl CommandContext {
         self.output.confirm(what, false).map_err(|_| Error::refused(refused).into())
     }
 
+    /// Asks the user for one line of text. `None` without a terminal, or for an empty answer.
+    pub(super) fn line(&self, question: &str) -> Result<Option<String>, Stop> {
+        Ok(self.output.line(question)?)
+    }
+
     /// Says whether a user is at the terminal.
     pub(super) const fn is_interactive(&self) -> bool {
         self.output.interactive

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use helmdeck_forge::checkpoints::{Checkpoints, Create, Prune};
 use helmdeck_forge::git::message::Severity;
-use helmdeck_forge::git::{Commits, Hook, NewCommit, Origin};
+use helmdeck_forge::git::{Commits, Hook, Origin};
 use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
-use crate::args::forge::{CheckpointCommand, CommitArgs, HookCommand, HookKind, RecoverCommand, RollbackMode};
+use crate::args::forge::{CheckpointCommand, HookCommand, HookKind, RecoverCommand, RollbackMode};
 use crate::exit::Exit;
 
 /// The longest message of a commit that is read, in bytes.
@@ -20,24 +20,6 @@ const MAX_MESSAGE: u64 = 1 << 20;
 fn origin(project: &Project) -> helmdeck_forge::Result<Origin> {
     let session = Sessions::new(project).required()?;
     Commits::new(project).origin(&session.id, &session.uuid)
-}
-
-pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
-    let new = NewCommit {
-        key: arguments.key.clone(),
-        session_commit: arguments.session_commit,
-        kind: arguments.kind.clone(),
-        subject: arguments.subject.clone(),
-        what: arguments.what.clone(),
-        why: arguments.why.clone(),
-        learned: arguments.learned.clone(),
-        invariants: arguments.invariant.clone(),
-        paths: arguments.paths.clone(),
-        forge: arguments.forge,
-        parent: arguments.parent.clone(),
-    };
-    let made = on.change(|project| Commits::new(project).create(&new, &origin(project)?))?;
-    on.show(&made)
 }
 
 pub(super) fn lint(on: &CommandContext, range: Option<&str>) -> Answer {
@@ -114,12 +96,13 @@ fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
 pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> Answer {
     use CheckpointCommand as C;
     match command {
-        C::Create { key, message, verify, closes, push, remote } => {
+        C::Create { key, message, verify, closes, anyway, push, remote } => {
             let create = Create {
                 key: key.clone(),
                 message: message.clone(),
                 verify: verify.clone(),
                 closes: closes.clone(),
+                anyway: anyway.clone(),
                 push: *push,
                 remote: remote.clone(),
             };

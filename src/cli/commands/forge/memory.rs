@@ -4,12 +4,13 @@ use std::path::Path;
 
 use helmdeck_forge::Error;
 use helmdeck_forge::artifacts::{Artifacts, Filter, Gc, Kind, Put};
-use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Manual, Status, Which, is_id};
+use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Manual, Problem, Status, Verified, Which, is_id};
 use helmdeck_forge::focus::SetFocus;
 use helmdeck_forge::knowledge::{Format, Knowledge, Learning, Search, What};
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::skills::{Query, Skills};
 use helmdeck_forge::triv::Reference;
+use helmdeck_forge::work::Work;
 use serde_json::Value;
 
 use super::context::{Answer, CommandContext};
@@ -140,22 +141,42 @@ pub(super) fn features(on: &CommandContext, command: &FeaturesCommand) -> Answer
     }
 }
 
-fn verify(on: &CommandContext, ids: &[String], all: bool, stale: bool) -> Answer {
+/// Maximum number of lines of a failed test's output.
+const TEST_LINES: usize = 12;
+
+/// Returns what a verification found, with the end of the output of what failed.
+fn verified_text(verified: &Verified) -> String {
+    let problem = verified.problem.map_or("passes", Problem::as_str);
+    let mut lines = vec![format!("{} {problem}: {} tests ran", verified.id, verified.executed)];
+    for run in &verified.runs {
+        let end = match run.exit {
+            Some(exit) => format!("exit {exit}"),
+            None if run.timed_out => "timed out".to_owned(),
+            None => "did not run".to_owned(),
+        };
+        lines.push(format!("  {} ({} tests, {} ms, {end})", run.command, run.executed, run.ms));
+        if run.exit != Some(0) {
+            let all: Vec<&str> = run.output.lines().collect();
+            lines.extend(all[all.len().saturating_sub(TEST_LINES)..].iter().map(|line| format!("    {line}")));
+        }
+    }
+    lines.extend(verified.evidence.iter().map(|evidence| format!("  evidence {evidence}")));
+    lines.extend(verified.hint.iter().map(|hint| format!("  hint: {hint}")));
+    lines.join("\n")
+}
+
+pub(super) fn verify(on: &CommandContext, ids: &[String], all: bool, stale: bool) -> Answer {
     let which = match (ids, all, stale) {
         (_, true, _) => Which::All,
         (_, _, true) => Which::Stale,
-        ([], ..) => {
-            let focus = Sessions::new(&on.open()?).focus_now()?.show()?;
-            let id = focus.and_then(|shown| shown.focus.feature_id);
-            let error = || Error::usage("the focus has no feature: name one, or use --all or --stale");
-            Which::Named(vec![id.ok_or_else(|| error().next("helmdeck forge features list"))?])
-        }
+        ([], ..) => Which::Named(Work::new(&on.open()?).features()?),
         (ids, ..) => Which::Named(ids.to_vec()),
     };
     let verified = on.change(|project| Features::new(project).verify_each(&which))?;
+    let text = || verified.iter().map(verified_text).collect::<Vec<_>>().join("\n");
     match (&which, verified.as_slice()) {
-        (Which::Named(_), [one]) => on.show(one)?,
-        (_, all) => on.show(&all)?,
+        (Which::Named(_), [one]) => on.print(one, text)?,
+        (_, all) => on.print(&all, text)?,
     }
     CommandContext::exit(if verified.iter().all(|feature| feature.passed) { Exit::Ok } else { Exit::Failed })
 }

@@ -4,16 +4,20 @@
 
 mod agents;
 mod context;
+mod form;
 mod git;
+mod issue;
 mod memory;
 mod session;
 mod text;
+mod work;
 
 use std::time::{Duration, Instant};
 
 use helmdeck_forge::events::{Events, Replay};
 use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
+use helmdeck_forge::issues::Scope;
 use helmdeck_forge::repair::{Mend, Source};
 use helmdeck_forge::scratch::Scratch;
 use helmdeck_forge::sessions::Sessions;
@@ -77,7 +81,14 @@ const fn runs_checks(command: &ForgeCommand) -> bool {
     use ForgeCommand as C;
     matches!(
         command,
-        C::Features(_) | C::Invariants | C::Checkpoint(_) | C::Recover(_) | C::Session(ForgeSessionCommand::Start(_))
+        C::Features(_)
+            | C::Verify { .. }
+            | C::Start(_)
+            | C::Done(_)
+            | C::Invariants
+            | C::Checkpoint(_)
+            | C::Recover(_)
+            | C::Session(ForgeSessionCommand::Start(_))
     )
 }
 
@@ -154,7 +165,15 @@ impl CommandContext {
                 let cleaned = self.change(|project| Scratch::new(project).clean(*older, *dry_run))?;
                 self.show(&cleaned)
             }
-            C::Commit(arguments) => git::commit(self, arguments),
+            C::Commit(arguments) => work::commit(self, arguments),
+            C::Start(arguments) => work::start(self, arguments),
+            C::Done(arguments) => work::done(self, arguments),
+            C::Status => work::status(self),
+            C::Ready => issue::list(self, Scope::Ready),
+            C::Verify { ids, all, stale } => memory::verify(self, ids, *all, *stale),
+            C::Remember { text } => work::remember(self, text),
+            C::Issue(command) => issue::run(self, command),
+            C::Form(command) => form::run(self, command),
             C::LintCommits { range } => git::lint(self, range.as_deref()),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),

@@ -4,8 +4,6 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use helmdeck_forge::Error;
-use helmdeck_forge::knowledge::{Learning, What};
 use helmdeck_forge::sessions::{End, How, Log, Sessions, Start};
 use serde_json::json;
 
@@ -58,15 +56,8 @@ fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
 }
 
 fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
-    let learned = arguments.learned.iter().map(|text| {
-        let (context, approach) = text.split_once(": ").ok_or_else(|| {
-            Error::usage(format!("--learned {text:?} has no \": \" between when it applies and what works"))
-        })?;
-        let what = What::Successful { context: context.to_owned(), approach: approach.to_owned() };
-        Ok(Learning::new(what))
-    });
     let end = End {
-        learned: learned.collect::<helmdeck_forge::Result<_>>()?,
+        learned: super::work::learned(&arguments.learned)?,
         next: arguments.next.clone(),
         leave_dirty: arguments.leave_dirty.clone(),
         key: arguments.key.clone(),

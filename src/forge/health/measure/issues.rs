@@ -1,6 +1,7 @@
 //! Health inputs from the issue mirror, and commits without an issue.
 
 use std::collections::HashSet;
+use std::sync::OnceLock;
 
 use super::load;
 use super::repository::RepositoryFacts;
@@ -20,6 +21,9 @@ const NAMED: usize = 5;
 pub(super) struct Known {
     keys: HashSet<String>,
     active: File,
+    files: Option<Files>,
+    /// Earlier keys of completed issues. They are read only if a commit has a key that is not known.
+    aliases: OnceLock<HashSet<String>>,
 }
 
 impl Known {
@@ -32,7 +36,13 @@ impl Known {
         };
         message.starts_with("[session]")
             || message::keys(message).iter().any(|key| self.keys.contains(*key))
+            || message::keys(message).iter().any(|key| key.starts_with("LOCAL-") && self.is_alias(key))
             || message.contains("(session)") && of_session()
+    }
+
+    fn is_alias(&self, key: &str) -> bool {
+        let read = || self.files.as_ref().map(crate::issues::closed_aliases).unwrap_or_default();
+        self.aliases.get_or_init(read).contains(key)
     }
 }
 
@@ -41,12 +51,19 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
     if project.config().linear.mode == LinearMode::Off {
         return None;
     }
-    let (active, file) = load::<Active>(files);
+    let (mut active, mut file) = load::<Active>(files);
+    // The issues with a file of their own.
+    match crate::issues::read(files) {
+        Ok(all) => file = Some(all),
+        Err(error) if matches!(active, File::Valid | File::Absent) => active = File::Damaged(error.message),
+        Err(_) => {}
+    }
+    let known = file.into_iter().flat_map(|file| file.issues);
     let mut keys: HashSet<String> =
-        file.into_iter().flat_map(|file| file.issues).map(|issue| issue.linear_id).collect();
+        known.flat_map(|issue| issue.aliases.into_iter().chain([issue.linear_id])).collect();
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
-    Some(Known { keys, active })
+    Some(Known { keys, active, files: Some(files.clone()), aliases: OnceLock::new() })
 }
 
 /// Returns the inputs from the issue mirror and the commits.
@@ -67,7 +84,8 @@ mod tests {
 
     #[test]
     fn what_a_session_keeps_needs_no_issue_in_either_style() {
-        let known = Known { keys: HashSet::from(["SX9-1".to_owned()]), active: File::default() };
+        let keys = HashSet::from(["SX9-1".to_owned()]);
+        let known = Known { keys, active: File::default(), files: None, aliases: OnceLock::new() };
         for has in ["[session] Session checkpoint\n", "chore(session): Session checkpoint\n", "feat: SX9-1 a thing\n"] {
             assert!(known.has(has), "{has}");
         }

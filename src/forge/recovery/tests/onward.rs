@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use super::fixture::{FEATURES, Fixture};
 use super::rolled::{back, with_checkpoint};
+use crate::checkpoints::{Checkpoints, Create};
 use crate::features::Features;
 use crate::focus::SetFocus;
 use crate::git::fixture::run_at;
+use crate::issues::{Add, Done, NewComment, Scope};
 use crate::layout::ACTIVE;
 use crate::merge::merge;
 use crate::recovery::{Mode, Recovery};
@@ -124,4 +126,23 @@ fn work_tree_of_a_rollback_goes_away_once_it_is_merged() {
     assert!(!there.exists());
     assert_eq!(fixture.run(&["worktree", "list"]).lines().count(), 1);
     assert!(!fixture.run(&["branch", "--list", "forge/rollback/A-1-v1-1"]).is_empty(), "the branch stays");
+}
+
+#[test]
+fn issues_closed_after_the_checkpoint_stay_closed() {
+    let fixture = Fixture::new();
+    let project = fixture.project();
+    for title in ["One", "Two"] {
+        project.issues().add(&Add { title: title.to_owned(), ..Add::default() }).unwrap();
+    }
+    project.issues().comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    fixture.commit("issues");
+    Checkpoints::new(&project).create(&Create { key: Some("A-1".to_owned()), ..Create::default() }).unwrap();
+    project.issues().done("LOCAL-1", &Done::default()).unwrap();
+    project.issues().add(&Add { title: "Three".to_owned(), ..Add::default() }).unwrap();
+    let there = apart(&fixture);
+    let issues = Fixture::open(&there).issues().list(Scope::All).unwrap();
+    let all: Vec<_> = issues.issues.iter().map(|item| (item.issue.title.as_str(), item.over)).collect();
+    assert_eq!(all, [("Two", false), ("Three", false), ("One", true)]);
+    assert!(!there.join(".forge/linear/comments/LOCAL-1").exists());
 }

@@ -1,0 +1,233 @@
+//! `helmdeck forge start`, `commit`, `done`, `status` and `remember`: a day in few words.
+
+use helmdeck_forge::git::{Commits, NewCommit};
+use helmdeck_forge::knowledge::{Learning, What};
+use helmdeck_forge::sessions::{Sessions, Start as StartSession};
+use helmdeck_forge::work::{Done, Finished, Short, ShortCommit, Start, Started, Status, Work, no_key};
+use helmdeck_forge::{Error, Project};
+
+use super::context::{Answer, CommandContext, Stop};
+use super::issue::{branch_line, criteria, line};
+use crate::args::forge::{CommitArgs, DoneWorkArgs, StartWorkArgs};
+use crate::exit::Exit;
+
+pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
+    let start = Start {
+        what: arguments.what.clone(),
+        branch: arguments.branch.branch.clone(),
+        no_branch: arguments.branch.no_branch,
+        session: StartSession {
+            join: arguments.join,
+            take_over: arguments.take_over,
+            no_probe: arguments.no_probe,
+            ..StartSession::default()
+        },
+    };
+    let started = Work::new(&on.open()?).start(&start)?;
+    on.print(&started, || started_text(&started))?;
+    CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
+}
+
+fn started_text(started: &Started) -> String {
+    let word = if started.again { "goes on" } else { "started" };
+    let mut lines = vec![format!("session {} {word}", started.session)];
+    if let Some(why) = &started.paused {
+        lines.push(format!("PAUSED: {why}"));
+        lines.push("next: helmdeck forge recover assess".to_owned());
+        return lines.join("\n");
+    }
+    if let Some(issue) = &started.issue {
+        let new = if started.new_issue { ", new" } else { "" };
+        lines.push(format!("issue {}{new}", line(issue)));
+        lines.extend(criteria(issue));
+    }
+    if let Some(feature) = &started.feature {
+        lines.push(format!("feature {} {}", feature.id, feature.name));
+    }
+    if started.issue.is_none() && started.feature.is_none() {
+        let task = started.focus.task.as_deref().unwrap_or("nothing to do");
+        lines.push(format!("focus: {task}"));
+        lines.extend(started.focus.reason.iter().map(|reason| format!("  {reason}")));
+    }
+    lines.extend(started.branch.as_ref().map(branch_line));
+    lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.join("\n")
+}
+
+/// Commits: in the long form with `-m`, else in few words.
+pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
+    let Some(subject) = &arguments.subject else { return short(on, arguments) };
+    let project = on.open()?;
+    let work = Work::new(&project);
+    let key = match (&arguments.key, arguments.session_commit) {
+        (Some(key), _) => Some(key.clone()),
+        (None, true) => None,
+        (None, false) => Some(work.key()?.ok_or_else(no_key)?),
+    };
+    let why = why(on, &project, arguments, key.as_deref())?;
+    let new = NewCommit {
+        key,
+        session_commit: arguments.session_commit,
+        kind: arguments.kind.clone(),
+        subject: subject.clone(),
+        what: if arguments.what.is_empty() { vec![subject.clone()] } else { arguments.what.clone() },
+        why: why.unwrap_or_else(|| subject.clone()),
+        learned: arguments.learned.clone(),
+        invariants: arguments.invariant.clone(),
+        paths: arguments.paths.clone(),
+        forge: arguments.forge,
+        parent: arguments.parent.clone(),
+    };
+    let made = on.change(|project| {
+        let session = Sessions::new(project).required()?;
+        let commits = Commits::new(project);
+        commits.create(&new, &commits.origin(&session.id, &session.uuid)?)
+    })?;
+    on.show(&made)
+}
+
+/// Returns why a commit is made: as given, as answered at a terminal, or from the issue.
+fn why(
+    on: &CommandContext,
+    project: &Project,
+    arguments: &CommitArgs,
+    key: Option<&str>,
+) -> Result<Option<String>, Stop> {
+    if arguments.why.is_some() {
+        return Ok(arguments.why.clone());
+    }
+    let known = Work::new(project).why(key)?;
+    let question = known.as_ref().map_or_else(|| "Why?".to_owned(), |known| format!("Why? [{known}]"));
+    Ok(on.line(&question)?.or(known))
+}
+
+fn short(on: &CommandContext, arguments: &CommitArgs) -> Answer {
+    let Some((what, paths)) = arguments.paths.split_first() else {
+        return Err(Error::usage("a commit says what was done: helmdeck forge commit \"what was done\"").into());
+    };
+    let project = on.open()?;
+    let key = match &arguments.key {
+        None if !arguments.session_commit => Work::new(&project).key()?,
+        key => key.clone(),
+    };
+    let why = why(on, &project, arguments, key.as_deref())?;
+    let short = Short {
+        what: what.clone(),
+        more: arguments.what.clone(),
+        why,
+        key,
+        learned: arguments.learned.clone(),
+        kind: arguments.kind.clone(),
+        paths: paths.to_vec(),
+    };
+    let made = on.change(|project| Work::new(project).commit(&short))?;
+    on.print(&made, || commit_text(&made))
+}
+
+fn commit_text(made: &ShortCommit) -> String {
+    let subject = made.commit.message.lines().next().unwrap_or_default();
+    let mut lines = vec![format!("{} {subject}", made.commit.oid.short()), format!("  why: {}", made.why)];
+    if !made.paths.is_empty() {
+        lines.push(format!("  files: {}", some(&made.paths)));
+    }
+    lines.extend(made.commit.features.iter().map(|feature| format!("  {} {}", feature.id, feature.status)));
+    if !made.left.is_empty() {
+        lines.push(format!("  not committed: {}", some(&made.left)));
+    }
+    if made.commit.changed_by_hook {
+        lines.push("warning: a hook changed the commit".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Returns the first of some names, and how many more there are.
+fn some(all: &[String]) -> String {
+    const NAMED: usize = 8;
+    let more = all.len().saturating_sub(NAMED);
+    let named = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
+    let done = Done {
+        message: arguments.message.clone(),
+        anyway: arguments.anyway.clone(),
+        learned: learned(&arguments.learned)?,
+        next: arguments.next.clone(),
+        verify: arguments.verify.clone(),
+        push: arguments.push,
+    };
+    let finished = Work::new(&on.open()?).done(&done)?;
+    on.print(&finished, || finished_text(&finished))
+}
+
+/// Reads learnings of the form `when it applies: what works`.
+pub(super) fn learned(texts: &[String]) -> helmdeck_forge::Result<Vec<Learning>> {
+    let learned = texts.iter().map(|text| {
+        let (context, approach) = text.split_once(": ").ok_or_else(|| {
+            Error::usage(format!("--learned {text:?} has no \": \" between when it applies and what works"))
+        })?;
+        Ok(Learning::new(What::Successful { context: context.to_owned(), approach: approach.to_owned() }))
+    });
+    learned.collect()
+}
+
+fn finished_text(finished: &Finished) -> String {
+    let mut lines: Vec<String> = finished.checkpoint.iter().cloned().collect();
+    if let Some(closed) = &finished.issue {
+        lines.push(format!("{} is closed: {}", closed.key, closed.path));
+    }
+    let session = &finished.session;
+    let minutes = session.duration_s / 60;
+    lines.push(format!("session {} ended: {minutes} min, {} commits", session.session, session.commits));
+    lines.extend(session.next.iter().map(|next| format!("next: {next}")));
+    let warnings = finished.warnings.iter().chain(&session.warnings);
+    lines.extend(warnings.map(|warning| format!("warning: {warning}")));
+    lines.join("\n")
+}
+
+pub(super) fn status(on: &CommandContext) -> Answer {
+    let status = Work::new(&on.look()?).status()?;
+    on.print(&status, || status_text(&status))
+}
+
+fn status_text(status: &Status) -> String {
+    let mut lines = Vec::new();
+    lines.extend(status.paused.iter().map(|why| format!("PAUSED: {why}")));
+    lines.push(match &status.session {
+        Some(session) => format!("session {} of {}, since {}", session.id, session.agent, session.started_at.seconds()),
+        None => "no session".to_owned(),
+    });
+    if let Some(issue) = &status.issue {
+        lines.push(format!("issue {}", line(issue)));
+        lines.extend(criteria(issue));
+    } else {
+        lines.push(match &status.focus.task {
+            Some(task) => format!("focus: {task}"),
+            None => "no focus".to_owned(),
+        });
+    }
+    if let Some(item) = &status.feature {
+        lines.push(format!("feature {} {}: {}", item.feature.id, item.feature.name, item.standing));
+    }
+    if let Some(branch) = &status.branch {
+        lines.push(format!("branch {branch}"));
+    }
+    if let Some(changed) = status.changed.as_ref().filter(|changed| changed.count > 0) {
+        lines.push(format!("{} files not committed: {}", changed.count, some(&changed.files)));
+    }
+    let (issues, features) = (&status.issues, &status.features);
+    lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
+    lines.push(format!("features: {} of {} pass", features.passing, features.counted));
+    if status.checkpoint_advised.is_some() {
+        lines.push("a checkpoint is due".to_owned());
+    }
+    lines.push(format!("next: {}", status.next));
+    lines.join("\n")
+}
+
+pub(super) fn remember(on: &CommandContext, words: &[String]) -> Answer {
+    let text = words.join(" ");
+    let added = on.change(|project| Work::new(project).remember(&text))?;
+    on.print(&added, || format!("remembered as {}", added.id))
+}

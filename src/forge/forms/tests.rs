@@ -1,0 +1,180 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::fixture::Fixture;
+
+/// The forms as the RFC prints them.
+const FEATURE: &str = include_str!("rfc_feature.yaml");
+const BUG: &str = include_str!("rfc_bug.yaml");
+
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.repository.write(".forge/linear/templates/feature.yaml", FEATURE);
+    fixture.repository.write(".forge/linear/templates/bug.yaml", BUG);
+    fixture
+}
+
+fn values(pairs: &[(&str, &[&str])]) -> Values {
+    pairs.iter().map(|(name, all)| ((*name).to_owned(), all.iter().map(|one| (*one).to_owned()).collect())).collect()
+}
+
+const GOOD: &[(&str, &[&str])] = &[
+    ("title", &["Halve a number"]),
+    ("description", &["Round down.\n\n## Not a field\n\n- x"]),
+    ("parent_rfc", &["RFC-9060"]),
+    ("affected_crates", &["alpha", "root"]),
+    ("acceptance_criteria", &["It halves 4", "It halves -1"]),
+    ("qa_requirements", &["unit_tests"]),
+];
+
+fn with_crates() -> Fixture {
+    let fixture = fixture();
+    let write = |path: &str, text: &str| fixture.repository.write(path, text);
+    write(
+        "Cargo.toml",
+        "[package]\nname = \"root\"\n[workspace]\nmembers = [\"crates/*\", \"other\"]\nexclude = [\"crates/no\"]\n",
+    );
+    write("crates/a/Cargo.toml", "[package]\nname = \"alpha\"\n");
+    write("crates/no/Cargo.toml", "[package]\nname = \"no\"\n");
+    write("other/Cargo.toml", "[package]\nname = \"beta\"\n");
+    fixture
+}
+
+#[test]
+fn the_forms_of_the_rfc_load_unchanged() {
+    let form = parse(FEATURE).unwrap();
+    assert_eq!((form.template.as_str(), form.fields.len()), ("feature", 6));
+    assert_eq!(form.fields[3].options, [Choice::From { from: OptionSource::WorkspaceCrates }]);
+    assert_eq!(form.fields[5].options.len(), 3);
+    assert_eq!(form.fields[4].min_items, Some(1));
+    assert!(form.other.is_empty() && form.fields.iter().all(|field| field.other.is_empty()), "every member is known");
+    let form = parse(BUG).unwrap();
+    assert_eq!((form.template.as_str(), form.fields.len()), ("bug", 5));
+    assert_eq!(form.fields[0].pattern_kind(), PatternKind::Wildcard);
+    assert_eq!(form.fields[4].pattern_kind(), PatternKind::Regex);
+    // Those that `init` writes say the same.
+    for (ours, theirs) in
+        [(include_str!("../init/forms/feature.yaml"), FEATURE), (include_str!("../init/forms/bug.yaml"), BUG)]
+    {
+        let mut ours = parse(ours).unwrap();
+        let theirs = parse(theirs).unwrap();
+        ours.fields.iter_mut().for_each(|field| field.pattern_kind = None);
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn a_filled_form_becomes_an_issue() {
+    let fixture = with_crates();
+    let forms = Forms::new(&fixture.project);
+    let names: Vec<_> = forms.list().unwrap().into_iter().map(|form| form.name).collect();
+    assert_eq!(names, ["bug", "feature"]);
+    let shown = forms.show("feature").unwrap();
+    assert_eq!(shown.options["affected_crates"], ["alpha", "beta", "root"]);
+    let more = Add { labels: vec!["math".to_owned()], ..Add::default() };
+    let issue = forms.add("feature", &values(GOOD), &more).unwrap().issue;
+    assert_eq!((issue.title.as_str(), issue.kind.as_deref()), ("Halve a number", Some("feature")));
+    let criteria: Vec<_> = issue.acceptance_criteria.iter().map(crate::issues::Criterion::text).collect();
+    assert_eq!(criteria, ["It halves 4", "It halves -1"]);
+    assert_eq!(issue.labels, ["math"]);
+    let body = issue.description.unwrap();
+    assert!(body.contains("\n## Affected crates\n<!-- field: affected_crates -->\n\n- alpha\n- root\n"), "{body}");
+    assert_eq!(forms.values(&issue.title, &body).unwrap(), ("feature".to_owned(), values(GOOD)));
+    // People write around the fields.
+    let around = format!("Hello.\n\n{}\n", body.replace("- [ ] It halves 4", "- [x] It halves 4"));
+    assert_eq!(forms.values(&issue.title, &around).unwrap().1["acceptance_criteria"], ["It halves 4", "It halves -1"]);
+}
+
+#[test]
+fn every_error_is_named_at_once() {
+    let fixture = with_crates();
+    let forms = Forms::new(&fixture.project);
+    let wrong = values(&[
+        ("description", &[" "]),
+        ("parent_rfc", &["RFC-12"]),
+        ("affected_crates", &["gamma"]),
+        ("qa_requirements", &["unit_tests", "manual_qa"]),
+        ("more", &["x"]),
+    ]);
+    let checked = forms.validate("feature", &wrong).unwrap();
+    let fields: Vec<_> = checked.errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        ["more", "title", "description", "parent_rfc", "affected_crates", "acceptance_criteria", "qa_requirements"]
+    );
+    let error = forms.render("feature", &wrong).unwrap_err();
+    assert!(error.code == "E_FORM" && error.message.contains("title is required"), "{error}");
+    assert_eq!(forms.show("none").unwrap_err().category, Category::NotFound);
+}
+
+#[test]
+fn the_title_of_a_bug_is_a_wildcard() {
+    let fixture = fixture();
+    let forms = Forms::new(&fixture.project);
+    let errors = |title: &str, range: &str| {
+        let given = values(&[("title", &[title]), ("reproduction_steps", &["Run it"]), ("git_bisect_range", &[range])]);
+        forms.validate("bug", &given).unwrap().errors.len()
+    };
+    assert_eq!(errors("[BUG] crash", "0123abc..4567def"), 0);
+    for (title, range) in [("crash", ""), ("[BUG] ", ""), ("B crash", ""), ("[BUG] x", "0123abc...4567def")] {
+        assert_eq!(errors(title, range), 1, "{title} {range}");
+    }
+}
+
+#[test]
+fn a_source_without_options_asks_for_nothing() {
+    let fixture = fixture();
+    let text = "template: t\nfields:\n  - name: title\n    type: text\n  - name: crates\n    type: multi_select\n    \
+                required: true\n    min_items: 2\n    options: [from: workspace_crates]\n";
+    fixture.repository.write(".forge/linear/templates/t.yml", text);
+    let checked = Forms::new(&fixture.project).validate("t", &values(&[("title", &["x"])])).unwrap();
+    assert_eq!((checked.errors.len(), checked.warnings.len()), (0, 1));
+}
+
+#[test]
+fn a_wrong_form_is_named_with_its_line() {
+    let fixture = fixture();
+    for (text, part) in [
+        ("template: t\nfields:\n  - name: &x title\n", "t.yaml:3: "),
+        ("template: t\nfields: []\n", "a form has a field title"),
+        ("template: t\nfields:\n  - {name: title, type: text}\n  - {name: a, type: select}\n", "a has no options"),
+        ("template: t\nfields:\n  - {name: title, type: text, pattern: \"(\"}\n", "pattern"),
+        ("template: t\nfields:\n  - {name: title, type: color}\n", "color"),
+    ] {
+        fixture.repository.write(".forge/linear/templates/t.yaml", text);
+        let forms = Forms::new(&fixture.project);
+        let error = forms.show("t").unwrap_err();
+        assert!(error.code == "E_CORRUPT" && error.message.contains(part), "{text}: {error}");
+        assert!(forms.list().unwrap().iter().any(|form| form.name == "t" && form.problem.is_some()));
+    }
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused() {
+    let fixture = fixture();
+    let long = "x".repeat(250_000);
+    let given = values(&[("title", &["[BUG] x"]), ("reproduction_steps", &[&long])]);
+    let errors = Forms::new(&fixture.project).validate("bug", &given).unwrap().errors;
+    assert!(errors.len() == 1 && errors[0].reason.contains("250000"), "{errors:?}");
+}
+
+proptest! {
+    #[test]
+    fn values_come_back_from_a_body(
+        text in "[a-z# <!\\-:>\\[\\]\\n]{0,80}",
+        items in prop::collection::vec("[a-z <!\\-:>]{1,20}", 0..4),
+    ) {
+        let form = parse(FEATURE).unwrap();
+        let clean = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned();
+        let text = format!("{}<!-- field: description -->\n{}", clean(&text), "<!-- form: x -->");
+        let items: Vec<String> = items.iter().map(|item| clean(item)).filter(|item| !item.is_empty()).collect();
+        let mut given = Values::new();
+        given.insert("description".to_owned(), vec![text]);
+        if !items.is_empty() {
+            given.insert("acceptance_criteria".to_owned(), items);
+        }
+        let body = body::write(&form, &given);
+        prop_assert_eq!(body::form_of(&body), Some("feature"));
+        prop_assert_eq!(body::read(&form, &body), given);
+    }
+}

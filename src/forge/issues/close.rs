@@ -1,0 +1,190 @@
+//! Close issues, and open them again.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::edit::{Changed, changed};
+use super::history::{self, Record};
+use super::queue::{self, ChangeKind, IssueChange};
+use super::store::Source;
+use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
+use crate::error::{Category, Error, Result};
+use crate::events::{self, Subject, data};
+use crate::json::Members;
+
+/// Request to close an issue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Done {
+    /// Why it is closed although a criterion is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anyway: Option<String>,
+    /// Whether it is closed because nobody will finish it. Its criteria may be open.
+    pub cancelled: bool,
+    /// What was done, besides what its commits say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub what: Vec<String>,
+    /// Why it was done, besides what its commits say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What was learned, besides what its commits say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<String>,
+}
+
+/// An issue that was closed.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Closed {
+    /// Its key.
+    pub key: String,
+    /// Whether it was closed before: then nothing changed.
+    pub again: bool,
+    /// The file with its summary.
+    pub path: String,
+    /// The issue with its summary.
+    pub record: Record,
+}
+
+impl Issues<'_> {
+    /// Closes an issue: its summary goes to the history. Running it again changes nothing.
+    ///
+    /// # Errors
+    /// `Refused` (`E_CRITERIA`) while a criterion is open, unless a reason is given; `NotFound`; `Paused`; errors
+    /// from writing.
+    pub fn done(&self, key: &str, done: &Done) -> Result<Closed> {
+        let project = self.project;
+        project.check_not_paused()?;
+        check_key(key).map_err(Error::usage)?;
+        let find =
+            || -> Result<Option<Issue>> { Ok(self.read()?.issues.into_iter().find(|issue| issue.answers_to(key))) };
+        let Some(issue) = find()? else {
+            let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
+            let key = record.issue.linear_id.clone();
+            return Ok(Closed { path: history::path(&key), key, again: true, record });
+        };
+        check_criteria(&issue, done)?;
+        // Ask git before taking the lock.
+        let mut work = history::work(project, &issue);
+        history::add(&mut work.what, done.what.iter().cloned());
+        history::add(&mut work.why, done.why.iter().cloned());
+        history::add(&mut work.learned, done.learned.iter().cloned());
+        let environment = project.environment();
+        let now = environment.now().seconds();
+        let state = if done.cancelled { CANCELLED } else { DONE };
+        let from = issue.state.clone();
+        let (record, path) = self.change(Source::Local, |active| {
+            let at = active.issues.iter().position(|other| other.answers_to(key)).ok_or_else(|| absent(key))?;
+            let before = active.issues.remove(at);
+            check_criteria(&before, done)?;
+            let mut after = before.clone();
+            after.state = Some(state.to_owned());
+            after.updated_at = Some(now);
+            let refs = after.git_refs.get_or_insert_with(Default::default);
+            history::add(&mut refs.commits, work.commits.iter().map(|(oid, _)| oid.clone()));
+            if refs.commits.is_empty() && refs.branch.is_none() && refs.other.is_empty() {
+                after.git_refs = None;
+            }
+            let record = Record {
+                closed_at: Some(now),
+                closed_by: Some(environment.agent.clone()),
+                anyway: done.anyway.as_deref().map(helmdeck_core::text::collapse_whitespace),
+                commits: work.commits.iter().map(|(oid, _)| oid.clone()).collect(),
+                checkpoints: work.checkpoints.clone(),
+                summary: String::new(),
+                issue: after,
+            };
+            let path = history::path(&record.issue.linear_id);
+            let text = history::print(&record, &work)?;
+            project.files().check_secrets(&path, text.as_bytes())?;
+            let change =
+                IssueChange { kind: ChangeKind::Update, before: Some(&before), after: &record.issue, comment: None };
+            queue::add(project, &change)?;
+            // It stays open until its summary is written.
+            project.files().write(&path, text.as_bytes())?;
+            Ok((record, path))
+        })?;
+        let key = record.issue.linear_id.clone();
+        let event =
+            data::IssueChanged { key: key.clone(), what: "done".to_owned(), from, to: record.issue.state.clone() };
+        events::emit(project, Subject::Linear, event);
+        let record = history::find(project.files(), &key)?.unwrap_or(record);
+        Ok(Closed { key, again: false, path, record })
+    }
+
+    /// Returns an issue if it is open and can be closed; `None` if it is closed, or unknown here.
+    ///
+    /// # Errors
+    /// As [`Self::done`].
+    pub(crate) fn closable(&self, key: &str, done: &Done) -> Result<Option<Issue>> {
+        let Some(issue) = self.read()?.issues.into_iter().find(|issue| issue.answers_to(key)) else { return Ok(None) };
+        check_criteria(&issue, done)?;
+        Ok(Some(issue))
+    }
+
+    /// Opens an issue of the history again. An open one stays as it is.
+    ///
+    /// # Errors
+    /// `NotFound`; `Paused`; errors from writing.
+    pub fn reopen(&self, key: &str) -> Result<Changed> {
+        let project = self.project;
+        project.check_not_paused()?;
+        check_key(key).map_err(Error::usage)?;
+        if let Some(issue) = self.read()?.issues.into_iter().find(|issue| issue.answers_to(key)) {
+            return changed(issue, vec![format!("{key} is open")]);
+        }
+        let record = history::find(project.files(), key)?.ok_or_else(|| absent(key))?;
+        let now = project.environment().now().seconds();
+        let closed = record.closed_at.map(|at| format!(" on {at}")).unwrap_or_default();
+        let why = record.anyway.map(|why| format!(" ({why})")).unwrap_or_default();
+        let mut issue = record.issue;
+        let from = issue.state.take();
+        issue.state = Some(OPEN.to_owned());
+        issue.updated_at = Some(now);
+        issue.comments.push(Comment {
+            id: project.environment().uuid().to_string(),
+            by: Some(project.environment().agent.clone()),
+            at: Some(now),
+            text: format!("Opened again: it was closed{closed}{why}."),
+            other: Members::default(),
+        });
+        let path = history::path(&issue.linear_id);
+        let issue = self.change(Source::Local, |active| {
+            if !active.issues.iter().any(|other| other.linear_id == issue.linear_id) {
+                active.issues.push(issue.clone());
+            }
+            Ok(issue)
+        })?;
+        project.files().remove(&path)?;
+        let event = data::IssueChanged {
+            key: issue.linear_id.clone(),
+            what: "reopened".to_owned(),
+            from,
+            to: issue.state.clone(),
+        };
+        events::emit(project, Subject::Linear, event);
+        changed(issue, Vec::new())
+    }
+}
+
+/// Refuses to close an issue with open criteria without a reason.
+fn check_criteria(issue: &Issue, done: &Done) -> Result<()> {
+    if done.cancelled || done.anyway.as_deref().is_some_and(|why| !why.trim().is_empty()) {
+        return Ok(());
+    }
+    let open: Vec<String> = (1..)
+        .zip(&issue.acceptance_criteria)
+        .filter(|(_, criterion)| !criterion.is_done())
+        .map(|(number, criterion)| format!("{number}. {}", criterion.text()))
+        .collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let key = &issue.linear_id;
+    let message = format!("{key} is not done, for {} of its criteria are open: {}", open.len(), open.join("; "));
+    Err(Error::new(Category::Refused, "E_CRITERIA", message)
+        .hint(format!(
+            "mark what holds: helmdeck forge issue set {key} --check NUMBER; or say why it is closed all the same, \
+             with --anyway"
+        ))
+        .next(format!("helmdeck forge issue show {key}")))
+}

@@ -1,0 +1,324 @@
+//! Issues that are done: `linear/history/<KEY>.md`.
+//!
+//! The file has front matter for programs and a summary for people. The front matter holds the whole issue, so that
+//! it can be opened again without a loss.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use helmdeck_core::text::collapse_whitespace;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Criterion, DONE, Issue, is_key};
+use crate::checkpoints::Checkpoints;
+use crate::error::{Category, Error, Result};
+use crate::files::Files;
+use crate::git::message::{self, Note};
+use crate::knowledge::Knowledge;
+use crate::layout::HISTORY;
+use crate::project::Project;
+use crate::time::Time;
+
+/// Maximum number of commits that are searched for an issue's.
+const COMMITS: usize = 5_000;
+/// Mark of the front matter.
+const FENCE: &str = "---";
+
+/// An issue that is done.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// The issue, as it was when it was closed.
+    pub issue: Issue,
+    /// When it was closed.
+    pub closed_at: Option<Time>,
+    /// By whom.
+    pub closed_by: Option<String>,
+    /// Why it was closed while a criterion was open.
+    pub anyway: Option<String>,
+    /// Its commits, the oldest first.
+    pub commits: Vec<String>,
+    /// Its checkpoints, the oldest first.
+    pub checkpoints: Vec<String>,
+    /// The summary, in Markdown.
+    pub summary: String,
+}
+
+/// What was done for an issue.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Ids and subjects of its commits, the oldest first.
+    pub commits: Vec<(String, String)>,
+    /// Tags of its checkpoints, the oldest first.
+    pub checkpoints: Vec<String>,
+    pub what: Vec<String>,
+    pub why: Vec<String>,
+    pub learned: Vec<String>,
+}
+
+/// Returns the path of the file of an issue that is done.
+pub(super) fn path(key: &str) -> String {
+    format!("{HISTORY}/{key}.md")
+}
+
+/// Returns the keys of the issues that are done, sorted by name.
+pub(super) fn keys(files: &Files) -> Result<Vec<String>> {
+    let names = files.list(HISTORY)?.into_iter().filter_map(|entry| Some(entry.name.strip_suffix(".md")?.to_owned()));
+    Ok(names.filter(|name| is_key(name)).collect())
+}
+
+/// Returns all issues that are done.
+pub(super) fn all(files: &Files) -> Result<Vec<Record>> {
+    let mut all = Vec::new();
+    for key in keys(files)? {
+        all.extend(read(files, &key)?);
+    }
+    Ok(all)
+}
+
+/// Returns the earlier keys of the issues that are done. What cannot be read has none.
+pub(crate) fn closed_aliases(files: &Files) -> HashSet<String> {
+    let all = keys(files).unwrap_or_default();
+    let records = all.iter().filter_map(|key| read(files, key).ok().flatten());
+    records.flat_map(|record| record.issue.aliases).collect()
+}
+
+/// Returns an issue that is done, by its key or an earlier one.
+pub(super) fn find(files: &Files, key: &str) -> Result<Option<Record>> {
+    match read(files, key)? {
+        Some(record) => Ok(Some(record)),
+        None => Ok(all(files)?.into_iter().find(|record| record.issue.answers_to(key))),
+    }
+}
+
+fn read(files: &Files, key: &str) -> Result<Option<Record>> {
+    let Some(bytes) = files.read(&path(key))? else { return Ok(None) };
+    parse(key, &String::from_utf8_lossy(&bytes)).map(Some).map_err(|what| {
+        Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {what}", path(key)))
+            .hint("mend its front matter, or take the file of an earlier commit")
+    })
+}
+
+/// Reads the text of a file. One that somebody wrote freely is an issue with that summary.
+fn parse(key: &str, text: &str) -> Result<Record, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let front = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    let Some((front, body)) = front else {
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(key).trim().to_owned();
+        let issue = Issue { linear_id: key.to_owned(), title, state: Some(DONE.to_owned()), ..Issue::default() };
+        return Ok(Record { issue, summary: text, ..Record::default() });
+    };
+    let member = |name: &str| {
+        front
+            .lines()
+            .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+            .filter(|v| !v.is_empty())
+    };
+    let words = |name: &str| member(name).map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()));
+    let list = |name: &str| -> Vec<String> {
+        member(name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    };
+    let issue = match member("issue") {
+        Some(text) => serde_json::from_str(text).map_err(|error| format!("issue: {error}"))?,
+        None => Issue {
+            linear_id: key.to_owned(),
+            title: words("title").unwrap_or_else(|| key.to_owned()),
+            state: Some(words("state").unwrap_or_else(|| DONE.to_owned())),
+            ..Issue::default()
+        },
+    };
+    if issue.linear_id != key {
+        return Err(format!("it is the issue {:?}", issue.linear_id));
+    }
+    Ok(Record {
+        issue,
+        closed_at: words("closed_at").and_then(|text: String| Time::parse(&text).ok()),
+        closed_by: words("closed_by"),
+        anyway: words("anyway"),
+        commits: list("commits"),
+        checkpoints: list("checkpoints"),
+        summary: body.trim_start_matches('\n').to_owned(),
+    })
+}
+
+/// Writes an issue that is done as a text.
+pub(super) fn print(record: &Record, work: &Work) -> Result<String> {
+    let json = |value: &dyn erased::Json| value.text();
+    let issue = &record.issue;
+    let mut text = format!("{FENCE}\nlinear_id: {}\ntitle: {}\n", issue.linear_id, json(&issue.title)?);
+    let mut member = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name}: {value}");
+        }
+    };
+    member("type", issue.kind.as_ref().map(|kind| json(kind)).transpose()?);
+    member("state", issue.state.as_ref().map(|state| json(state)).transpose()?);
+    member("closed_at", record.closed_at.map(|at| at.to_string()));
+    member("closed_by", record.closed_by.as_ref().map(|by| json(by)).transpose()?);
+    member("anyway", record.anyway.as_ref().map(|why| json(why)).transpose()?);
+    member("commits", Some(json(&record.commits)?));
+    member("checkpoints", Some(json(&record.checkpoints)?));
+    member("issue", Some(json(issue)?));
+    text.push_str(FENCE);
+    text.push('\n');
+    text.push_str(&summary(record, work));
+    Ok(text)
+}
+
+mod erased {
+    use crate::error::{Category, Error, Result};
+
+    /// A value that can be written as JSON on one line.
+    pub(super) trait Json {
+        fn text(&self) -> Result<String>;
+    }
+
+    impl<T: serde::Serialize> Json for T {
+        fn text(&self) -> Result<String> {
+            serde_json::to_string(self).map_err(|error| Error::new(Category::Failed, "E_FAILED", error.to_string()))
+        }
+    }
+}
+
+/// Returns the summary, in Markdown.
+fn summary(record: &Record, work: &Work) -> String {
+    let issue = &record.issue;
+    let mut text = format!("\n# {}: {}\n", issue.linear_id, issue.title);
+    let mut part = |heading: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = write!(text, "\n## {heading}\n\n{}\n", lines.join("\n"));
+        }
+    };
+    let items = |all: &[String]| all.iter().map(|one| format!("- {one}")).collect::<Vec<_>>();
+    part("About", issue.description.iter().map(|text| text.trim().to_owned()).collect());
+    part("What", items(&work.what));
+    part("Why", work.why.clone());
+    part("Learned", items(&work.learned));
+    part("Acceptance criteria", issue.acceptance_criteria.iter().map(criterion).collect());
+    part("Closed anyway", record.anyway.clone().into_iter().collect());
+    let short = |(oid, subject): &(String, String)| format!("- {} {subject}", oid.get(..12).unwrap_or(oid));
+    part("Commits", work.commits.iter().map(short).collect());
+    part("Checkpoints", items(&record.checkpoints));
+    text
+}
+
+fn criterion(criterion: &Criterion) -> String {
+    let mark = if criterion.is_done() { 'x' } else { ' ' };
+    let evidence = match criterion {
+        Criterion::Checked(checked) => checked.evidence.as_ref().map(|evidence| format!(" ({evidence})")),
+        Criterion::Text(_) => None,
+    };
+    format!("- [{mark}] {}{}", criterion.text(), evidence.unwrap_or_default())
+}
+
+/// Collects what was done for an issue, from git, the checkpoints and the knowledge.
+///
+/// What cannot be read is left out: closing an issue does not depend on it.
+pub(super) fn work(project: &Project, issue: &Issue) -> Work {
+    let mut work = Work::default();
+    let mine = |key: Option<&str>| key.is_some_and(|key| issue.answers_to(key));
+    let commits = project.git().and_then(|git| Ok(git.log_with_messages("HEAD", COMMITS)?)).unwrap_or_default();
+    for (commit, text) in commits.into_iter().rev() {
+        // Parsing a whole message is slower than searching for a word.
+        if !issue.aliases.iter().chain([&issue.linear_id]).any(|key| text.contains(key.as_str())) {
+            continue;
+        }
+        let parsed = message::parse(&text);
+        let messages: Vec<_> = parsed.messages.iter().filter(|message| mine(message.key())).collect();
+        if let Some(first) = messages.first() {
+            work.commits.push((commit.oid.to_string(), first.subject.clone()));
+        }
+        for message in messages {
+            add(&mut work.what, message.what.iter().cloned());
+            add(&mut work.why, [message.why.clone()]);
+            add(
+                &mut work.learned,
+                message.memory.iter().filter_map(|note| match note {
+                    Note::Learned(text) => Some(text.clone()),
+                    _ => None,
+                }),
+            );
+        }
+    }
+    if let Ok(checkpoints) = Checkpoints::new(project).list() {
+        let closes = |manifest: &crate::checkpoints::Manifest| {
+            manifest.linear_issues_closed.iter().any(|key| issue.answers_to(key))
+        };
+        let mine = checkpoints.into_iter().rev().filter(|checkpoint| {
+            let key = checkpoint.name.rsplit_once("-v").map(|(key, _)| key);
+            key.is_some_and(|key| issue.answers_to(key)) || checkpoint.manifest.as_ref().is_some_and(closes)
+        });
+        work.checkpoints = mine.map(|checkpoint| checkpoint.tag).collect();
+    }
+    if let Ok(file) = Knowledge::new(project).read() {
+        let learned = file.entries().filter(|entry| mine(entry.trace.linear.as_deref()));
+        add(
+            &mut work.learned,
+            learned.map(|entry| {
+                let texts: Vec<&str> =
+                    entry.texts().iter().map(|(_, text)| *text).filter(|text| !text.is_empty()).collect();
+                texts.join(": ")
+            }),
+        );
+    }
+    work
+}
+
+/// Adds texts on one line each, each once.
+pub(super) fn add(all: &mut Vec<String>, texts: impl IntoIterator<Item = String>) {
+    for text in texts {
+        let text = collapse_whitespace(&text);
+        if !text.is_empty() && !all.contains(&text) {
+            all.push(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        let issue: Issue = serde_json::from_str(include_str!("../../forge_documents/fixtures/issue.json")).unwrap();
+        let record = Record {
+            issue: Issue { state: Some(DONE.to_owned()), ..issue },
+            closed_at: Some(Time::parse("2025-12-24T12:00:00Z").unwrap()),
+            closed_by: Some("Forge: \"the\" agent".to_owned()),
+            anyway: Some("no time".to_owned()),
+            commits: vec!["a".repeat(40)],
+            checkpoints: vec!["checkpoint/SX9-123-v1".to_owned()],
+            summary: String::new(),
+        };
+        let work = Work {
+            commits: vec![("a".repeat(40), "Wire it".to_owned())],
+            what: vec!["Connect".to_owned()],
+            why: vec!["It was asked for".to_owned()],
+            learned: vec!["It listens late".to_owned()],
+            checkpoints: record.checkpoints.clone(),
+        };
+        let text = print(&record, &work).unwrap();
+        let read = parse("SX9-123", &text).unwrap();
+        assert!(read.summary.starts_with("# SX9-123: Wire ATLAS daemon to NATS\n"), "{}", read.summary);
+        for part in [
+            "## What\n\n- Connect",
+            "## Why\n\nIt was",
+            "- It listens late",
+            "- [ ] ATLAS daemon",
+            "- aaaaaaaaaaaa Wire it",
+        ] {
+            assert!(read.summary.contains(part), "{part}: {}", read.summary);
+        }
+        assert_eq!(Record { summary: String::new(), ..read }, record);
+        assert_eq!(parse("SX9-123", &text.replace('\n', "\r\n")).unwrap().issue, record.issue);
+    }
+
+    #[test]
+    fn a_free_text_is_a_record_too() {
+        let read = parse("SX9-1", "# All done\n\nWe did it.\n").unwrap();
+        assert_eq!((read.issue.title.as_str(), read.issue.is_over()), ("All done", true));
+        let read = parse("SX9-1", "---\nlinear_id: SX9-1\ntitle: Half \"done\"\nstate: Cancelled\n---\nNo.\n").unwrap();
+        assert_eq!((read.issue.title.as_str(), read.issue.state.as_deref()), ("Half \"done\"", Some("Cancelled")));
+        assert!(parse("SX9-2", "---\nissue: {\"linear_id\":\"SX9-1\",\"title\":\"t\"}\n---\n").is_err());
+    }
+}

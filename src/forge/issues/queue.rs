@@ -1,0 +1,93 @@
+//! What the sync hears of a local change, in the same locked write.
+
+use super::{Comment, Issue};
+use crate::error::Result;
+use crate::json::{Json, Members};
+use crate::project::Project;
+
+/// What kind of change it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A new issue.
+    Create,
+    /// Fields of an issue changed; its state too.
+    Update,
+    /// A new comment.
+    Comment,
+}
+
+/// A local change of one issue, for the outbox of a tracker.
+#[derive(Debug, Clone, Copy)]
+pub struct IssueChange<'a> {
+    /// What kind of change it is.
+    pub kind: ChangeKind,
+    /// The issue before; `None` for a new one.
+    pub before: Option<&'a Issue>,
+    /// The issue now. One that was closed has the state `Done` here, and is in the history afterwards.
+    pub after: &'a Issue,
+    /// The new comment.
+    pub comment: Option<&'a Comment>,
+}
+
+impl IssueChange<'_> {
+    /// Returns the members that changed, with their new values. A member that is gone is `null`.
+    #[must_use]
+    pub fn patch(&self) -> Members {
+        changed(self.before, Some(self.after), true)
+    }
+
+    /// Returns the members that changed, with their values before. A member that is new is `null`.
+    #[must_use]
+    pub fn base(&self) -> Members {
+        changed(self.before, Some(self.after), false)
+    }
+}
+
+/// Adds a change to the outbox of the tracker, if one is configured.
+///
+/// It is called with the lock held, before the change is written: a change that is written is never missing in the
+/// outbox. An error here refuses the change.
+///
+/// # Errors
+/// The errors from writing the outbox.
+pub(super) fn add(_project: &Project, _change: &IssueChange<'_>) -> Result<()> {
+    // The sync fills this in: `[linear] mode = "live"`, or a tracker of GitHub.
+    Ok(())
+}
+
+fn changed(before: Option<&Issue>, after: Option<&Issue>, new: bool) -> Members {
+    let (old, now) = (members(before), members(after));
+    let mut all = Members::default();
+    for name in now.0.keys().chain(old.0.keys().filter(|name| !now.0.contains_key(*name))) {
+        // Comments are changes of their own; the rest is ours alone.
+        if matches!(name.as_str(), "comments" | "remote" | "updated_at" | "aliases") {
+            continue;
+        }
+        let (was, is) = (old.0.get(name), now.0.get(name));
+        if was != is {
+            all.0.insert(name.clone(), if new { is } else { was }.cloned().unwrap_or(Json::Null));
+        }
+    }
+    all
+}
+
+fn members(issue: Option<&Issue>) -> Members {
+    let text = issue.and_then(|issue| serde_json::to_vec(issue).ok());
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_names_only_what_changed() {
+        let before =
+            Issue { linear_id: "A-1".to_owned(), title: "a".to_owned(), priority: Some(1), ..Issue::default() };
+        let after = Issue { title: "b".to_owned(), priority: None, state: Some("Open".to_owned()), ..before.clone() };
+        let change = IssueChange { kind: ChangeKind::Update, before: Some(&before), after: &after, comment: None };
+        let text = |members: &Members| serde_json::to_string(members).unwrap();
+        assert_eq!(text(&change.patch()), r#"{"title":"b","state":"Open","priority":null}"#);
+        assert_eq!(text(&change.base()), r#"{"title":"a","state":null,"priority":1}"#);
+    }
+}

@@ -1,0 +1,282 @@
+//! Where issues lie, and the one way to change them.
+//!
+//! An issue that stands in `linear/active.json` stays there. Every other one has a file of its own, and so has every
+//! new comment: two additions on two branches never touch the same file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::queue::{self, ChangeKind, IssueChange};
+use super::{Active, Comment, Issue, Issues, graph, is_comment_id, is_key, key_order};
+use crate::error::{Category, Current, Error, Result};
+use crate::events::{self, Subject, data};
+use crate::files::{Document as _, Files, last_good};
+use crate::json;
+use crate::layout::{ACTIVE, COMMENTS, ISSUES};
+use crate::project::Project;
+
+/// Who changes issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Somebody here: a tracker must learn it.
+    Local,
+    /// The tracker: it knows already.
+    Tracker,
+}
+
+/// Returns the issues that are not in the history, in the order of their keys.
+///
+/// # Errors
+/// `Corrupt` if a file is damaged.
+pub(crate) fn read(files: &Files) -> Result<Active> {
+    Ok(Stored::read(files)?.active)
+}
+
+/// Returns the version tag of an issue: that of its text, wherever it lies.
+///
+/// # Errors
+/// `Failed` if it cannot be written as JSON.
+pub(super) fn etag(issue: &Issue) -> Result<String> {
+    Ok(crate::files::etag(&print(issue)?))
+}
+
+fn print(issue: &Issue) -> Result<Vec<u8>> {
+    json::print(issue).map_err(|error| Error::new(Category::Failed, "E_FAILED", format!("{error}")))
+}
+
+/// Returns the path of the file of an issue.
+pub(crate) fn path(key: &str) -> String {
+    format!("{ISSUES}/{key}.json")
+}
+
+fn comment_path(key: &str, id: &str) -> String {
+    format!("{COMMENTS}/{key}/{id}.json")
+}
+
+/// The issues, and where each lies.
+struct Stored {
+    active: Active,
+    /// Keys of the issues that stand in `active.json`.
+    listed: BTreeSet<String>,
+    /// The comments with a file of their own, by issue.
+    filed: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Stored {
+    fn read(files: &Files) -> Result<Self> {
+        let mut active = files.load::<Active>()?.map_or_else(Active::empty, |loaded| loaded.value);
+        let mut listed: BTreeSet<String> = active.issues.iter().map(|issue| issue.linear_id.clone()).collect();
+        for entry in files.list(ISSUES)? {
+            let Some(key) = entry.name.strip_suffix(".json").filter(|key| is_key(key)) else { continue };
+            let Some(loaded) = files.load_at::<Issue>(&path(key))? else { continue };
+            if loaded.value.linear_id != key {
+                let message = format!("{} is the issue {:?}", path(key), loaded.value.linear_id);
+                return Err(Error::new(Category::Corrupt, "E_CORRUPT", message)
+                    .hint("the name of the file is the key of the issue: rename one of them"));
+            }
+            // Its own file counts: the entry in the list is an older copy.
+            if listed.remove(key) {
+                active.issues.retain(|issue| issue.linear_id != key);
+            }
+            active.issues.push(loaded.value);
+        }
+        let mut filed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for folder in files.list(COMMENTS)?.into_iter().filter(|entry| entry.folder && is_key(&entry.name)) {
+            let key = folder.name;
+            let mut comments = Vec::new();
+            for entry in files.list(&format!("{COMMENTS}/{key}"))? {
+                let Some(id) = entry.name.strip_suffix(".json").filter(|id| is_comment_id(id)) else { continue };
+                comments.extend(files.load_at::<Comment>(&comment_path(&key, id))?.map(|loaded| loaded.value));
+            }
+            let Some(issue) = active.issues.iter_mut().find(|issue| issue.linear_id == key) else { continue };
+            filed.insert(key, comments.iter().map(|comment| comment.id.clone()).collect());
+            comments.retain(|comment| !issue.comments.iter().any(|other| other.id == comment.id));
+            issue.comments.append(&mut comments);
+            issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+        }
+        active.issues.sort_by(|a, b| key_order(&a.linear_id).cmp(&key_order(&b.linear_id)));
+        Ok(Self { active, listed, filed })
+    }
+
+    /// Writes an issue where it lies, and its new comments.
+    fn write(&self, files: &Files, before: Option<&Issue>, issue: &Issue) -> Result<()> {
+        let key = &issue.linear_id;
+        let old: BTreeSet<&str> =
+            before.into_iter().flat_map(|issue| &issue.comments).map(|comment| comment.id.as_str()).collect();
+        let filed = |id: &str| self.filed.get(key).is_some_and(|filed| filed.contains(id));
+        let (inline, own): (Vec<Comment>, Vec<Comment>) =
+            issue.comments.iter().cloned().partition(|comment| old.contains(&*comment.id) && !filed(&comment.id));
+        for comment in own {
+            let path = comment_path(key, &comment.id);
+            files.edit_at(&path, None, |slot: &mut Comment| {
+                *slot = comment;
+                Ok(())
+            })?;
+        }
+        let bare = Issue { comments: inline, ..issue.clone() };
+        if self.listed.contains(key) {
+            return files.edit(None, |file: &mut Active| {
+                if let Some(slot) = file.issues.iter_mut().find(|slot| slot.linear_id == *key) {
+                    *slot = bare;
+                }
+                Ok(())
+            });
+        }
+        files.edit_at(&path(key), None, |slot: &mut Issue| {
+            *slot = bare;
+            Ok(())
+        })
+    }
+
+    /// Removes an issue and its comments.
+    fn remove(&self, files: &Files, key: &str) -> Result<()> {
+        if self.listed.contains(key) {
+            files.edit(None, |file: &mut Active| {
+                file.issues.retain(|issue| issue.linear_id != key);
+                Ok(())
+            })?;
+        }
+        for id in self.filed.get(key).into_iter().flatten() {
+            forget(files, &comment_path(key, id))?;
+        }
+        forget(files, &path(key))
+    }
+}
+
+/// Removes a file and its good copy.
+fn forget(files: &Files, path: &str) -> Result<()> {
+    files.remove(path)?;
+    files.remove(&last_good(path)).map(drop)
+}
+
+impl Issues<'_> {
+    /// Changes issues under the lock, and tells the tracker and the events what changed.
+    ///
+    /// Issues that are missing afterwards are removed. The lock is held, so `change` runs no program. Nothing is
+    /// written if it fails, or if what it leaves breaks a rule. The common lock is held too.
+    ///
+    /// # Errors
+    /// The errors of `change`; `Usage` (`E_INVALID`, `E_CYCLE`); `Corrupt`, `Secret`, `Locked`.
+    pub(crate) fn change<T>(&self, source: Source, change: impl FnOnce(&mut Active) -> Result<T>) -> Result<T> {
+        let project = self.project;
+        let files = project.files();
+        if files.entry(ACTIVE)?.is_none() && files.is_lost(ACTIVE)? {
+            // This reports it.
+            files.edit(None, |_: &mut Active| Ok(()))?;
+        }
+        let mut told = Vec::new();
+        let answer = {
+            let _common = project.common_lock()?;
+            let _guard = files.lock()?;
+            let stored = Stored::read(files)?;
+            let mut active = stored.active.clone();
+            let answer = change(&mut active)?;
+            active.check().map_err(|what| Error::new(Category::Usage, "E_INVALID", what))?;
+            let find = |all: &Active, key: &str| all.issues.iter().find(|issue| issue.linear_id == key).cloned();
+            let mut written = Vec::new();
+            for issue in &active.issues {
+                let before = find(&stored.active, &issue.linear_id);
+                if before.as_ref() == Some(issue) {
+                    continue;
+                }
+                if before.as_ref().map(|before| &before.blocked_by) != Some(&issue.blocked_by) {
+                    graph::check_no_cycle(&active.issues, &issue.linear_id)?;
+                }
+                files.check_secrets(&path(&issue.linear_id), &print(issue)?)?;
+                written.push((before, issue));
+            }
+            for (before, issue) in &written {
+                if source == Source::Local {
+                    tell_tracker(project, before.as_ref(), issue)?;
+                }
+            }
+            for (before, issue) in &written {
+                stored.write(files, before.as_ref(), issue)?;
+                told.extend(events(before.as_ref(), issue));
+            }
+            for gone in stored.active.issues.iter().filter(|issue| find(&active, &issue.linear_id).is_none()) {
+                stored.remove(files, &gone.linear_id)?;
+            }
+            answer
+        };
+        for event in told {
+            events::emit(project, Subject::Linear, event);
+        }
+        Ok(answer)
+    }
+
+    /// Changes one issue, if it still has the version tag that the caller read.
+    ///
+    /// # Errors
+    /// `NotFound`; `Stale` with the current issue; as [`Self::change`].
+    pub(crate) fn change_one<T>(
+        &self,
+        key: &str,
+        if_match: Option<&str>,
+        change: impl FnOnce(&mut Issue) -> Result<T>,
+    ) -> Result<(Issue, T)> {
+        super::check_key(key).map_err(Error::usage)?;
+        self.change(Source::Local, |active| {
+            let issue =
+                active.issues.iter_mut().find(|issue| issue.answers_to(key)).ok_or_else(|| super::absent(key))?;
+            check_match(issue, if_match)?;
+            let before = issue.clone();
+            let answer = change(issue)?;
+            if *issue != before {
+                issue.updated_at = Some(self.project.environment().now().seconds());
+            }
+            Ok((issue.clone(), answer))
+        })
+    }
+}
+
+fn check_match(issue: &Issue, if_match: Option<&str>) -> Result<()> {
+    let Some(wanted) = if_match else { return Ok(()) };
+    let (text, found) = (print(issue)?, etag(issue)?);
+    if found == wanted {
+        return Ok(());
+    }
+    let key = &issue.linear_id;
+    let message = format!("{key} is not {wanted} any more: its etag is {found}");
+    let mut error = Error::new(Category::Stale, "E_STALE", message).hint("read it again, and decide anew");
+    error.current = Some(Box::new(Current { etag: found, text: String::from_utf8_lossy(&text).into_owned() }));
+    Err(error)
+}
+
+/// Adds what changed to the outbox of the tracker.
+fn tell_tracker(project: &Project, before: Option<&Issue>, after: &Issue) -> Result<()> {
+    let change = |kind, comment| IssueChange { kind, before, after, comment };
+    let fields = change(if before.is_some() { ChangeKind::Update } else { ChangeKind::Create }, None);
+    if before.is_none() || !fields.patch().is_empty() {
+        queue::add(project, &fields)?;
+    }
+    for comment in new_comments(before, after) {
+        queue::add(project, &change(ChangeKind::Comment, Some(comment)))?;
+    }
+    Ok(())
+}
+
+fn new_comments<'a>(before: Option<&'a Issue>, after: &'a Issue) -> impl Iterator<Item = &'a Comment> {
+    let old = before.map(|issue| issue.comments.as_slice()).unwrap_or_default();
+    after.comments.iter().filter(move |comment| !old.iter().any(|other| other.id == comment.id))
+}
+
+/// Returns the events of a change.
+fn events(before: Option<&Issue>, after: &Issue) -> Vec<data::IssueChanged> {
+    let event = |what: &str, from: Option<&String>, to: Option<&String>| data::IssueChanged {
+        key: after.linear_id.clone(),
+        what: what.to_owned(),
+        from: from.cloned(),
+        to: to.cloned(),
+    };
+    let Some(old) = before else { return vec![event("added", None, after.state.as_ref())] };
+    let mut all = Vec::new();
+    if old.state != after.state {
+        all.push(event("state", old.state.as_ref(), after.state.as_ref()));
+    }
+    let rest = |issue: &Issue| Issue { state: None, comments: Vec::new(), updated_at: None, ..issue.clone() };
+    if rest(old) != rest(after) {
+        all.push(event("changed", None, None));
+    }
+    all.extend(new_comments(before, after).map(|_| event("comment", None, None)));
+    all
+}

@@ -1,0 +1,210 @@
+use super::*;
+use crate::fixture::Fixture;
+use crate::layout::{ACTIVE, FOCUS, HISTORY};
+
+fn add(fixture: &Fixture, title: &str) -> Issue {
+    fixture.project.issues().add(&Add { title: title.to_owned(), ..Add::default() }).unwrap().issue
+}
+
+#[test]
+fn each_issue_has_a_file_of_its_own() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    let first = issues
+        .add(&Add {
+            title: "  Fix   the login ".to_owned(),
+            kind: Some("bug".to_owned()),
+            priority: Some(1),
+            labels: vec!["web".to_owned(), "auth".to_owned(), "web".to_owned()],
+            criteria: vec!["It logs in".to_owned()],
+            ..Add::default()
+        })
+        .unwrap()
+        .issue;
+    assert_eq!((first.linear_id.as_str(), first.title.as_str()), ("LOCAL-1", "Fix the login"));
+    assert_eq!(add(&fixture, "Second").linear_id, "LOCAL-2");
+    assert_eq!(
+        fixture.text(".forge/linear/issues/LOCAL-1.json"),
+        "{\n  \"linear_id\": \"LOCAL-1\",\n  \"title\": \"Fix the login\",\n  \"type\": \"bug\",\n  \
+         \"acceptance_criteria\": [\"It logs in\"],\n  \"state\": \"Open\",\n  \"priority\": 1,\n  \
+         \"labels\": [\"auth\", \"web\"],\n  \"created_at\": \"2025-12-24T12:00:00Z\",\n  \
+         \"updated_at\": \"2025-12-24T12:00:00Z\"\n}\n"
+    );
+    assert!(!fixture.has(ACTIVE), "nothing else is written");
+    let listed = issues.list(Scope::Open).unwrap();
+    let keys: Vec<_> = listed.issues.iter().map(|item| item.issue.linear_id.as_str()).collect();
+    assert_eq!(keys, ["LOCAL-1", "LOCAL-2"]);
+    assert_eq!(listed.counts, Counts { open: 2, ready: 2, blocked: 0, done: 0 });
+}
+
+#[test]
+fn an_issue_of_the_list_is_changed_there() {
+    let fixture = Fixture::new();
+    let text = r#"{"issues": [{"linear_id": "SX9-7", "title": "t", "mine": [1.50]}], "theirs": true}"#;
+    fixture.repository.write(ACTIVE, text);
+    let issues = fixture.project.issues();
+    let edit = Edit { state: Some("In Progress".to_owned()), ..Edit::default() };
+    issues.set("SX9-7", &edit, None).unwrap();
+    issues.comment("SX9-7", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    let now = fixture.text(ACTIVE);
+    assert!(now.contains("In Progress") && now.contains("1.50") && now.contains("theirs"), "{now}");
+    assert!(!fixture.has(".forge/linear/issues/SX9-7.json"));
+    let shown = issues.show("SX9-7").unwrap().item.issue;
+    assert_eq!(shown.comments.len(), 1);
+    let path = format!(".forge/linear/comments/SX9-7/{}.json", shown.comments[0].id);
+    assert!(fixture.text(&path).contains("\"text\": \"Hm.\""));
+}
+
+#[test]
+fn a_stale_copy_changes_nothing() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    add(&fixture, "One");
+    let etag = issues.show("LOCAL-1").unwrap().etag;
+    let edit = |title: &str| Edit { title: Some(title.to_owned()), ..Edit::default() };
+    let changed = issues.set("LOCAL-1", &edit("Two"), Some(&etag)).unwrap();
+    let error = issues.set("LOCAL-1", &edit("Three"), Some(&etag)).unwrap_err();
+    assert_eq!((error.code, error.current.map(|current| current.etag)), ("E_STALE", Some(changed.etag)));
+    assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.title, "Two");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    add(&fixture, "One");
+    add(&fixture, "Two");
+    let blocked = |keys: &[&str]| Edit {
+        blocked_by: Some(keys.iter().map(|key| (*key).to_owned()).collect()),
+        ..Edit::default()
+    };
+    issues.set("LOCAL-1", &blocked(&["LOCAL-2"]), None).unwrap();
+    let refused = |key: &str, edit: &Edit| issues.set(key, edit, None).unwrap_err();
+    assert_eq!(refused("LOCAL-2", &blocked(&["LOCAL-1"])).code, "E_CYCLE");
+    assert!(refused("LOCAL-2", &blocked(&["SX9-xxx"])).message.contains("placeholder"));
+    assert_eq!(refused("LOCAL-2", &blocked(&["LOCAL-9"])).code, "E_NOT_FOUND");
+    assert_eq!(refused("LOCAL-9", &Edit::default()).code, "E_NOT_FOUND");
+    assert_eq!(refused("LOCAL-1", &Edit { state: Some("done".to_owned()), ..Edit::default() }).code, "E_REFUSED");
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    assert_eq!(refused("LOCAL-1", &Edit { description: Some(token), ..Edit::default() }).code, "E_SECRET");
+    assert_eq!(issues.set("LOCAL-2", &blocked(&["SX9-4"]), None).unwrap().warnings.len(), 1);
+    let ready = issues.list(Scope::Ready).unwrap();
+    assert!(ready.issues.is_empty() && ready.counts.blocked == 2, "{ready:?}");
+}
+
+#[test]
+fn a_closed_issue_is_in_the_history() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    issues.add(&Add { title: "One".to_owned(), criteria: vec!["It works".to_owned()], ..Add::default() }).unwrap();
+    add(&fixture, "Two");
+    let refused = issues.done("LOCAL-1", &Done::default()).unwrap_err();
+    assert!(refused.code == "E_CRITERIA" && refused.message.contains("1. It works"), "{refused}");
+    let check = CriterionDone { criterion: "1".to_owned(), done: true, evidence: Some("seen".to_owned()) };
+    issues.set("LOCAL-1", &Edit { checked: vec![check], ..Edit::default() }, None).unwrap();
+    issues.comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    let closed = issues.done("LOCAL-1", &Done { why: Some("It was asked".to_owned()), ..Done::default() }).unwrap();
+    assert!(!closed.again);
+    let text = fixture.text(&format!("{HISTORY}/LOCAL-1.md"));
+    assert!(text.contains("- [x] It works (seen)") && text.contains("It was asked"), "{text}");
+    assert!(!fixture.has(".forge/linear/issues/LOCAL-1.json") && !fixture.has(FOCUS));
+    assert!(issues.done("LOCAL-1", &Done::default()).unwrap().again);
+    let listed = issues.list(Scope::All).unwrap();
+    assert_eq!(listed.counts, Counts { open: 1, ready: 1, blocked: 0, done: 1 });
+    assert_eq!(listed.issues.len(), 2);
+    // Its number is not given again.
+    assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3");
+    let open = issues.reopen("LOCAL-1").unwrap().issue;
+    assert_eq!((open.state.as_deref(), open.comments.len()), (Some("Open"), 2));
+    assert!(!fixture.has(&format!("{HISTORY}/LOCAL-1.md")));
+    let again = issues.done("LOCAL-1", &Done { cancelled: true, ..Done::default() }).unwrap();
+    assert_eq!(again.record.issue.state.as_deref(), Some("Cancelled"));
+}
+
+#[test]
+fn a_new_key_reaches_every_reference() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    add(&fixture, "One");
+    issues
+        .add(&Add {
+            title: "Two".to_owned(),
+            blocked_by: vec!["LOCAL-1".to_owned()],
+            parent: Some("LOCAL-1".to_owned()),
+            ..Add::default()
+        })
+        .unwrap();
+    issues.start("LOCAL-1", &Start { no_branch: true, ..Start::default() }).unwrap();
+    issues.comment("LOCAL-1", &NewComment { text: "Hm.".to_owned(), by: None }).unwrap();
+    for _ in 0..2 {
+        let renamed = issues.rename("LOCAL-1", "SX9-4").unwrap().issue;
+        assert_eq!((renamed.linear_id.as_str(), renamed.aliases.as_slice()), ("SX9-4", &["LOCAL-1".to_owned()][..]));
+        assert_eq!(renamed.comments.len(), 1);
+    }
+    let two = issues.show("LOCAL-2").unwrap().item;
+    assert_eq!((two.issue.parent(), two.waits_for.as_slice()), (Some("SX9-4"), &["SX9-4".to_owned()][..]));
+    assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.linear_id, "SX9-4");
+    assert!(fixture.text(FOCUS).contains("SX9-4"));
+    assert!(!fixture.has(".forge/linear/issues/LOCAL-1.json"));
+    assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3", "an alias is not given again");
+    assert_eq!(issues.rename("LOCAL-3", "SX9-4").unwrap_err().code, "E_REFUSED");
+}
+
+#[test]
+fn a_start_switches_the_branch_if_the_tree_allows_it() {
+    let fixture = Fixture::new();
+    let issues = fixture.project.issues();
+    add(&fixture, "Wire it");
+    let start = |key: &str| issues.start(key, &Start::default()).unwrap();
+    let outcome = |started: &Started| started.branch.as_ref().map(|branch| branch.outcome);
+    assert_eq!(outcome(&start("LOCAL-1")), Some(BranchOutcome::NotSwitched), "there is no commit");
+    fixture.repository.write("a", "1");
+    fixture.repository.commit("first");
+    fixture.repository.write("a", "2");
+    let dirty = start("LOCAL-1");
+    assert_eq!(outcome(&dirty), Some(BranchOutcome::NotSwitched));
+    assert!(dirty.branch.unwrap().why.unwrap().contains("1 paths are not committed (a)"));
+    fixture.repository.run(&["checkout", "--quiet", "a"]);
+    let created = start("LOCAL-1");
+    assert_eq!(outcome(&created), Some(BranchOutcome::Created));
+    assert_eq!(created.issue.state.as_deref(), Some("In Progress"));
+    assert_eq!(created.issue.git_refs.unwrap().branch.as_deref(), Some("feature/LOCAL-1-wire-it"));
+    assert_eq!(created.focus.now.focus.linear_issue.as_deref(), Some("LOCAL-1"));
+    assert_eq!(outcome(&start("LOCAL-1")), Some(BranchOutcome::AlreadyThere));
+    assert_eq!(fixture.repository.run(&["branch", "--show-current"]).trim(), "feature/LOCAL-1-wire-it");
+    fixture.repository.run(&["switch", "--quiet", "main"]);
+    assert_eq!(outcome(&start("LOCAL-1")), Some(BranchOutcome::Switched));
+    issues.done("LOCAL-1", &Done::default()).unwrap();
+    assert_eq!(issues.start("LOCAL-1", &Start::default()).unwrap_err().code, "E_REFUSED");
+}
+
+#[test]
+fn edits_of_different_members_merge() {
+    let path = ".forge/linear/issues/LOCAL-1.json";
+    let text = |title: &str, priority: u8, labels: &str, at: &str| {
+        format!(
+            r#"{{"linear_id":"LOCAL-1","title":"{title}","priority":{priority},"labels":[{labels}],"acceptance_criteria":["a"],"updated_at":"2025-12-24T{at}:00:00Z"}}"#
+        )
+    };
+    let (base, theirs) = (text("One", 1, "", "08"), text("One", 2, r#""web""#, "10"));
+    let ours = text("Two", 1, r#""db""#, "09").replace(r#"["a"]"#, r#"[{"text":"a","done":true}]"#);
+    let merged = crate::merge::merge(path, base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
+    assert_eq!(merged.conflicts, [""; 0]);
+    let issue: Issue = serde_json::from_slice(&merged.bytes).unwrap();
+    assert_eq!((issue.title.as_str(), issue.priority, issue.labels.len()), ("Two", Some(2), 2));
+    assert!(issue.acceptance_criteria[0].is_done());
+    assert_eq!(issue.updated_at.unwrap().to_string(), "2025-12-24T10:00:00Z");
+}
+
+#[test]
+fn a_damaged_issue_is_named_and_never_overwritten() {
+    let fixture = Fixture::new();
+    add(&fixture, "One");
+    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", "{");
+    let issues = fixture.project.issues();
+    let error = issues.set("LOCAL-1", &Edit { priority: Some(1), ..Edit::default() }, None).unwrap_err();
+    assert!(error.code == "E_CORRUPT" && error.message.contains("LOCAL-1.json:1:"), "{error}");
+    assert_eq!(fixture.text(".forge/linear/issues/LOCAL-1.json"), "{");
+    let damaged = crate::repair::damaged_files(&fixture.project).unwrap();
+    assert!(damaged.iter().any(|file| file.path == ".forge/linear/issues/LOCAL-1.json"), "{damaged:?}");
+}

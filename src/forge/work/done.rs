@@ -1,0 +1,118 @@
+//! `done`: a checkpoint, the issue closed, the session ended.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Work;
+use crate::checkpoints::{Checkpoints, Create};
+use crate::error::{Category, Error, Result};
+use crate::issues::{Closed, Done as CloseIssue};
+use crate::knowledge::Learning;
+use crate::sessions::{End, Finished as EndedSession, Sessions};
+
+/// Request to finish work.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Done {
+    /// What works now: the description of the checkpoint. Default: the title of the issue.
+    pub message: Option<String>,
+    /// Why it is done although a criterion is open or a feature does not work.
+    pub anyway: Option<String>,
+    /// What was learned.
+    pub learned: Vec<Learning>,
+    /// The next step.
+    pub next: Option<String>,
+    /// Commands that must succeed. Default: `commands` under `[verify]`.
+    pub verify: Vec<String>,
+    /// Whether the tag of the checkpoint is pushed.
+    pub push: bool,
+}
+
+/// Work that was finished.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Finished {
+    /// The tag of the checkpoint; `null` without git.
+    pub checkpoint: Option<String>,
+    /// The issue; `null` without one.
+    pub issue: Option<Closed>,
+    /// The session.
+    pub session: EndedSession,
+    /// What should be looked at.
+    pub warnings: Vec<String>,
+}
+
+impl Work<'_> {
+    /// Finishes the work of the focus: makes a checkpoint, closes the issue and ends the session.
+    ///
+    /// What stands in the way is reported before anything is done. After an interruption, the same command resumes.
+    ///
+    /// # Errors
+    /// `Refused` (`E_CRITERIA`, `E_UNVERIFIED`) for open criteria and features that do not work, unless a reason is
+    /// given; `Refused` (`E_DIRTY`) for code that is not committed; as [`Checkpoints::create`] and [`Sessions::end`].
+    pub fn done(&self, done: &Done) -> Result<Finished> {
+        let project = self.project;
+        project.check_not_paused()?;
+        Sessions::new(project).required()?;
+        let focus = self.focus()?;
+        let close = CloseIssue { anyway: done.anyway.clone(), ..CloseIssue::default() };
+        let issue = match &focus.linear_issue {
+            Some(key) => project.issues().closable(key, &close)?,
+            None => None,
+        };
+        let broken = self.broken()?;
+        if let Some((id, _)) = broken.first()
+            && done.anyway.as_deref().is_none_or(|why| why.trim().is_empty())
+        {
+            let all: Vec<String> = broken.iter().map(|(id, standing)| format!("{id} ({standing})")).collect();
+            let message = format!("not shown to work: {}", all.join(", "));
+            return Err(Error::new(Category::Refused, "E_UNVERIFIED", message)
+                .hint("run its tests; or say why it is done all the same, with --anyway")
+                .next(format!("helmdeck forge features verify {id}")));
+        }
+        let mut warnings = Vec::new();
+        let mut checkpoint = None;
+        if project.repository()?.is_some() {
+            let message = done.message.clone().or_else(|| issue.as_ref().map(|issue| issue.title.clone()));
+            let create = Create {
+                key: issue.as_ref().map(|issue| issue.linear_id.clone()).or_else(|| focus.linear_issue.clone()),
+                message: message.or_else(|| focus.task.clone()),
+                verify: done.verify.clone(),
+                push: done.push,
+                ..Create::default()
+            };
+            checkpoint = Some(match self.made_before(create.key.as_deref())? {
+                Some(tag) if done.verify.is_empty() => tag,
+                _ => {
+                    let made = Checkpoints::new(project).create(&create)?;
+                    warnings.extend(made.warnings);
+                    made.tag
+                }
+            });
+        }
+        let closed = match &focus.linear_issue {
+            Some(key) => match project.issues().done(key, &close) {
+                Err(error) if error.category == Category::NotFound => {
+                    warnings.push(format!("{key} is not an issue here: it was not closed"));
+                    None
+                }
+                closed => Some(closed?),
+            },
+            None => None,
+        };
+        let end = End { learned: done.learned.clone(), next: done.next.clone(), key: None, leave_dirty: None };
+        let session = Sessions::new(project).end(&end)?;
+        Ok(Finished { checkpoint, issue: closed, session, warnings })
+    }
+
+    /// Returns the checkpoint of the clean current commit, if an earlier call made it and was interrupted.
+    fn made_before(&self, key: Option<&str>) -> Result<Option<String>> {
+        let git = self.project.git()?;
+        let (head, status) = (git.head()?, git.status()?);
+        let clean = status.outside(git.memory()).next().is_none();
+        let newest = Checkpoints::new(self.project).newest_valid()?.filter(|newest| {
+            let of = newest.name.rsplit_once("-v").map(|(key, _)| key);
+            newest.can_rollback_to && of == key && newest.oid() == head
+        });
+        Ok(newest.filter(|_| clean).map(|newest| newest.tag))
+    }
+}

@@ -1,0 +1,116 @@
+//! `status`: where the work stands, on one screen.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Work;
+use crate::error::Result;
+use crate::features::{Features, Item as FeatureItem};
+use crate::focus::Focus;
+use crate::issues::{Counts, Issue, Scope};
+use crate::sessions::{Advice, Session, Sessions};
+
+/// Where the work stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// Why work is paused.
+    pub paused: Option<String>,
+    /// The caller's session, or else the primary one.
+    pub session: Option<Session>,
+    /// The focus.
+    pub focus: Focus,
+    /// The issue of the focus.
+    pub issue: Option<Issue>,
+    /// The feature of the focus, with its standing.
+    pub feature: Option<FeatureItem>,
+    /// The branch.
+    pub branch: Option<String>,
+    /// The files that are not committed, outside of `.forge/`; `null` without git.
+    pub changed: Option<ChangedFiles>,
+    /// Number of issues by standing.
+    pub issues: Counts,
+    /// Number of features by standing.
+    pub features: crate::features::Counts,
+    /// Why a checkpoint is due.
+    pub checkpoint_advised: Option<Advice>,
+    /// The command to run next.
+    pub next: String,
+}
+
+/// Files that are not committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedFiles {
+    /// Number of files.
+    pub count: usize,
+    /// The first files.
+    pub files: Vec<String>,
+}
+
+/// Maximum number of files that are named.
+const NAMED: usize = 10;
+
+impl Work<'_> {
+    /// Returns where the work stands. Changes nothing.
+    ///
+    /// # Errors
+    /// `Corrupt`; errors from git.
+    pub fn status(&self) -> Result<Status> {
+        let project = self.project;
+        let sessions = Sessions::new(project);
+        let session = sessions.shown()?;
+        let focus = self.focus()?;
+        let issue = match &focus.linear_issue {
+            Some(key) => self.issue(key)?,
+            None => None,
+        };
+        let listed = Features::new(project).list(false)?;
+        let feature = focus
+            .feature_id
+            .as_ref()
+            .and_then(|id| listed.features.iter().find(|item| item.feature.id == *id).cloned());
+        let (mut branch, mut changed) = (None, None);
+        if let Some(git) = project.repository()? {
+            branch = git.branch()?;
+            let status = git.status()?;
+            let mut files: Vec<String> = status.outside(git.memory()).map(str::to_owned).collect();
+            let count = files.len();
+            files.truncate(NAMED);
+            changed = Some(ChangedFiles { count, files });
+        }
+        let paused = project.check_not_paused().err().map(|error| error.message);
+        let mut status = Status {
+            paused,
+            checkpoint_advised: sessions.advice()?,
+            session,
+            focus,
+            issue,
+            feature,
+            branch,
+            changed,
+            issues: project.issues().list(Scope::Ready)?.counts,
+            features: listed.counts,
+            next: String::new(),
+        };
+        status.next = next(&status).to_owned();
+        Ok(status)
+    }
+}
+
+/// Returns the command to run next.
+fn next(status: &Status) -> &'static str {
+    let dirty = status.changed.as_ref().is_some_and(|changed| changed.count > 0);
+    let works = status.feature.as_ref().is_none_or(|item| item.standing.counts());
+    if status.paused.is_some() {
+        "helmdeck forge recover assess"
+    } else if status.session.is_none() || status.focus.task.is_none() {
+        "helmdeck forge start"
+    } else if dirty && !works {
+        "helmdeck forge verify"
+    } else if dirty {
+        "helmdeck forge commit \"what was done\""
+    } else if !works {
+        "helmdeck forge verify"
+    } else {
+        "helmdeck forge done"
+    }
+}

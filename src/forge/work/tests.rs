@@ -1,0 +1,166 @@
+use super::*;
+use crate::features::{Add as AddFeature, Status as FeatureStatus};
+use crate::fixture::Fixture;
+use crate::issues::{Add, BranchOutcome};
+
+/// Settings whose tests need no compiler.
+const QUICK: &str = "[verify]\nrunner = 'sh: grep -q yes tested && echo ran {prefix}'\ncount_regex = '(?m)^ran '\n\
+                     commands = ['true']\n[session]\nprobes = 0\n";
+
+fn fixture(config: &str) -> Fixture {
+    let fixture = Fixture::with_config(&format!("{QUICK}{config}"));
+    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+        fixture.repository.run(&["config", name, value]);
+    }
+    fixture.repository.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
+    fixture.repository.write("tested", "no\n");
+    fixture.repository.commit("first");
+    fixture
+}
+
+fn feature(fixture: &Fixture, name: &str) -> String {
+    let add = AddFeature { name: name.to_owned(), tests: vec!["a::*".to_owned()], ..AddFeature::default() };
+    Features::new(&fixture.project).add(&add, None).unwrap().feature.id
+}
+
+fn start(what: &str) -> Start {
+    Start { what: Some(what.to_owned()), ..Start::default() }
+}
+
+fn short(what: &str) -> Short {
+    Short { what: what.to_owned(), ..Short::default() }
+}
+
+#[test]
+fn a_feature_is_started_made_and_finished() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    let id = feature(&fixture, "Halve a number");
+    fixture.repository.commit("plan");
+    let started = work.start(&start(&id)).unwrap();
+    assert!(started.new_issue && started.issue.as_ref().unwrap().linear_id == "LOCAL-1");
+    assert_eq!(started.feature.unwrap().status, FeatureStatus::InProgress);
+    let branch = started.branch.unwrap();
+    assert_eq!((branch.outcome, branch.name.as_str()), (BranchOutcome::Created, "feature/LOCAL-1-halve-a-number"));
+    assert_eq!(work.features().unwrap(), [id.clone()]);
+    let early = work.done(&Done::default()).unwrap_err();
+    assert!(early.code == "E_UNVERIFIED" && early.message.contains("FORGE-001 (in_progress)"), "{early}");
+    fixture.repository.write("tested", "yes\n");
+    fixture.repository.write("new", "1\n");
+    assert!(Features::new(&fixture.project).verify(&id).unwrap().passed);
+    let made = work.commit(&short("Halve numbers.")).unwrap();
+    assert_eq!(
+        (made.key.as_deref(), made.paths.as_slice()),
+        (Some("LOCAL-1"), &["new".to_owned(), "tested".to_owned()][..])
+    );
+    assert!(made.commit.message.starts_with("[LOCAL-1] Halve numbers\n"), "{}", made.commit.message);
+    assert!(made.commit.message.contains("LOCAL-1: Halve a number"), "{}", made.commit.message);
+    assert!(made.commit.message.contains("FORGE-001"), "{}", made.commit.message);
+    let done = work.done(&Done::default()).unwrap();
+    assert_eq!(done.checkpoint.as_deref(), Some("checkpoint/LOCAL-1-v1"));
+    let text = fixture.text(".forge/linear/history/LOCAL-1.md");
+    assert!(text.contains("checkpoint/LOCAL-1-v1") && text.contains("Halve numbers"), "{text}");
+    assert_eq!(fixture.project.issues().read().unwrap().issues, []);
+    assert!(Sessions::new(&fixture.project).current().unwrap().is_none());
+    assert_eq!(fixture.repository.run(&["status", "--short"]), "", "everything is committed");
+}
+
+#[test]
+fn start_without_a_word_takes_the_first_issue() {
+    let fixture = fixture("");
+    for title in ["Second", "First"] {
+        let priority = Some(if title == "First" { 1 } else { 3 });
+        let add = Add { title: title.to_owned(), priority, ..Add::default() };
+        fixture.project.issues().add(&add).unwrap();
+    }
+    let work = Work::new(&fixture.project);
+    let started = work.start(&Start::default()).unwrap();
+    assert_eq!(started.focus.linear_issue.as_deref(), Some("LOCAL-2"));
+    assert_eq!(started.branch.unwrap().outcome, BranchOutcome::Created);
+    let session = Sessions::new(&fixture.project).current().unwrap().unwrap();
+    assert_eq!(session.branch.as_deref(), Some("feature/LOCAL-2-first"), "the session goes along");
+    // In the same session, the focus moves.
+    let again = work.start(&start("LOCAL-1")).unwrap();
+    assert!(again.again && again.session == session.id);
+    assert_eq!(work.status().unwrap().issue.unwrap().linear_id, "LOCAL-1");
+}
+
+#[test]
+fn a_wrong_name_starts_nothing() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    for wrong in ["FORGE-009", "LOCAL-9", "word"] {
+        assert_eq!(work.start(&start(wrong)).unwrap_err().code, "E_NOT_FOUND", "{wrong}");
+    }
+    assert!(Sessions::new(&fixture.project).current().unwrap().is_none());
+    let new = work.start(&start("Fix the login")).unwrap();
+    assert!(new.new_issue && new.issue.unwrap().title == "Fix the login");
+}
+
+#[test]
+fn the_key_is_that_of_the_focus_or_of_the_branch() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    assert_eq!(work.key().unwrap(), None);
+    fixture.repository.run(&["switch", "--quiet", "--create", "feature/SX9-7-a"]);
+    assert_eq!(work.key().unwrap().as_deref(), Some("SX9-7"));
+    Sessions::new(&fixture.project).start(&crate::sessions::Start::default()).unwrap();
+    fixture.repository.write("a", "1");
+    let made = work.commit(&Short { why: Some("It was asked".to_owned()), ..short("Add a") }).unwrap();
+    assert_eq!((made.key.as_deref(), made.why.as_str()), (Some("SX9-7"), "It was asked"));
+    fixture.repository.run(&["switch", "--quiet", "--create", "plain"]);
+    fixture.repository.write("a", "2");
+    assert_eq!(work.commit(&short("Change a")).unwrap_err().code, "E_USAGE");
+}
+
+#[test]
+fn staged_files_are_committed_alone() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    work.start(&start("Do a thing")).unwrap();
+    fixture.repository.write("a", "1");
+    fixture.repository.write("b", "1");
+    fixture.repository.run(&["add", "a"]);
+    let made = work.commit(&short("Add a")).unwrap();
+    assert_eq!((made.paths.len(), made.left.as_slice()), (0, &["b".to_owned()][..]));
+    let made = work.commit(&Short { paths: vec!["b".to_owned()], ..short("Add b") }).unwrap();
+    assert_eq!((made.paths.as_slice(), made.left.len()), (&["b".to_owned()][..], 0));
+}
+
+#[test]
+fn open_criteria_keep_an_issue_open() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    let add = Add { title: "One".to_owned(), criteria: vec!["It works".to_owned()], ..Add::default() };
+    fixture.project.issues().add(&add).unwrap();
+    work.start(&start("LOCAL-1")).unwrap();
+    assert_eq!(work.done(&Done::default()).unwrap_err().code, "E_CRITERIA");
+    assert_eq!(fixture.repository.run(&["tag"]), "", "no checkpoint is made");
+    let done = work.done(&Done { anyway: Some("No time".to_owned()), ..Done::default() }).unwrap();
+    assert_eq!(done.issue.unwrap().record.anyway.as_deref(), Some("No time"));
+}
+
+#[test]
+fn without_issues_a_feature_alone_is_enough() {
+    let fixture = fixture("[linear]\nmode = 'off'\n");
+    let work = Work::new(&fixture.project);
+    let id = feature(&fixture, "Halve");
+    let started = work.start(&start(&id)).unwrap();
+    assert!(started.issue.is_none() && started.focus.feature_id == Some(id));
+    fixture.repository.write("a", "1");
+    assert_eq!(work.commit(&short("Add a")).unwrap().key, None);
+}
+
+#[test]
+fn a_text_is_remembered_with_its_context() {
+    let fixture = fixture("");
+    let work = Work::new(&fixture.project);
+    work.start(&start("Fix the login")).unwrap();
+    work.remember("Rounding: write down which way").unwrap();
+    work.remember("The cookie is set late").unwrap();
+    let file = crate::knowledge::Knowledge::new(&fixture.project).read().unwrap();
+    let texts: Vec<_> =
+        file.patterns.successful.iter().map(|entry| (entry.context.as_str(), entry.approach.as_str())).collect();
+    assert_eq!(texts, [("Rounding", "write down which way"), ("Fix the login", "The cookie is set late")]);
+    assert_eq!(file.patterns.successful[0].trace.linear.as_deref(), Some("LOCAL-1"));
+}
