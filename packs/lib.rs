@@ -57,11 +57,7 @@ pub struct Dependencies {
     pub seam: seam::Config,
 }
 
-impl std::fmt::Debug for Dependencies {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dependencies").field("egress", &self.egress).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Dependencies, this => egress = this.egress);
 
 /// Returns every pack of this build. Opens nothing and reads nothing yet.
 #[must_use]

@@ -33,11 +33,7 @@ struct Files {
     last: Option<Timestamp>,
 }
 
-impl std::fmt::Debug for Collector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collector").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Collector);
 
 impl Collector {
     /// Makes a collector for the run of a pack.

@@ -97,15 +97,18 @@ pub struct S3Credentials {
     pub token: Option<Secret>,
 }
 
-impl std::fmt::Debug for S3Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("S3Credentials")
-    }
-}
+helmdeck_core::redacted_debug!(S3Credentials);
 
 #[cfg(all(test, feature = "s3"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debug_output_shows_no_credential() {
+        let secret = || Secret::new("canary".into());
+        let credentials = S3Credentials { key_id: "canary".to_owned(), secret: secret(), token: Some(secret()) };
+        assert!(!format!("{credentials:?}").contains("canary"));
+    }
 
     #[test]
     fn address_has_bucket_prefix_server_and_region() {

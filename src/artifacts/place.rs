@@ -33,11 +33,7 @@ enum Kind {
     Broken(String),
 }
 
-impl std::fmt::Debug for ArtifactBackend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ArtifactBackend").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(ArtifactBackend);
 
 impl ArtifactBackend {
     /// Makes a backend of a local folder. It need not exist.

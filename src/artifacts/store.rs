@@ -30,11 +30,7 @@ pub struct ArtifactStore {
     pub(crate) trouble: Mutex<Option<String>>,
 }
 
-impl std::fmt::Debug for ArtifactStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ArtifactStore").field("place", &self.place.shown()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(ArtifactStore, this => place = this.place.shown());
 
 /// Metrics of artifacts.
 #[derive(Debug, Default)]

@@ -18,11 +18,7 @@ pub(crate) struct Credentials {
     vault: Option<Arc<dyn Secrets>>,
 }
 
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("environment", &self.environment).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Credentials, this => environment = this.environment);
 
 impl Credentials {
     /// Combines the two.

@@ -102,11 +102,7 @@ impl ProcessEnvironment {
     }
 }
 
-impl std::fmt::Debug for ProcessEnvironment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessEnvironment").field("variables", &self.variables.len()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(ProcessEnvironment, this => variables = this.variables.len());
 
 #[cfg(test)]
 mod tests {

@@ -73,7 +73,7 @@ impl Conversations {
     }
 }
 
-redacted_debug!(Conversations, "Conversations", this => open = this.0.opened.get().is_some());
+helmdeck_core::redacted_debug!(Conversations, this => open = this.0.opened.get().is_some());
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,5 @@
 #![doc = include_str!("README.md")]
 
-#[macro_use]
-mod redacted;
-
 pub mod config;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

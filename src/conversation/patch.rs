@@ -51,6 +51,6 @@ impl LlmContextPatch {
     }
 }
 
-redacted_debug!(LlmContextPatch, "LlmContextPatch", this => strategy = this.strategy,
+helmdeck_core::redacted_debug!(LlmContextPatch, this => strategy = this.strategy,
     summary_bytes = this.summary.len(), recent_turns = this.recent_turns, tokens = this.tokens,
     omitted_turns = this.omitted_turns, over_budget = this.over_budget, unreadable = this.unreadable);

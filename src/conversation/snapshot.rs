@@ -25,7 +25,7 @@ impl Snapshot {
     }
 }
 
-redacted_debug!(Snapshot, "Snapshot", this => strategy = this.strategy, bytes = this.bytes.len());
+helmdeck_core::redacted_debug!(Snapshot, this => strategy = this.strategy, bytes = this.bytes.len());
 
 /// Content of a snapshot: `{"strategy": ..., "turns": [...], "summary": "..."}`.
 ///
@@ -44,5 +44,5 @@ pub struct Record {
     pub other: BTreeMap<String, Json>,
 }
 
-redacted_debug!(Record, "Record", this => strategy = this.strategy, turns = this.turns.len(),
+helmdeck_core::redacted_debug!(Record, this => strategy = this.strategy, turns = this.turns.len(),
     summary_bytes = this.summary.len());

@@ -214,8 +214,8 @@ impl NewTurn {
     }
 }
 
-redacted_debug!(NewTurn, "NewTurn", this => bytes = this.user_message.len() + this.assistant_response.len());
-redacted_debug!(NewDigest, "NewDigest");
-redacted_debug!(ConversationTurn, "ConversationTurn", this =>
+helmdeck_core::redacted_debug!(NewTurn, this => bytes = this.user_message.len() + this.assistant_response.len());
+helmdeck_core::redacted_debug!(NewDigest);
+helmdeck_core::redacted_debug!(ConversationTurn, this =>
     bytes = this.user_message.len() + this.assistant_response.len());
-redacted_debug!(TrajectoryDigest, "TrajectoryDigest");
+helmdeck_core::redacted_debug!(TrajectoryDigest);

@@ -95,7 +95,7 @@ pub struct TurnFilter {
     pub after: Option<TurnId>,
 }
 
-redacted_debug!(TurnFilter, "TurnFilter", this => folded = this.folded, limit = this.limit, after = this.after);
+helmdeck_core::redacted_debug!(TurnFilter, this => folded = this.folded, limit = this.limit, after = this.after);
 
 /// A page of turns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -154,7 +154,7 @@ pub struct Trace {
     pub last_failure: Option<String>,
 }
 
-redacted_debug!(Trace, "Trace", this => strategy = this.strategy, summary_bytes = this.summary.len(),
+helmdeck_core::redacted_debug!(Trace, this => strategy = this.strategy, summary_bytes = this.summary.len(),
     health = this.health, kept_turns = this.kept_turns, backlog_turns = this.backlog_turns,
     covers_through = this.covers_through, generation = this.generation, failures = this.failures);
 

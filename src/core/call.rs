@@ -89,17 +89,8 @@ impl Call {
     }
 }
 
-impl std::fmt::Debug for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call")
-            .field("pack", &self.pack)
-            .field("version", &self.version)
-            .field("input_bytes", &self.input.len())
-            .field("directive", &self.directive)
-            .field("depth", &self.depth)
-            .finish_non_exhaustive()
-    }
-}
+redacted_debug!(Call, this => pack = this.pack, version = this.version, input_bytes = this.input.len(),
+    directive = this.directive, depth = this.depth);
 
 /// The bytes of a call as they came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,8 +127,4 @@ pub struct Stage {
     pub run: Option<RunId>,
 }
 
-impl std::fmt::Debug for Stage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stage").field("run", &self.run).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Stage, this => run = this.run);

@@ -227,12 +227,4 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context")
-            .field("pack", &self.pack)
-            .field("version", &self.version)
-            .field("run", &self.run)
-            .finish_non_exhaustive()
-    }
-}
+redacted_debug!(Context, this => pack = this.pack, version = this.version, run = this.run);

@@ -299,11 +299,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("code", &self.0.code).field("message", &self.0.message).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Error, this => code = this.0.code, message = this.0.message);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -170,8 +170,4 @@ impl std::fmt::Debug for Need {
     }
 }
 
-impl std::fmt::Debug for Builtin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builtin").field("file", &self.file).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Builtin, this => file = this.file);

@@ -1,5 +1,8 @@
 #![doc = include_str!("README.md")]
 
+#[macro_use]
+mod redacted;
+
 pub mod call;
 pub mod caller;
 pub mod canonical;

@@ -1,6 +1,5 @@
 //! The guard and its client: every request goes to an address that was checked.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,11 +191,7 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Egress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress").field("rules", &self.0.rules).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Egress, this => rules = this.0.rules);
 
 #[cfg(test)]
 mod tests;

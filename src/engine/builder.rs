@@ -42,11 +42,7 @@ pub struct Memory {
     pub system: Option<System>,
 }
 
-impl std::fmt::Debug for Memory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Memory);
 
 /// Location of artifacts.
 enum Files {
@@ -112,14 +108,7 @@ pub struct Builder {
     remembered: Option<Remembered>,
 }
 
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder")
-            .field("config", &self.config)
-            .field("builtins", &self.builtins)
-            .finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Builder, this => config = this.config, builtins = this.builtins);
 
 impl Builder {
     pub(crate) fn new(config: Config) -> Self {

@@ -39,11 +39,7 @@ use helmdeck_sandbox::SessionInfo;
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("memory", &self.0.memory.is_some()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Engine, this => memory = this.0.memory.is_some());
 
 impl Engine {
     /// Returns a builder of an engine.

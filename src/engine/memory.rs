@@ -22,11 +22,7 @@ pub struct MemoryControl {
     store: Arc<dyn Store>,
 }
 
-impl std::fmt::Debug for MemoryControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MemoryControl").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(MemoryControl);
 
 impl MemoryControl {
     pub(crate) fn new(hub: Arc<Hub>, views: Arc<EngineViews>) -> Self {

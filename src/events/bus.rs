@@ -91,11 +91,7 @@ impl Bus {
     }
 }
 
-impl std::fmt::Debug for Bus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bus").field("capacity", &self.0.capacity).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Bus, this => capacity = this.0.capacity);
 
 /// Subscription to the bus.
 #[derive(Debug)]

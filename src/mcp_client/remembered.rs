@@ -40,11 +40,7 @@ struct Document {
     listing: Listing,
 }
 
-impl std::fmt::Debug for Remembered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remembered").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Remembered);
 
 impl Remembered {
     /// Makes a storage in `folder`. `makes` says whether a missing parent folder is made.

@@ -89,17 +89,9 @@ pub struct Server {
     this: Weak<Self>,
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Server);
 
-impl std::fmt::Debug for Surroundings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Surroundings);
 
 impl Server {
     pub(crate) fn new(config: McpServer, around: Surroundings, metrics: ServerMetrics) -> Arc<Self> {

@@ -59,11 +59,7 @@ pub enum Fitted {
     Refused(ManifestError),
 }
 
-impl std::fmt::Debug for Fitted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fitted").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Fitted);
 
 impl Fitted {
     /// Returns the refusal of a manifest whose server is not configured.
@@ -83,11 +79,7 @@ pub struct Servers {
     asked: OnceLock<Instant>,
 }
 
-impl std::fmt::Debug for Servers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Servers").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Servers);
 
 impl Servers {
     /// Creates the servers, and starts none.

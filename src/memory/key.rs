@@ -3,7 +3,6 @@
 //! It never appears in `Debug`, logs or errors, and is wiped when dropped.
 
 pub(crate) use helmdeck_core::hex;
-use std::fmt;
 
 use aes_gcm::aead::Generate;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Nonce};
@@ -93,11 +92,7 @@ impl MemoryKey {
     }
 }
 
-impl fmt::Debug for MemoryKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryKey").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(MemoryKey, this => id = this.id);
 
 fn expand(master: &[u8; KEY_BYTES], info: &[u8], out: &mut [u8]) {
     let expanded = Hkdf::<Sha256>::new(None, master).expand(info, out);

@@ -3,7 +3,6 @@
 //! Until then every call fails with the reason.
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -108,11 +107,7 @@ async fn forward(mut changes: Changes, sender: &broadcast::Sender<Change>) {
     }
 }
 
-impl fmt::Debug for LateStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LateStore").field("open", &self.opened.get().is_some()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(LateStore, this => open = this.opened.get().is_some());
 
 #[async_trait]
 impl StoreWrapper for LateStore {

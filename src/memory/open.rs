@@ -1,6 +1,5 @@
 //! Opens a store by its URL. Only this module knows all drivers.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,11 +67,7 @@ impl PostgresUrl {
     }
 }
 
-impl fmt::Debug for PostgresUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresUrl").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(PostgresUrl);
 
 #[cfg(not(feature = "postgres"))]
 fn no_postgres() -> StoreError {
@@ -236,11 +231,7 @@ pub struct Opened {
     pub trouble: Option<StoreError>,
 }
 
-impl fmt::Debug for Opened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("trouble", &self.trouble).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Opened, this => trouble = this.trouble);
 
 fn locked_error() -> StoreError {
     let message = "another process holds the database locked; answers can be read and not stored".to_owned();

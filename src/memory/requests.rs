@@ -176,11 +176,7 @@ impl Quotas {
     }
 }
 
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("ops", &self.ops.len()).field("now", &self.now).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Batch, this => ops = this.ops.len(), now = this.now);
 
 /// Range of keys in a key space, at a time.
 #[derive(Debug, Clone)]

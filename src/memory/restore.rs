@@ -63,11 +63,7 @@ pub struct Target {
     pub clock: Arc<dyn Clock>,
 }
 
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("dry_run", &self.dry_run).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Target, this => dry_run = this.dry_run);
 
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -91,11 +91,7 @@ pub struct CleanProgress {
     pub secrets: Arc<dyn CallSecrets>,
 }
 
-impl std::fmt::Debug for CleanProgress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CleanProgress").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(CleanProgress);
 
 impl ProgressSink for CleanProgress {
     fn report(&self, percent: Option<f32>, message: &str) {

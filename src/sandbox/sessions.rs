@@ -65,11 +65,7 @@ pub struct Sessions {
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sessions").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Sessions);
 
 impl Sessions {
     /// Creates a manager of sessions on this machine. Touches nothing before the first session.
@@ -165,11 +161,7 @@ pub struct Used {
     pub(crate) kept: bool,
 }
 
-impl std::fmt::Debug for Used {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Used").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Used);
 
 impl Used {
     /// Returns the handle on the session for a handler.

@@ -35,11 +35,7 @@ const MCP: &str = "/mcp";
 #[derive(Clone)]
 pub(crate) struct EntryService(Arc<Inner>);
 
-impl std::fmt::Debug for EntryService {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EntryService").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(EntryService);
 
 struct Inner {
     live: RwLock<Live>,

@@ -79,11 +79,7 @@ impl Reload {
     }
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Server, this => config = this.config);
 
 impl Server {
     /// Makes a server of an engine.

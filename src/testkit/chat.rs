@@ -120,11 +120,7 @@ pub struct ChatServer {
     task: tokio::task::JoinHandle<()>,
 }
 
-impl std::fmt::Debug for ChatServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChatServer").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(ChatServer, this => address = this.address);
 
 impl ChatServer {
     /// Starts an endpoint on a free port of loopback; `script` gets the number of earlier requests.

@@ -32,11 +32,7 @@ pub struct FaultyStore {
     lost: AtomicUsize,
 }
 
-impl std::fmt::Debug for FaultyStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FaultyStore").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(FaultyStore);
 
 impl FaultyStore {
     /// Wraps a store, without a fault.

@@ -3,7 +3,6 @@
 //! A test without a server fails; it is never skipped.
 
 use parking_lot::{Mutex, MutexGuard};
-use std::fmt;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -28,11 +27,7 @@ pub struct Nats {
     running: Mutex<Option<Child>>,
 }
 
-impl fmt::Debug for Nats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nats").field("port", &self.port).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Nats, this => port = this.port);
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl Nats {

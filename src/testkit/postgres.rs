@@ -3,7 +3,6 @@
 //! A test without a server fails; it is never skipped.
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -52,11 +51,7 @@ struct Server {
     running: Mutex<Option<Child>>,
 }
 
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("own", &self.server.is_some()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Postgres, this => own = this.server.is_some());
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl Postgres {

@@ -37,8 +37,4 @@ impl RecordingBus {
     }
 }
 
-impl std::fmt::Debug for RecordingBus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecordingBus").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(RecordingBus);

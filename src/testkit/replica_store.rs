@@ -59,11 +59,7 @@ pub struct ReplicaStore {
     locks: AtomicUsize,
 }
 
-impl std::fmt::Debug for ReplicaStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReplicaStore").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(ReplicaStore);
 
 impl ReplicaStore {
     /// Creates a view that sends no changes.

@@ -4,7 +4,6 @@
 
 use helmdeck_core::hex;
 use parking_lot::Mutex;
-use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -44,11 +43,7 @@ struct Server {
     running: Mutex<Option<Child>>,
 }
 
-impl fmt::Debug for S3 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3").field("own", &self.server.is_some()).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(S3, this => own = this.server.is_some());
 
 #[allow(clippy::expect_used, reason = "a test without a server fails")]
 impl S3 {

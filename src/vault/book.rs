@@ -74,11 +74,7 @@ pub struct Rekeyed {
     pub key_id: String,
 }
 
-impl std::fmt::Debug for Book {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Book").field("keys", &self.sealer).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Book, this => keys = this.sealer);
 
 /// Changes of a transaction, and its answer.
 type Decided<T> = (Option<VaultChange>, Result<T>);

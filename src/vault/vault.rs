@@ -53,11 +53,7 @@ struct Credential {
     row: VaultRow,
 }
 
-impl std::fmt::Debug for Vault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Vault").field("keys", &self.0.sealer).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Vault, this => keys = this.0.sealer);
 
 impl Vault {
     /// Reads the vault of a system database. Creates no file: a missing vault is empty.

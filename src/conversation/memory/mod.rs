@@ -43,7 +43,7 @@ pub struct Dependencies {
     pub summarizer: Option<Arc<dyn Summarizer>>,
 }
 
-redacted_debug!(Dependencies, "Dependencies", this => summarizer = this.summarizer.is_some());
+helmdeck_core::redacted_debug!(Dependencies, this => summarizer = this.summarizer.is_some());
 
 /// The conversations of many callers, in one store. Cheap to clone; clones share one memory.
 ///
@@ -58,7 +58,7 @@ struct Inner {
     closed: AtomicBool,
 }
 
-redacted_debug!(ConversationMemory, "ConversationMemory", this => strategy = this.shared().config.strategy);
+helmdeck_core::redacted_debug!(ConversationMemory, this => strategy = this.shared().config.strategy);
 
 impl ConversationMemory {
     pub(crate) fn shared(&self) -> &Arc<Shared> {

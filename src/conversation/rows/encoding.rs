@@ -73,7 +73,7 @@ pub(crate) struct EncodedTurn {
     pub(crate) json: Vec<u8>,
 }
 
-redacted_debug!(EncodedTurn, "EncodedTurn", this => tokens = this.tokens, bytes = this.json.len());
+helmdeck_core::redacted_debug!(EncodedTurn, this => tokens = this.tokens, bytes = this.json.len());
 
 impl EncodedTurn {
     /// Returns the value of the turn's row: a line `<nonce> <counter> <tokens>`, then its JSON.

@@ -136,9 +136,9 @@ impl Head {
     }
 }
 
-redacted_debug!(Checkpoint, "Checkpoint", this => generation = this.generation, covers_through = this.covers_through,
+helmdeck_core::redacted_debug!(Checkpoint, this => generation = this.generation, covers_through = this.covers_through,
     summary_bytes = this.summary.len(), health = this.health, failures = this.failures);
-redacted_debug!(StoredState, "StoredState", this => head = this.head, checkpoint = this.checkpoint);
+helmdeck_core::redacted_debug!(StoredState, this => head = this.head, checkpoint = this.checkpoint);
 
 impl StoredState {
     /// Returns whether the conversation exists and has not expired.

@@ -32,7 +32,7 @@ pub(crate) struct Ops {
     ops: Vec<Op>,
 }
 
-redacted_debug!(Ops, "Ops", this => ops = this.ops.len());
+helmdeck_core::redacted_debug!(Ops, this => ops = this.ops.len());
 
 impl Ops {
     pub(crate) const fn new(namespace: Namespace) -> Self {

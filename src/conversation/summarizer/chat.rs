@@ -108,7 +108,7 @@ impl Summarizer for ChatSummarizer {
     }
 }
 
-redacted_debug!(ChatSummarizer, "ChatSummarizer", this => timeout = this.timeout);
+helmdeck_core::redacted_debug!(ChatSummarizer, this => timeout = this.timeout);
 
 /// Returns the token limit of an answer: generous, for models that count badly.
 fn answer_tokens(summary_tokens: u64) -> u32 {

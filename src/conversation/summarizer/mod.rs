@@ -103,6 +103,6 @@ pub trait Summarizer: Send + Sync + 'static {
     ) -> Result<SummarizeResponse, SummarizeError>;
 }
 
-redacted_debug!(SummarizeRequest, "SummarizeRequest", this => previous_bytes = this.previous_summary.len(),
+helmdeck_core::redacted_debug!(SummarizeRequest, this => previous_bytes = this.previous_summary.len(),
     turns = this.turns.len(), max_tokens = this.max_tokens);
-redacted_debug!(SummarizeResponse, "SummarizeResponse", this => bytes = this.summary.len());
+helmdeck_core::redacted_debug!(SummarizeResponse, this => bytes = this.summary.len());

@@ -28,11 +28,7 @@ pub struct NewFact {
     pub ttl_seconds: Option<u64>,
 }
 
-impl std::fmt::Debug for NewFact {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewFact").field("bytes", &self.value.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(NewFact, this => bytes = this.value.len());
 
 /// Filter for a list of facts: all given members must match.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -78,11 +74,7 @@ pub struct Fact {
     pub value: String,
 }
 
-impl std::fmt::Debug for Fact {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fact").field("bytes", &self.value.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Fact, this => bytes = this.value.len());
 
 /// A page of facts without values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -98,11 +98,7 @@ impl Owner {
     }
 }
 
-impl std::fmt::Debug for Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Owner").field("in_session", &self.in_session).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Owner, this => in_session = this.in_session);
 
 /// The memory of one caller, for one call.
 #[derive(Clone)]
@@ -143,11 +139,7 @@ impl Memory {
     }
 }
 
-impl std::fmt::Debug for Memory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("owner", &self.owner).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Memory, this => owner = this.owner);
 
 /// Metadata of a note or a fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -50,11 +50,7 @@ impl NewNote {
     }
 }
 
-impl std::fmt::Debug for NewNote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewNote").field("bytes", &self.value.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(NewNote, this => bytes = this.value.len());
 
 /// A note.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,11 +61,7 @@ pub struct Note {
     pub value: Bytes,
 }
 
-impl std::fmt::Debug for Note {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Note").field("bytes", &self.value.len()).finish_non_exhaustive()
-    }
-}
+redacted_debug!(Note, this => bytes = this.value.len());
 
 /// A page of notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Serves connections: checks password, target and rules, then opens a tunnel or forwards the request.
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -242,11 +241,7 @@ impl Gateway {
     }
 }
 
-impl fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("target", &self.0.target).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Gateway, this => target = this.0.target);
 
 fn status(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::from(""));

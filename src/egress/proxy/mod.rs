@@ -7,7 +7,6 @@ mod dial;
 mod gateway;
 mod tunnel;
 
-use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -134,11 +133,7 @@ impl Proxy {
     }
 }
 
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Proxy, this => address = this.address);
 
 impl Egress {
     /// Starts a proxy on a free port of 127.0.0.1.

@@ -236,3 +236,11 @@ async fn what_was_not_reached_is_told_apart() {
         }
     }
 }
+
+#[tokio::test]
+async fn debug_output_shows_no_password() {
+    let proxy = proxy(&egress(&[], lookup(&[])), None).await;
+    let url = proxy.url();
+    let password = url.split(['@', ':']).nth(2).unwrap();
+    assert!(password.len() > 20 && !format!("{proxy:?} {:?}", proxy.gateway).contains(password));
+}

@@ -29,11 +29,7 @@ pub struct JobBook {
     pub(super) retention: Duration,
 }
 
-impl std::fmt::Debug for JobBook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JobBook").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(JobBook);
 
 impl JobBook {
     /// Opens the stored jobs, without reading or writing anything yet.

@@ -155,11 +155,7 @@ fn follow(sender: &watch::Sender<LinkState>, event: &Event) {
     });
 }
 
-impl fmt::Debug for Nats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nats").field("stream", &self.link.options.stream).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Nats, this => stream = this.link.options.stream);
 
 #[cfg(test)]
 mod tests {

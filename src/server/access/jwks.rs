@@ -237,11 +237,7 @@ pub(crate) struct Current {
     read_at: Duration,
 }
 
-impl std::fmt::Debug for Jwks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Jwks").field("source", &self.source).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Jwks, this => source = this.source);
 
 impl Jwks {
     pub(crate) fn new(source: Source, clock: Arc<dyn Clock>) -> Self {

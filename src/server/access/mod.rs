@@ -125,11 +125,7 @@ pub(crate) struct Access {
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access").field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Access, this => rules = this.rules);
 
 /// A token that was verified recently.
 #[derive(Debug, Clone)]

@@ -6,9 +6,10 @@ use super::fixtures::ALL;
 use crate::config::Strategy;
 use crate::patch::{LlmContextPatch, RecentTurn};
 use crate::snapshot::Snapshot;
-use crate::turn::ConversationTurn;
+use crate::summarizer::{SummarizeRequest, SummarizeResponse};
+use crate::turn::{ConversationTurn, NewTurn};
 use crate::turn_id::TurnId;
-use crate::views::{TurnDetail, TurnInfo};
+use crate::views::{Trace, TurnDetail, TurnInfo};
 use crate::wire::{read_record, read_turn};
 
 fn turns(name: &str) -> Vec<Arc<ConversationTurn>> {
@@ -94,7 +95,13 @@ fn transport_snapshot_is_its_own_json() {
 fn debug_output_shows_no_text() {
     for (_, text) in ALL {
         let record = read_record(text.as_bytes(), 1 << 20, 100).unwrap();
-        let shown = format!("{record:?} {:?}", record.turns);
+        let turns: Vec<_> = record.turns.iter().cloned().map(Arc::new).collect();
+        let request = SummarizeRequest { previous_summary: record.summary.clone(), turns, ..Default::default() };
+        let snapshot = Snapshot { strategy: None, bytes: text.as_bytes().into() };
+        let response = SummarizeResponse { summary: record.summary.clone() };
+        let trace = Trace { summary: record.summary.clone(), ..Trace::default() };
+        let new = NewTurn::new("u0", "u0");
+        let shown = format!("{record:?} {:?} {request:?} {snapshot:?} {response:?} {trace:?} {new:?}", record.turns);
         assert!(!shown.contains("u0") && !shown.contains("port") && !shown.contains("script"), "{shown}");
     }
 }

@@ -51,11 +51,7 @@ pub(super) struct Dialer {
     timeout: Duration,
 }
 
-impl std::fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dialer").finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Dialer);
 
 impl Dialer {
     /// Prepares for a target. Reads the file of certificates, if there is one.

@@ -2,7 +2,6 @@
 //!
 //! No message and no `Debug` output holds the password.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -60,11 +59,7 @@ pub(super) struct Target {
     pub(super) protection: Protection,
 }
 
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("protection", &self.protection).finish_non_exhaustive()
-    }
-}
+helmdeck_core::redacted_debug!(Target, this => protection = this.protection);
 
 impl Target {
     /// Parses a URL; connects to nothing.
