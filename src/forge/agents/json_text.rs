@@ -31,13 +31,13 @@ pub(super) struct Member {
 
 impl Node {
     /// Returns a member of an object.
-    pub(super) fn member(&self, name: &str) -> Option<&Node> {
+    pub(super) fn member(&self, name: &str) -> Option<&Self> {
         let Value::Object(members) = &self.value else { return None };
         members.iter().find(|member| member.name == name).map(|member| &member.node)
     }
 
     /// Returns the elements of an array.
-    pub(super) fn elements(&self) -> &[Node] {
+    pub(super) fn elements(&self) -> &[Self] {
         if let Value::Array(elements) = &self.value { elements } else { &[] }
     }
 

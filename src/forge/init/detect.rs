@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn each_build_file_gives_its_runner() {
         let pnpm = format!(r#"{{"packageManager": "pnpm@9.1.0", {}"#, &JEST[1..]);
-        let cases: &[(&[(&str, &str)], &str, &str, &str)] = &[
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str, &'a str);
+        let cases: &[Case<'_>] = &[
             (&[("Cargo.toml", "")], "Cargo.toml", "cargo test {prefix}", "cargo test"),
             (&[("go.mod", "")], "go.mod", "go test ./... -json -run {prefix}", "go test ./..."),
             (&[("pyproject.toml", "")], "pyproject.toml", "pytest {prefix}", "pytest"),

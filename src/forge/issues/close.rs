@@ -71,7 +71,7 @@ impl Issues<'_> {
         let environment = project.environment();
         let now = environment.now().seconds();
         let state = if done.cancelled { CANCELLED } else { DONE };
-        let from = issue.state.clone();
+        let from = issue.state;
         let (record, path) = self.change(Source::Local, |active| {
             let at = active.issues.iter().position(|other| other.answers_to(key)).ok_or_else(|| absent(key))?;
             let before = active.issues.remove(at);

@@ -85,7 +85,7 @@ impl Issues<'_> {
         let branch = self.switch(key, start)?;
         let key = issue.linear_id.clone();
         let change = SetFocus {
-            task: Some(issue.title.clone()),
+            task: Some(issue.title),
             linear_issue: Some(key.clone()),
             reason: Some(format!("{key} was started")),
             ..SetFocus::default()

@@ -42,7 +42,7 @@ fn a_feature_is_started_made_and_finished() {
     assert_eq!(started.feature.unwrap().status, FeatureStatus::InProgress);
     let branch = started.branch.unwrap();
     assert_eq!((branch.outcome, branch.name.as_str()), (BranchOutcome::Created, "feature/LOCAL-1-halve-a-number"));
-    assert_eq!(work.features().unwrap(), [id.clone()]);
+    assert_eq!(work.features().unwrap(), std::slice::from_ref(&id));
     let early = work.done(&Done::default()).unwrap_err();
     assert!(early.code == "E_UNVERIFIED" && early.message.contains("FORGE-001 (in_progress)"), "{early}");
     fixture.repository.write("tested", "yes\n");
