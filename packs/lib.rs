@@ -61,6 +61,18 @@ impl std::fmt::Debug for Dependencies {
     }
 }
 
+/// Families of the packs that [`all`] returns, in the order of their names.
+pub const FAMILIES: &[&str] = &[
+    "conversation",
+    "forge",
+    #[cfg(feature = "github")]
+    "github",
+    "memory",
+    "repo",
+    "seam",
+    "swe",
+];
+
 /// Returns every pack of this build. Opens nothing and reads nothing yet.
 #[must_use]
 pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {
