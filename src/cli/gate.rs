@@ -112,7 +112,8 @@ fn ring(env: &ProcessEnvironment, names: &Names, key_file: &Path) -> Result<Opti
 fn of_setting(key_file: &Path) -> Result<zeroize::Zeroizing<String>> {
     secret_file::read(KEY_SETTING, key_file, Readers::OwnerOnly).map_err(|failure| match key_file.try_exists() {
         Ok(false) => failure.with_hint(
-            "put the key file back, or remove key_file from [memory]; without that key its store cannot be read",
+            "put the key file back; if it is lost, remove key_file from [memory], and empty its store with `helmdeck memory \
+             reset`",
         ),
         _ => failure,
     })

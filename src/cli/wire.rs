@@ -90,15 +90,34 @@ impl Setup {
         output: Output,
         level: &str,
     ) -> Result<Self> {
+        let mut setup = Self::unlocked(global, flags, env, output, level)?;
+        setup.ring = gate::key_ring(&setup.env, &setup.settings.memory.key_file)?;
+        setup.vault_ring = gate::vault_ring(&setup.env, setup.ring.as_ref())?;
+        Ok(setup)
+    }
+
+    /// As [`Setup::load`] with both gates shut, whatever keys are named: they need not exist.
+    ///
+    /// # Errors
+    /// A configuration failure that lists every problem.
+    pub(crate) fn without_keys(global: &Global, env: ProcessEnvironment, output: Output, level: &str) -> Result<Self> {
+        Self::unlocked(global, Vec::new(), env, output, if output.json { "off" } else { level })
+    }
+
+    fn unlocked(
+        global: &Global,
+        flags: Vec<FlagSetting>,
+        env: ProcessEnvironment,
+        output: Output,
+        level: &str,
+    ) -> Result<Self> {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
-        logging::start(&settings.log.level, settings.log.format, level, output.verbose);
-        let ring = gate::key_ring(&env, &settings.memory.key_file)?;
-        let vault_ring = gate::vault_ring(&env, ring.as_ref())?;
+        logging::start(&settings.log.level, settings.log.format, level, output.verbose, output.quiet);
         Ok(Self {
             settings,
             env,
-            ring,
-            vault_ring,
+            ring: None,
+            vault_ring: None,
             watch: Mutex::default(),
             conversations: Conversations::default(),
             refused_store: OnceLock::new(),
@@ -433,19 +452,4 @@ impl Setup {
     pub(crate) fn system(&self) -> Result<System> {
         Ok(System::at(self.settings.data_dir()?.join("helmdeck.db")))
     }
-}
-
-/// Returns the names of the pack families of this build.
-pub(crate) const fn families() -> &'static [&'static str] {
-    &[
-        "conversation",
-        "forge",
-        #[cfg(feature = "github")]
-        "github",
-        "memory",
-        #[cfg(feature = "repo-map")]
-        "repo-map",
-        "seam",
-        "swe",
-    ]
 }

@@ -47,7 +47,7 @@ use crate::exit::{Failure, Result};
 use crate::logging::WARN;
 use crate::output::Output;
 use crate::runtime::block_on;
-use crate::wire::{self, Setup};
+use crate::wire::Setup;
 
 /// Runs a command.
 ///
@@ -101,14 +101,18 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Pack(command) => {
             let setup = setup(env, "error")?;
             match command {
-                PackCommand::List { filter, all } => block_on(pack::list(&setup, filter.as_deref(), all)),
+                PackCommand::List(arguments) => block_on(pack::list(&setup, &arguments)),
                 PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
                 PackCommand::Check { path, run } => block_on(pack_check::run(&setup, path.as_deref(), run)),
                 PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),
             }
         }
         Command::Memory(command) => {
-            let setup = setup(env, WARN)?;
+            let setup = match command {
+                // A lost key is what it is for.
+                MemoryCommand::Reset(_) => Setup::without_keys(&global, env, output, WARN)?,
+                _ => setup(env, WARN)?,
+            };
             match command {
                 MemoryCommand::Status => block_on(memory::status(&setup)),
                 MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
@@ -155,8 +159,5 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
 }
 
 fn version() -> String {
-    let families = wire::families();
-    let with =
-        if families.is_empty() { "no packs built in".to_owned() } else { format!("packs: {}", families.join(", ")) };
-    format!("helmdeck {} ({with})", env!("CARGO_PKG_VERSION"))
+    format!("helmdeck {} (packs: {})", env!("CARGO_PKG_VERSION"), helmdeck_packs::FAMILIES.join(", "))
 }
