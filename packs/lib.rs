@@ -59,6 +59,20 @@ pub struct Dependencies {
 
 helmdeck_core::redacted_debug!(Dependencies, this => egress = this.egress);
 
+/// Families of the packs that [`all`] returns, in the order of their names.
+pub const FAMILIES: &[&str] = &[
+    "conversation",
+    "forge",
+    #[cfg(feature = "github")]
+    "github",
+    "memory",
+    "repo",
+    "seam",
+    "swe",
+    #[cfg(feature = "tiktoken")]
+    "text",
+];
+
 /// Returns every pack of this build. Opens nothing and reads nothing yet.
 #[must_use]
 pub fn all(dependencies: &Dependencies) -> Vec<Builtin> {

@@ -295,4 +295,18 @@ fn serve_says_at_a_terminal_what_runs() {
     for text in ["REST http://127.0.0.1:", "/mcp", "/metrics", "auth     off", "memory   off", "0 refused", "data "] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
+    let start: Vec<&str> = shown.lines().take_while(|line| !line.contains("folders  config")).collect();
+    assert_eq!(start.len(), 4, "five lines and no other: {shown}");
+}
+
+#[test]
+fn reset_empties_the_store_of_a_lost_key() {
+    let home = Empty::new();
+    home.run(&["init", "--memory"], 0);
+    std::fs::remove_file(home.key()).unwrap();
+    let lost = home.run(&["memory", "status"], 78);
+    assert!(lost.stderr.contains("helmdeck memory reset"), "{}", lost.stderr);
+    home.run(&["memory", "reset"], 2);
+    let reset = home.run(&["memory", "reset", "--yes"], 0);
+    assert!(reset.stdout.contains("the store takes the next key"), "{}", reset.stdout);
 }

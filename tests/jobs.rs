@@ -221,7 +221,7 @@ fn forgetting_drops_results_held_by_a_server() {
     let path = format!("GET /api/v1/jobs/{id}/result");
     wait_for("the result", || server.ask(&path, "").code == 200);
     let forgotten = home.run(KEY, &["memory", "forget", "--subject", "local", "--yes"]);
-    assert_eq!((forgotten.code, forgotten.stdout.contains(" 1 jobs ")), (0, true), "{}", forgotten.stdout);
+    assert_eq!((forgotten.code, forgotten.stdout.contains(" 1 job ")), (0, true), "{}", forgotten.stdout);
     let answer = server.ask(&path, "");
     assert_eq!((answer.code, answer.body.contains("canary")), (404, false), "{}", answer.body);
 }

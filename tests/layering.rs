@@ -261,6 +261,10 @@ fn every_built_in_manifest_is_registered() {
         github: helmdeck_packs::github::Config::new("https://api.github.com".parse().unwrap()),
         repo: helmdeck_packs::repo::Config::default(),
     });
+    let manifest = |pack: &helmdeck_core::Builtin| pack.manifest.parse::<toml::Table>().unwrap();
+    let names: Vec<String> = packs.iter().map(|pack| manifest(pack)["name"].as_str().unwrap().to_owned()).collect();
+    let families: BTreeSet<&str> = names.iter().filter_map(|name| name.split('.').next()).collect();
+    assert_eq!(families.into_iter().collect::<Vec<_>>(), helmdeck_packs::FAMILIES);
     let known: BTreeMap<&str, &str> = packs.iter().map(|pack| (pack.file, pack.manifest)).collect();
     assert_eq!(known.len(), packs.len(), "two packs name one file");
     let written: BTreeMap<String, String> = files_below(&root().join("packs"))

@@ -62,7 +62,7 @@ fn home() -> Home {
 
 /// Runs a line of shell on a terminal of 24 lines and 60 columns, types Ctrl-C each time that the next
 /// of these texts is shown, and returns all that was shown.
-fn on_a_terminal(home: &Home, line: &str, environment: &[(&str, &str)], interrupt_at: &[&str]) -> String {
+pub(crate) fn on_a_terminal(home: &Home, line: &str, environment: &[(&str, &str)], interrupt_at: &[&str]) -> String {
     let mut command = Command::new("script");
     let line = format!("stty rows 24 cols 60; trap : INT; {line}; echo code $?");
     command.args(["-qec", &line, "/dev/null"]).env_clear().envs(home.environment(KEY)).env("SHELL", "/bin/sh");
@@ -92,7 +92,7 @@ fn run(tool: &str) -> String {
 /// Removes from the output all that helmdeck itself sends to a terminal.
 ///
 /// That is colours, and how a line is written over.
-fn bare(shown: &str) -> String {
+pub(crate) fn bare(shown: &str) -> String {
     let (mut text, mut rest) = (String::new(), shown);
     while let Some((before, after)) = rest.split_once("\x1b[") {
         text.push_str(before);
@@ -169,10 +169,10 @@ fn ctrl_c_cancels_and_second_ends_at_once() {
     let home = home();
     let shown = bare(&on_a_terminal(&home, &run("hang"), &[], &["thinking for ever"]));
     assert!(shown.contains("stopping the call") && shown.contains("interrupted"), "{shown}");
-    assert!(shown.contains("code 1") && !shown.contains("before everything"), "{shown}");
+    assert!(shown.contains("code 130") && !shown.contains("before everything"), "{shown}");
     let twice = bare(&on_a_terminal(&home, &run("hang"), &[], &["thinking for ever", "stopping the call"]));
     assert!(twice.contains("interrupted before everything had come to its end"), "{twice}");
-    assert!(twice.contains("code 1"), "{twice}");
+    assert!(twice.contains("code 130"), "{twice}");
     let pid = std::fs::read_to_string(home.packs().join("pid")).unwrap();
     wait_for("the end of what the call ran", || !Path::new("/proc").join(pid.trim()).join("exe").exists());
 }

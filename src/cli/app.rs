@@ -13,6 +13,7 @@ use crate::completion;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure};
 use crate::logging;
+use crate::misread;
 use crate::output::Output;
 use crate::signals;
 
@@ -42,19 +43,13 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let env = ProcessEnvironment::of_process();
-    let output = Output::of_process(&env, cli.global.json, cli.global.verbose);
+    let output = Output { quiet: cli.global.quiet, ..Output::of_process(&env, cli.global.json, cli.global.verbose) };
     match commands::run(cli, env, output) {
         Ok(()) => code(Exit::Ok),
         Err(failure) => {
             let failure = failure.after_signal(signals::exit_code());
             let failure = if output.verbose > 0 { failure.said_verbosely() } else { failure };
-            if !failure.is_silent() {
-                if output.json {
-                    output.problem(&failure.problem());
-                } else {
-                    output.note(&failure.text());
-                }
-            }
+            output.failure(&failure);
             ExitCode::from(failure.code())
         }
     }
@@ -76,44 +71,29 @@ fn code(exit: Exit) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Prints what clap has to say: help and version to stdout, mistakes to stderr.
+/// Prints what clap has to say: help and version as they are, mistakes as every other failure.
 fn usage(error: &clap::Error) -> ExitCode {
-    if error.kind() == ErrorKind::UnknownArgument && is_vault_set(ProcessEnvironment::arguments()) {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // A failed write means that the reader is gone.
+        let _ = error.print();
+        return code(if error.use_stderr() { Exit::Usage } else { Exit::Ok });
+    }
+    let json = ProcessEnvironment::arguments().any(|argument| argument == "--json");
+    let output = Output::of_process(&ProcessEnvironment::of_process(), json, 0);
+    let failure = if error.kind() == ErrorKind::UnknownArgument && is_vault_set(ProcessEnvironment::arguments()) {
         // What is too much may be the secret, so it is not repeated.
-        let failure = Failure::usage("the command line of `vault set` has something that does not belong there")
-            .with_hint(
-                "a secret comes from stdin or the prompt, never as an argument; see `helmdeck vault set --help`",
-            );
-        let output = Output::of_process(
-            &ProcessEnvironment::of_process(),
-            ProcessEnvironment::arguments().any(|argument| argument == "--json"),
-            0,
-        );
-        if output.json {
-            output.problem(&failure.problem())
-        } else {
-            output.note(&failure.text())
-        }
-        return code(Exit::Usage);
+        Failure::usage("the command line of `vault set` has something that does not belong there")
+            .with_hint("a secret comes from stdin or the prompt, never as an argument; see `helmdeck vault set --help`")
+    } else {
+        misread::failure(error, &Cli::command(), ProcessEnvironment::arguments())
+    };
+    if json && is_forge() {
+        // A failed write means that the reader is gone.
+        let _ = output.value(&commands::forge::refusal(&failure));
+    } else {
+        output.failure(&failure);
     }
-    if error.use_stderr() && ProcessEnvironment::arguments().any(|argument| argument == "--json") {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default();
-        let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
-        let output = Output::of_process(&ProcessEnvironment::of_process(), true, 0);
-        if is_forge() {
-            let failure =
-                failure.with_hint("`helmdeck forge --help`, and --help after each command, say how it is called");
-            // A failed write means that the reader is gone.
-            let _ = output.value(&commands::forge::refusal(&failure));
-        } else {
-            output.problem(&failure.problem());
-        }
-        return code(Exit::Usage);
-    }
-    // A failed write means that stderr is closed; there is nowhere to report it.
-    let _ = error.print();
-    code(if error.use_stderr() { Exit::Usage } else { Exit::Ok })
+    code(Exit::Usage)
 }
 
 /// Says whether an invalid command line belongs to `helmdeck forge`.

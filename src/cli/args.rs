@@ -9,6 +9,7 @@ mod init;
 mod job;
 mod key;
 mod mcp;
+mod pack;
 pub(crate) mod seam;
 mod session;
 mod token;
@@ -20,7 +21,6 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use helmdeck_core::call::Directive;
 use helmdeck_core::duration::parse_duration;
-use helmdeck_core::{PackName, Version};
 use helmdeck_memory::{Kind, Namespace};
 
 pub(crate) use artifact::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
@@ -33,6 +33,7 @@ pub(crate) use init::{InitArgs, McpClient};
 pub(crate) use job::{JobCommand, JobListArgs};
 pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
+pub(crate) use pack::{PackCommand, PackKind, PackListArgs, PackRef};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
@@ -66,6 +67,9 @@ pub(crate) struct Global {
     /// Print more: -v for progress and info, -vv for debug logs
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Print only results and errors: no progress, status line or warnings
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
 }
 
 /// Subcommand.
@@ -77,7 +81,8 @@ pub(crate) enum Command {
         helmdeck run github.list_issues repo=rust-lang/rust labels=A-parser,C-bug --json\n  \
         echo '{\"path\": \"/src\"}' | helmdeck run repo.map@v1 --input -\n\n\
         Values are parsed by the types in the pack's input schema (`helmdeck pack show <pack>`). For a list, separate\n\
-        values with commas or repeat the key. a.b=value sets a member of an object; key:=json takes raw JSON.")]
+        values with commas or repeat the key. a.b=value sets a member of an object; key:=json takes raw JSON.\n\
+        key=@file takes the text of a file, key=@- that of stdin, and key:=@file JSON; key=@@text begins with an @.")]
     Run(RunArgs),
     /// List, show, check and create packs
     #[command(subcommand)]
@@ -185,13 +190,13 @@ pub(crate) struct RunArgs {
 /// Pack reference and input of a call.
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// Pack: name, or name@v1 for a version other than the latest
+    /// Pack: name, or name@v1 for a version other than the latest; none, or a family, lists packs
     #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
-    pub(crate) pack: PackRef,
-    /// Input: key=value or key:=json
+    pub(crate) pack: Option<PackRef>,
+    /// Input: key=value, key:=json, key=@file or key=@- (stdin)
     #[arg(value_name = "KEY=VALUE", conflicts_with = "input")]
     pub(crate) pairs: Vec<String>,
-    /// Whole input: a JSON object, @file, or - for stdin
+    /// Whole input: a JSON object, @file, or - (or @-) for stdin
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) input: Option<String>,
     /// Conversation that the call belongs to
@@ -223,75 +228,6 @@ impl RunArgs {
             CacheUse::OnlyIfCached => Directive::OnlyIfCached,
         }
     }
-}
-
-/// Pack reference: a name with an optional version.
-#[derive(Debug, Clone)]
-pub(crate) struct PackRef {
-    /// Pack name.
-    pub(crate) name: PackName,
-    /// Version; `None` is the latest.
-    pub(crate) version: Option<Version>,
-}
-
-impl PackRef {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
-        let version = version.filter(|version| *version != "latest");
-        Ok(Self { name: PackName::new(name)?, version: version.map(Version::parse).transpose()? })
-    }
-}
-
-/// `helmdeck pack`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PackCommand {
-    /// List the packs that can work
-    List {
-        /// Only packs with this text in their name
-        filter: Option<String>,
-        /// The others too, with what they wait for
-        #[arg(long)]
-        all: bool,
-    },
-    /// Show a pack's input and output schemas
-    Show {
-        /// Pack, with its version if not the latest
-        #[arg(value_name = "PACK[@VERSION]", value_parser = PackRef::parse)]
-        pack: PackRef,
-    },
-    /// Check manifests, schemas and examples
-    Check {
-        /// Manifest or folder of manifests [default: the configured packs folder and the built-in packs]
-        path: Option<PathBuf>,
-        /// Run the examples of command packs and send those of http packs
-        #[arg(long)]
-        run: bool,
-    },
-    /// Create a working pack from a template
-    New {
-        /// Pack name, like team.lookup
-        #[arg(value_parser = PackName::new)]
-        name: PackName,
-        /// Handler of the pack
-        #[arg(long, value_enum, default_value = "command")]
-        kind: PackKind,
-        /// Folder to write to [default: the configured packs folder]
-        #[arg(long, value_name = "FOLDER")]
-        dir: Option<PathBuf>,
-    },
-}
-
-/// Handler kind of a new pack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PackKind {
-    /// A program
-    Command,
-    /// A cacheable tool of an MCP server
-    Mcp,
-    /// An HTTP request
-    Http,
-    /// A Rust function in this project's source
-    Builtin,
 }
 
 /// `helmdeck memory`.

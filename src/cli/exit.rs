@@ -6,6 +6,9 @@ use helmdeck_memory::StoreError;
 use helmdeck_vault::VaultError;
 use serde_json::{Value, json};
 
+use crate::output::printable;
+use crate::terminal::{Look, Paint};
+
 /// A result whose error is [`Failure`].
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -88,6 +91,8 @@ impl Exit {
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
+    /// What people read in place of `message`: what is wrong, then where, line by line.
+    lines: Vec<String>,
     hint: Option<String>,
     problem: Option<Value>,
     /// Exit code that replaces that of `exit`: of a child program, or of the signal that ended the command.
@@ -97,7 +102,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// Makes a failure of a message: lower case, no period, names the thing.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, problem: None, child: None }
+        Self { exit, message: message.into(), lines: Vec::new(), hint: None, problem: None, child: None }
     }
 
     /// Makes a failure of an error that the caller did not cause.
@@ -123,7 +128,7 @@ impl Failure {
 
     /// Ends the command without a message: the reader is gone, or everything was printed.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        Self { exit, message: String::new(), hint: None, problem: None, child: None }
+        Self { exit, message: String::new(), lines: Vec::new(), hint: None, problem: None, child: None }
     }
 
     /// Ends the command without a message, with the exit code of a program that it ran.
@@ -145,6 +150,24 @@ impl Failure {
         self
     }
 
+    /// Adds a hint unless there is one.
+    pub(crate) fn or_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// Names the pack in a hint about any pack.
+    pub(crate) fn about_pack(mut self, name: &str) -> Self {
+        self.hint = self.hint.map(|hint| hint.replace("<pack>", name));
+        self
+    }
+
+    /// Sets what people read in place of the message: what is wrong, then where, line by line.
+    pub(crate) fn with_lines(mut self, lines: Vec<String>) -> Self {
+        self.lines = lines;
+        self
+    }
+
     /// Drops the hint to use -v if it was used.
     pub(crate) fn said_verbosely(mut self) -> Self {
         self.hint = self.hint.filter(|hint| hint != SEE_CAUSE);
@@ -154,6 +177,7 @@ impl Failure {
     /// Adds the location of the failure.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
+        self.lines.clear();
         if let Some(problem) = &mut self.problem {
             problem["detail"] = self.message.as_str().into();
         }
@@ -188,12 +212,24 @@ impl Failure {
         self.hint.as_deref()
     }
 
-    /// Returns the failure as text for people.
-    pub(crate) fn text(&self) -> String {
-        match &self.hint {
-            Some(hint) => format!("error: {}\nhint: {hint}", self.message),
-            None => format!("error: {}", self.message),
+    /// Returns the failure as people read it: `error: what`, then where and `hint: what to do`, each indented.
+    pub(crate) fn shown(&self, paint: Paint) -> String {
+        let line = |text: &str| printable(text).replace('\n', "\n  ");
+        let what = self.lines.first().unwrap_or(&self.message);
+        let mut shown = format!("{} {}", paint.text(Look::Red, "error:"), line(what));
+        for place in self.lines.iter().skip(1) {
+            shown.push_str(&format!("\n  {}", line(place)));
         }
+        if let Some(hint) = &self.hint {
+            shown.push_str(&format!("\n  {} {}", paint.text(Look::Cyan, "hint:"), line(hint)));
+        }
+        shown
+    }
+
+    /// Returns the failure as text without colours.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        self.shown(Paint(false))
     }
 
     /// Returns the failure for programs: problem details (RFC 9457).
@@ -214,6 +250,13 @@ impl From<Error> for Failure {
         };
         let mut failure = Self { problem: Some(error.problem()), ..Self::new(exit, error.to_string()) };
         failure.hint = hint(&error);
+        if !error.violations().is_empty() {
+            failure.lines.push(format!("{}: {}", error.code(), error.message()));
+            failure.lines.extend(error.violations().iter().map(|violation| {
+                let place = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+                format!("at {place}: {}", violation.detail)
+            }));
+        }
         failure
     }
 }
@@ -358,6 +401,8 @@ impl From<std::io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use helmdeck_core::error::Violation;
+
     use super::*;
 
     #[test]
@@ -385,6 +430,18 @@ mod tests {
         let placed = Failure::from(ConversationError::Contended).at("turns.jsonl, line 7");
         assert!(placed.message().starts_with("turns.jsonl, line 7: memory: others"));
         assert_eq!(placed.problem()["detail"], placed.message());
+    }
+
+    #[test]
+    fn error_has_what_where_and_hint() {
+        let places = ["/a", ""].map(|pointer| Violation { pointer: pointer.into(), detail: "no \x1b[2J".into() });
+        let error = Error::new(Code::InvalidInput, "it does not fit").with_violations(places.into());
+        let shown = Failure::from(error).with_hint("one\ntwo").text();
+        let expected =
+            "error: invalid_input: it does not fit\n  at /a: no \\u{1b}[2J\n  at /: no \\u{1b}[2J\n  hint: one\n  two";
+        assert_eq!(shown, expected);
+        let painted = Failure::usage("x").with_hint("y").shown(Paint(true));
+        assert_eq!(painted, "\x1b[31merror:\x1b[0m x\n  \x1b[36mhint:\x1b[0m y");
     }
 
     #[test]

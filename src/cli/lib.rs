@@ -18,6 +18,8 @@ mod last_signal;
 #[cfg(feature = "nats")]
 mod link;
 mod logging;
+mod lookup;
+mod misread;
 mod notify;
 mod output;
 mod progress;

@@ -15,6 +15,9 @@ use crate::config::LogFormat;
 /// Log level of a command. Its failed call is its own result, so it is not logged too.
 pub(crate) const WARN: &str = "warn,helmdeck_engine::layers::observe=off";
 
+/// Log level of a command with `-q`.
+const QUIET: &str = "error,helmdeck_engine::layers::observe=off";
+
 /// Handle that changes the filter of the running log.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
@@ -37,9 +40,9 @@ pub(crate) fn check(level: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the log. A level that the operator set wins over the command's own, and `-v` over both.
-pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) {
-    let (targets, handle) = reload::Layer::new(targets(level, default, verbose));
+/// Starts the log. A level that the operator set wins over the command's own, and `-v` and `-q` over both.
+pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8, quiet: bool) {
+    let (targets, handle) = reload::Layer::new(targets(level, default, verbose, quiet));
     let terminal = io::stderr().is_terminal();
     let layer = match (format, terminal) {
         (LogFormat::Json, _) | (LogFormat::Auto, false) => {
@@ -54,15 +57,17 @@ pub(crate) fn start(level: &str, format: LogFormat, default: &str, verbose: u8) 
 }
 
 /// Changes the level of the log that was started, by the same rules.
-pub(crate) fn set_level(level: &str, default: &str, verbose: u8) {
+pub(crate) fn set_level(level: &str, default: &str, verbose: u8, quiet: bool) {
     if let Some(filter) = FILTER.get() {
         // Fails only if the log is gone.
-        let _ = filter.reload(targets(level, default, verbose));
+        let _ = filter.reload(targets(level, default, verbose, quiet));
     }
 }
 
-fn targets(level: &str, default: &str, verbose: u8) -> Targets {
+fn targets(level: &str, default: &str, verbose: u8, quiet: bool) -> Targets {
     let wanted = match verbose {
+        // With `--json`, nothing is logged by default.
+        0 if quiet && default != "off" => QUIET,
         0 if level.trim().is_empty() => default,
         0 => level,
         1 => "info",
@@ -133,6 +138,18 @@ mod tests {
         assert!(targets.would_enable("helmdeck_engine::mcp", &tracing::Level::DEBUG));
         assert!(targets.would_enable("helmdeck_cli", &tracing::Level::INFO));
         assert!(!targets.would_enable("helmdeck_cli", &tracing::Level::DEBUG));
+    }
+
+    #[test]
+    fn flags_win_over_the_level_that_is_set() {
+        let logs = |level: &str, default: &str, verbose: u8, quiet: bool, wanted: tracing::Level| {
+            targets(level, default, verbose, quiet).would_enable("helmdeck_engine", &wanted)
+        };
+        assert!(logs("", "info", 0, false, tracing::Level::INFO));
+        assert!(!logs("debug", "info", 0, true, tracing::Level::WARN));
+        assert!(logs("debug", "info", 0, true, tracing::Level::ERROR));
+        assert!(!logs("", "off", 0, true, tracing::Level::ERROR));
+        assert!(logs("error", WARN, 1, false, tracing::Level::INFO));
     }
 
     #[test]

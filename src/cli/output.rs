@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
-use crate::terminal::Terminals;
+use crate::terminal::{Terminals, cells};
 
 /// Output streams and format of a command.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     /// How often `-v` was given.
     pub(crate) verbose: u8,
+    /// Whether only results and errors are wanted.
+    pub(crate) quiet: bool,
     /// Whether a person can answer questions: stdin and stderr are terminals.
     pub(crate) interactive: bool,
     /// Capabilities of stdout and stderr.
@@ -27,7 +29,7 @@ impl Output {
     /// Looks at the terminals of this process.
     pub(crate) fn of_process(env: &ProcessEnvironment, json: bool, verbose: u8) -> Self {
         let terminals = Terminals::of_process(env);
-        Self { json, verbose, interactive: terminals.stderr && io::stdin().is_terminal(), terminals }
+        Self { json, verbose, quiet: false, interactive: terminals.stderr && io::stdin().is_terminal(), terminals }
     }
 
     /// Writes a result: the bytes and a newline if they do not end in one.
@@ -88,19 +90,47 @@ impl Output {
         if self.json { self.value(value) } else { self.text(&text()) }
     }
 
-    /// Writes a line to stderr. A failure is ignored.
-    pub(crate) fn note(&self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    /// Says whether a line on stderr may move.
+    pub(crate) const fn live(&self) -> bool {
+        self.terminals.live() && !self.quiet
     }
 
-    /// Writes a line to stderr that is free of control characters but for its own colours.
+    /// Writes a line to stderr, unless only results and errors are wanted. A failure is ignored.
+    pub(crate) fn note(&self, line: &str) {
+        self.painted_note(&printable(line));
+    }
+
+    /// As [`Output::note`], for a line that is free of control characters but for its own colours.
     pub(crate) fn painted_note(&self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{line}");
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        }
+    }
+
+    /// Writes a text to stderr that is part of the result: what a program printed there, or what a question is about.
+    pub(crate) fn text_on_stderr(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", printable(text));
     }
 
     /// Writes a problem to stderr as one line of JSON.
     pub(crate) fn problem(&self, problem: &Value) {
         let _ = writeln!(io::stderr().lock(), "{problem}");
+    }
+
+    /// Writes a failure to stderr: as one line of JSON, or as people read it.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if failure.is_silent() {
+            return;
+        }
+        if self.json {
+            return self.problem(&failure.problem());
+        }
+        self.error_text(&failure.shown(self.terminals.on_stderr()));
+    }
+
+    /// Writes an error to stderr that is free of control characters but for its own colours.
+    pub(crate) fn error_text(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
     /// Asks the user a question; the answer is no without a terminal.
@@ -179,24 +209,19 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
-        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|c| c.chars().count()).max().unwrap_or(0))
+        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|cell| cells(cell)).max().unwrap_or(0))
         .collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+            line.extend(std::iter::repeat_n(' ', width - cells(cell) + 2));
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
-}
-
-/// Returns a number of things for people: `1 pack`, `2 packs`.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns a size for people: `17 B`, `4.0 KiB`.
@@ -228,18 +253,20 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["a".to_owned(), "long".to_owned(), "x".to_owned()], vec!["bcd".to_owned(), "e".to_owned()]];
         assert_eq!(columns(&rows), "a    long  x\nbcd  e\n");
+        let wide = [vec!["漢字".to_owned(), "x".to_owned()], vec!["abc".to_owned(), "y".to_owned()]];
+        assert_eq!(columns(&wide), "漢字  x\nabc   y\n");
     }
 
     #[test]
     fn without_a_person_nothing_is_destroyed() {
-        let output = Output { json: false, verbose: 0, interactive: false, terminals: Terminals::default() };
+        let output =
+            Output { json: false, verbose: 0, quiet: false, interactive: false, terminals: Terminals::default() };
         assert!(output.confirm("remove everything", false).unwrap_err().message().contains("remove everything"));
         assert!(output.confirm("remove everything", true).is_ok());
     }
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!((count(0, "pack"), count(1, "pack")), ("0 packs".into(), "1 pack".into()));
         assert_eq!((size(17), size(4096), size(1 << 30)), ("17 B".into(), "4.0 KiB".into(), "1.0 GiB".into()));
     }
 }

@@ -1,9 +1,12 @@
 //! Progress on stderr.
 //!
-//! For a call: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Each step of an async pack stays
-//! above the line. For work on the store: a bar on a terminal, periodic plain lines otherwise, nothing with `--json`.
+//! For a call of over 300 ms: a moving line on a terminal, plain lines with `-v`, nothing otherwise. Each step of an
+//! async pack stays above the line. For work on the store: a bar on a terminal, periodic plain lines otherwise, nothing
+//! with `--json`. With `-q` there is none of it.
 
 use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use helmdeck_core::context::ProgressSink;
@@ -11,6 +14,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::output::{Output, printable};
 use crate::terminal::{self, Look};
+
+/// How long a call may take before a terminal shows that it runs.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Shows the progress of a call.
 #[derive(Debug)]
@@ -24,7 +30,7 @@ pub(crate) struct Progress {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The moving line. Made by the first report, so that a quick call draws nothing.
+    /// The moving line. Made by the first report or after [`PATIENCE`], so that a quick call draws nothing.
     bar: Option<ProgressBar>,
     /// The step that was shown last.
     step: String,
@@ -34,12 +40,29 @@ impl Progress {
     /// Shows progress where the output goes; each step stays if the call is a long one.
     pub(crate) fn of_call(output: Output, long: bool) -> Self {
         // With `--json`, nothing else may appear between the lines of JSON.
-        let lasting = long && output.terminals.stderr && !output.json;
+        let lasting = long && output.terminals.stderr && !output.json && !output.quiet;
         let progress = Self { output, lasting, began: Instant::now(), state: Mutex::default() };
-        if lasting && output.terminals.live() {
+        if lasting && output.live() {
             progress.state().bar = Some(progress.moving());
         }
         progress
+    }
+
+    /// Waits for work; after [`PATIENCE`] a terminal shows a moving line, until the work ends.
+    pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
+        let appear = async {
+            tokio::time::sleep(PATIENCE.saturating_sub(self.began.elapsed())).await;
+            if self.output.live() {
+                self.state().bar.get_or_insert_with(|| self.moving());
+            }
+            std::future::pending::<Infallible>().await
+        };
+        let done = tokio::select! {
+            done = work => done,
+            never = appear => match never {},
+        };
+        self.clear();
+        done
     }
 
     /// Removes the moving line.
@@ -65,9 +88,6 @@ impl Progress {
 
     /// Makes the moving line.
     fn moving(&self) -> ProgressBar {
-        if !self.lasting {
-            return spinner("{spinner} {msg}", self.began);
-        }
         spinner("{spinner} {since} {msg}", self.began)
     }
 
@@ -99,8 +119,9 @@ impl ProgressSink for Progress {
     fn report(&self, percent: Option<f32>, message: &str) {
         if self.lasting {
             self.step(percent, message);
-        } else if self.output.terminals.live() {
-            let text = terminal::fit(&line(percent, message), terminal::width() - 3);
+        } else if self.output.live() {
+            let since = clock(self.began.elapsed()).len();
+            let text = terminal::fit(&line(percent, message), terminal::width().saturating_sub(since + 4));
             self.state().bar.get_or_insert_with(|| self.moving()).set_message(text);
         } else if self.output.verbose > 0 {
             self.output.note(&line(percent, message));
@@ -129,7 +150,7 @@ impl Steps {
 
     /// Says how many rows are done, of how many if that is known.
     pub(crate) fn at(&mut self, done: u64, total: Option<u64>) {
-        if self.output.terminals.live() {
+        if self.output.live() {
             let bar = self.bar.get_or_insert_with(|| bar(self.what, total));
             // Rows that came since it was counted are done too.
             bar.set_length(total.unwrap_or(done).max(done));

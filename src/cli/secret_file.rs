@@ -70,12 +70,21 @@ pub(crate) fn read(variable: &str, path: &Path, readers: Readers) -> Result<Zero
     }
     let mode = metadata.permissions().mode();
     if readers == Readers::OwnerOnly && metadata.is_file() && mode & 0o077 != 0 {
-        return Err(fail(&format!("others than its owner can use the key file (its mode is {:04o})", mode & 0o7777))
-            .with_hint(format!(
+        let hint = if handed_over {
+            // The path names the descriptor; what `chmod` has to change is the file behind it.
+            format!(
+                "run `chmod 600` on the file that the shell opened for {}, or hand the key over in a pipe",
+                path.display()
+            )
+        } else {
+            format!(
                 "run `chmod 600 {}`; for a secret volume of Kubernetes, set its `defaultMode: 0400` and no `fsGroup`, and run \
                  as the file's owner",
                 shell_quoted(&path.display().to_string())
-            )));
+            )
+        };
+        let failure = fail(&format!("others than its owner can use the key file (its mode is {:04o})", mode & 0o7777));
+        return Err(failure.with_hint(hint));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize + 1));
     let file = File::open(path).map_err(|error| fail(&error.to_string()))?;
@@ -124,6 +133,20 @@ mod tests {
             }
             assert_eq!(read("V", &path, Readers::Anybody).unwrap().as_str(), "text");
         }
+    }
+
+    #[test]
+    fn redirected_file_gets_a_hint_about_the_file() {
+        use std::os::fd::AsRawFd;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "text").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let file = File::open(&path).unwrap();
+        let descriptor = format!("/dev/fd/{}", file.as_raw_fd());
+        let failure = read("V", Path::new(&descriptor), Readers::OwnerOnly).unwrap_err();
+        assert!(failure.text().contains("file that the shell opened") && !failure.text().contains("chmod 600 /dev"));
     }
 
     #[test]

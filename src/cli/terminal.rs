@@ -18,7 +18,7 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
     /// Whether a line can be overwritten: `TERM` is set, and not `dumb`.
     pub(crate) moves: bool,
-    /// Whether to use colours: as `moves`, and `NO_COLOR` is unset or empty (<https://no-color.org>).
+    /// Whether to use colours: as `moves`, `NO_COLOR` is unset or empty (<https://no-color.org>), `CLICOLOR` is not 0.
     pub(crate) colours: bool,
 }
 
@@ -32,7 +32,7 @@ impl Terminals {
     fn wanted(env: &ProcessEnvironment) -> Self {
         let text = |name| env.text(name).ok().flatten().unwrap_or_default();
         let moves = !matches!(text("TERM"), "" | "dumb");
-        Self { moves, colours: moves && text("NO_COLOR").is_empty(), ..Self::default() }
+        Self { moves, colours: moves && text("NO_COLOR").is_empty() && text("CLICOLOR") != "0", ..Self::default() }
     }
 
     /// Says whether a line on stderr can be overwritten.
@@ -53,7 +53,16 @@ impl Terminals {
 
 /// Returns how many cells a line on stderr has.
 pub(crate) fn width() -> usize {
-    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    width_of(io::stderr())
+}
+
+/// Returns how many cells a line on stdout has.
+pub(crate) fn width_of_stdout() -> usize {
+    width_of(io::stdout())
+}
+
+fn width_of(terminal: impl std::os::fd::AsFd) -> usize {
+    let columns = rustix::termios::tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { WIDTH } else { columns.max(NARROWEST) }
 }
 
@@ -78,9 +87,46 @@ impl Paint {
     }
 }
 
+/// Returns how many cells a text takes.
+pub(crate) fn cells(text: &str) -> usize {
+    text.chars().map(cells_of).sum()
+}
+
+/// Breaks a text between words into lines of at most this many cells; a longer word gets a line of its own.
+pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split_whitespace() {
+            if !line.is_empty() && cells(&line) + 1 + cells(word) > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Cuts the end off a line, so that it fits in this many cells.
+pub(crate) fn cut(line: &str, cells: usize) -> String {
+    if self::cells(line) <= cells {
+        return line.to_owned();
+    }
+    let mut used = 1;
+    let head = line.chars().take_while(|c| {
+        used += cells_of(*c);
+        used <= cells
+    });
+    format!("{}…", head.collect::<String>().trim_end())
+}
+
 /// Cuts the middle out of a line, so that it fits in this many cells: its start and end both matter.
 pub(crate) fn fit(line: &str, cells: usize) -> String {
-    if line.chars().map(cells_of).sum::<usize>() <= cells {
+    if self::cells(line) <= cells {
         return line.to_owned();
     }
     let (mut used, half) = (0, cells.saturating_sub(1) / 2);
@@ -98,12 +144,30 @@ pub(crate) fn fit(line: &str, cells: usize) -> String {
     format!("{head}…{}", tail.into_iter().rev().collect::<String>())
 }
 
-/// Returns an upper bound of the cells that a character takes.
+/// Returns the cells that a character takes (Unicode Standard Annex 11).
 ///
-/// Wide scripts begin at U+1100 (Unicode Standard Annex 11). Some later scripts are narrow; a line of them is cut a
-/// little early.
+/// For symbols that only some terminals draw wide it is an upper bound, so that no line wraps.
 const fn cells_of(c: char) -> usize {
-    if c < '\u{1100}' { 1 } else { 2 }
+    match c {
+        // Combining marks, joiners and variation selectors.
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        // East Asian scripts, full-width forms, symbols and emoji.
+        '\u{1100}'..='\u{115f}'
+        | '\u{231a}'..='\u{23ff}'
+        | '\u{25a0}'..='\u{27bf}'
+        | '\u{2900}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97f}'
+        | '\u{ac00}'..='\u{d7ff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1b000}'..='\u{1b2ff}'
+        | '\u{1f000}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3ffff}' => 2,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +183,8 @@ mod tests {
         assert_eq!(wanted(&[("TERM", "xterm")]), (true, true));
         assert_eq!(wanted(&[("TERM", "xterm"), ("NO_COLOR", "")]), (true, true));
         assert_eq!(wanted(&[("TERM", "xterm"), ("NO_COLOR", "0")]), (true, false));
+        assert_eq!(wanted(&[("TERM", "xterm"), ("CLICOLOR", "0")]), (true, false));
+        assert_eq!(wanted(&[("TERM", "xterm"), ("CLICOLOR", "1")]), (true, true));
         assert_eq!(wanted(&[("TERM", "dumb")]), (false, false));
         assert_eq!(wanted(&[]), (false, false));
     }
@@ -129,6 +195,22 @@ mod tests {
         assert_eq!(terminals.on_stdout().text(Look::Red, "a"), "a");
         assert_eq!(terminals.on_stderr().text(Look::Red, "a"), "\x1b[31ma\x1b[0m");
         assert_eq!(terminals.on_stderr().text(Look::Red, ""), "");
+    }
+
+    #[test]
+    fn cut_line_ends_with_an_ellipsis() {
+        assert_eq!(cut("0123456789", 10), "0123456789");
+        assert_eq!(cut("0123456789a", 10), "012345678…");
+        assert_eq!(cut("01234567 9a", 10), "01234567…");
+        assert_eq!(cut("漢字漢字", 7), "漢字漢…");
+        assert_eq!(cut("e\u{301}te\u{301} – “x”", 9), "e\u{301}te\u{301} – “x”");
+    }
+
+    #[test]
+    fn text_wraps_between_words() {
+        assert_eq!(wrapped("one two  three\nfour", 8), ["one two", "three", "four"]);
+        assert_eq!(wrapped("漢字 漢字 longer-than-room", 9), ["漢字 漢字", "longer-than-room"]);
+        assert!(wrapped("", 9).is_empty());
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Setup {
         level: &str,
     ) -> Result<Self> {
         let settings = config::load(global.config.as_deref(), flags, &env)?.settings()?;
-        logging::start(&settings.log.level, settings.log.format, level, output.verbose);
+        logging::start(&settings.log.level, settings.log.format, level, output.verbose, output.quiet);
         Ok(Self {
             settings,
             env,
@@ -448,21 +448,4 @@ impl Setup {
     pub(crate) fn system(&self) -> Result<System> {
         Ok(System::at(self.settings.data_dir()?.join("helmdeck.db")))
     }
-}
-
-/// Returns the names of the pack families of this build.
-pub(crate) const fn families() -> &'static [&'static str] {
-    &[
-        "conversation",
-        "forge",
-        #[cfg(feature = "github")]
-        "github",
-        "memory",
-        #[cfg(feature = "repo-map")]
-        "repo-map",
-        "seam",
-        "swe",
-        #[cfg(feature = "tiktoken")]
-        "text",
-    ]
 }

@@ -46,6 +46,26 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
+/// Returns a number of things for people.
+///
+/// # Examples
+/// ```
+/// use helmdeck_core::text::count;
+///
+/// assert_eq!(count(1, "commit"), "1 commit");
+/// assert_eq!(count(2, "entry"), "2 entries");
+/// assert_eq!(count(0, "day"), "0 days");
+/// ```
+#[must_use]
+pub fn count(number: impl TryInto<u64>, what: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    match what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+        _ if number == 1 => format!("1 {what}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {what}s"),
+    }
+}
+
 /// Joins the words of a text with single spaces.
 ///
 /// # Examples

@@ -158,7 +158,8 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["events", "tail"]);
     call(0, &["events", "replay"]);
     call(0, &["events", "status"]);
-    call(0, &["events", "send"]);
+    let unsent = call(1, &["events", "send"]);
+    assert!(text(&unsent["error"]).contains("no event server"), "{unsent}");
     let features = ".forge/memory/long-term/features.json";
     for copy in ["base", "ours", "theirs"] {
         std::fs::copy(fixture.root().join(features), fixture.beside(copy)).unwrap();

@@ -76,7 +76,7 @@ async fn write<W: Write + Send + 'static>(
 
 fn report(setup: &Setup, arguments: &ExportArgs, exported: &Exported, to_stdout: bool) -> Result<()> {
     let text = || {
-        let mut text = format!("exported {} entries", exported.exported);
+        let mut text = format!("exported {}", helmdeck_core::text::count(exported.exported, "entry"));
         if !to_stdout {
             text.push_str(&format!(" to {}", arguments.file.display()));
         }

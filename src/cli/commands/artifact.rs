@@ -66,6 +66,10 @@ async fn list(setup: &Setup, engine: &Engine, arguments: &ArtifactListArgs) -> R
 }
 
 fn text(page: &ArtifactPage, all: bool) -> String {
+    if page.artifacts.is_empty() && page.next.is_none() {
+        let other = if all { "" } else { "; `helmdeck artifact list --all` lists the files of other callers" };
+        return format!("there are no artifacts: a pack that makes files stores them{other}");
+    }
     let mut rows = vec![["CREATED", "ENDS", "SIZE", "TYPE", "KEY"].map(str::to_owned).to_vec()];
     rows.extend(page.artifacts.iter().map(|listed| {
         let artifact = &listed.artifact;

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::CallArgs;
 use crate::commands::{memory, run};
 use crate::exit::Result;
+use crate::lookup;
 use crate::output::columns;
 use crate::wire::{MemoryUse, Setup};
 
@@ -22,9 +23,12 @@ type Counts = BTreeMap<String, u64>;
 /// # Errors
 /// A failure if the pack is not cached, naming the gate that is shut.
 pub(crate) async fn explain(setup: &Setup, arguments: &CallArgs) -> Result<()> {
+    if arguments.pack.is_none() {
+        return Err(lookup::no_pack(setup, "cache explain").await);
+    }
     let engine = setup.engine(MemoryUse::ReadOnly, false).await?;
     let explanation = match run::make(setup, &engine, arguments).await {
-        Ok(call) => engine.explain(call).await.map_err(Into::into),
+        Ok((call, _)) => engine.explain(call).await.map_err(Into::into),
         Err(failure) => Err(failure),
     };
     engine.shutdown().await;

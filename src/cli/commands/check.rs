@@ -63,7 +63,7 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
             .push(format!("others than its owner can read the secret file {}; chmod 600 it", path.display()));
     }
     if let Some(settings) = loaded.settings {
-        logging::start(&settings.log.level, settings.log.format, "error", output.verbose);
+        logging::start(&settings.log.level, settings.log.format, "error", output.verbose, output.quiet);
         warn(&mut report, &settings, &env);
         let by_hand =
             loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
@@ -194,7 +194,7 @@ async fn store(report: &mut Report, setup: &Setup) {
         Err(failure) => Err(failure),
     };
     match stats {
-        Ok(stats) => report.fact("store", format!("{} entries", stats.rows)),
+        Ok(stats) => report.fact("store", helmdeck_core::text::count(stats.rows, "entry")),
         Err(failure) => report.failed("store", &failure),
     }
 }

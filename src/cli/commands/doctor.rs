@@ -1,5 +1,6 @@
 //! `helmdeck memory doctor`: opens every row and reports problems with a remedy. It is read-only.
 
+use helmdeck_core::text::count;
 use std::collections::BTreeMap;
 
 use helmdeck_memory::doctor::{Examined, examine};
@@ -169,7 +170,7 @@ fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[Stri
     fact("rows", format!("{} ({}), and {} that have ended", stats.rows, size(stats.bytes), stats.expired));
     for (id, rows) in &stats.rows_by_key_id {
         let id = if id.is_empty() { "none" } else { id };
-        fact("key", format!("{id} ({}): {rows} rows", standing(setup, id)));
+        fact("key", format!("{id} ({}): {}", standing(setup, id), count(*rows, "row")));
     }
     match examined {
         Some(found) => fact("opened", format!("{} rows open, {} do not", found.read, found.unreadable)),
@@ -191,7 +192,7 @@ fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[Stri
     if let Some(found) = examined.filter(|found| found.unreadable > 0) {
         text.push('\n');
         text.extend(found.named.iter().map(|row| format!("does not open: {}\n", line(row))));
-        text.extend(found.reasons.iter().map(|(reason, count)| format!("{count} rows: {reason}\n")));
+        text.extend(found.reasons.iter().map(|(reason, rows)| format!("{}: {reason}\n", count(*rows, "row"))));
     }
     if !hints.is_empty() {
         text.push('\n');

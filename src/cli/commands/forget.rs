@@ -1,5 +1,6 @@
 //! `helmdeck memory forget`: deletes all data of one person and prints a receipt. It needs no key.
 
+use helmdeck_core::text::count;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -84,7 +85,8 @@ fn question(tenant: &str, subject: &str, held: &[Removed]) -> String {
     }
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
     format!(
-        "remove everything of {tenant}/{subject} ({rows} entries{kinds}), with all sessions, idempotency keys, ended jobs and artifacts"
+        "remove everything of {tenant}/{subject} ({}{kinds}), with all sessions, idempotency keys, ended jobs and artifacts",
+        count(rows, "entry")
     )
 }
 
@@ -164,8 +166,12 @@ fn text(receipt: &Receipt, artifacts: u64, log_emptied: bool) -> String {
     }
     let driver = receipt.driver.as_deref().unwrap_or("none");
     text.push_str(&format!(
-        "{} rows, {} idempotency keys, {} jobs and {artifacts} artifacts removed; store: {driver}; looked {} times\n",
-        receipt.rows, receipt.idempotency_keys, receipt.jobs, receipt.looks
+        "{}, {}, {} and {} removed; store: {driver}; looked {}\n",
+        count(receipt.rows, "row"),
+        count(receipt.idempotency_keys, "idempotency key"),
+        count(receipt.jobs, "job"),
+        count(artifacts, "artifact"),
+        count(receipt.looks, "time")
     ));
     text.push_str(match (receipt.verified, log_emptied) {
         (true, true) => "verified: the last two looks found nothing\n",

@@ -158,7 +158,10 @@ fn counts(restored: &Restored, dry_run: bool) -> Vec<Vec<String>> {
 fn refused(restored: &Restored) -> Result<()> {
     match restored.refused {
         0 => Ok(()),
-        count => Err(Failure::new(Exit::Failed, format!("{count} entries were refused, see above"))
-            .with_hint("raise the limits under [memory] and run it again; what is there stays as it is")),
+        refused => Err(Failure::new(
+            Exit::Failed,
+            format!("refused {}, see above", helmdeck_core::text::count(refused, "entry")),
+        )
+        .with_hint("raise the limits under [memory] and run it again; what is there stays as it is")),
     }
 }

@@ -102,8 +102,7 @@ pub(crate) fn run(arguments: &InitArgs, global: &Global, env: ProcessEnvironment
 
 /// Fails for a configuration that this version cannot read.
 fn left_alone(loaded: &Loaded) -> Failure {
-    let lines: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
-    Failure::config(lines.join("\nerror: ")).with_hint(
+    config::failure(&loaded.problems).with_hint(
         "nothing was written. Correct what is named above (an unknown key may belong to another version of helmdeck), then \
          run it again; `helmdeck check` checks everything",
     )
@@ -145,8 +144,8 @@ pub(super) async fn refuse_lost_store(settings: &Settings) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "the store holds {} entries of key {}; a new key could not open them, so none was made",
-        stats.rows + stats.expired,
+        "the store holds {} of key {}; a new key could not open them, so none was made",
+        helmdeck_core::text::count(stats.rows + stats.expired, "entry"),
         keys.join(", ")
     );
     Err(Failure::config(message).with_hint(format!(

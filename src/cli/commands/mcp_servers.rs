@@ -2,8 +2,6 @@
 //!
 //! It writes no secret.
 
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use helmdeck_engine::McpStatus;
@@ -16,7 +14,9 @@ use crate::config::{self, servers};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{Output, columns};
+use crate::progress::Progress;
 use crate::wire::{MemoryUse, Setup};
+use crate::write_file;
 
 /// Minimum length of a literal that counts as a secret when its name says so.
 const MIN_SECRET_BYTES: usize = 8;
@@ -50,7 +50,7 @@ pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironm
     // Parse it by the rules of `serve` before anything is written.
     if let Err(problems) = servers::read(&file.path, &text, env) {
         let lines: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
-        return Err(Failure::usage(lines.join("\nerror: ")));
+        return Err(Failure::usage(lines.join("; ")));
     }
     file.save()?;
     let path = file.path.display().to_string();
@@ -80,7 +80,7 @@ pub(crate) fn remove(name: &str, global: &Global, env: &ProcessEnvironment, outp
 /// Exit 1 if one does not answer, after printing all.
 pub(crate) async fn list(setup: &Setup) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
-    engine.import_all(IMPORT_LIMIT).await;
+    Progress::of_call(setup.output, false).beside(engine.import_all(IMPORT_LIMIT)).await;
     let found = engine.mcp_servers();
     let refused: Vec<_> = engine
         .refused()
@@ -302,31 +302,16 @@ impl File {
         Ok(true)
     }
 
-    /// Writes the file atomically.
     fn save(&self) -> Result<()> {
-        let fail = |error: std::io::Error| {
-            Failure::new(Exit::Failed, format!("{} cannot be written: {error}", self.path.display()))
-        };
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder).map_err(fail)?;
-        let mode = std::fs::metadata(&self.path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-        let write = || -> std::io::Result<()> {
-            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
-            file.write_all(self.document.to_string().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&aside, &self.path)
-        };
-        write().map_err(|error| {
-            let _ = std::fs::remove_file(&aside);
-            fail(error)
-        })
+        write_file::replace(&self.path, self.document.to_string().as_bytes())
+            .map_err(|error| Failure::new(Exit::Failed, format!("{} cannot be written: {error}", self.path.display())))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use clap::Parser;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! `helmdeck memory status` and `list`: shows the unencrypted columns. Creates no store.
 
+use helmdeck_core::text::count;
 use helmdeck_memory::{EntryMeta, Kind, Namespace, Page, Store};
 use serde_json::{Value, json};
 
@@ -56,7 +57,7 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
             None => fact("holds", "nothing; the first write creates it".to_owned()),
             Some(stats) => {
                 let waiting = format!("{} ended and waiting for the sweep", stats.expired);
-                fact("holds", format!("{} entries, {}, {waiting}", stats.rows, size(stats.bytes)));
+                fact("holds", format!("{}, {}, {waiting}", count(stats.rows, "entry"), size(stats.bytes)));
                 fact("on disk", size(stats.disk_bytes));
                 fact("by kind", counted(&stats.rows_by_kind));
                 fact("by key", counted(&stats.rows_by_key_id));
@@ -102,6 +103,9 @@ pub(crate) async fn list(setup: &Setup, arguments: &ListArgs) -> Result<()> {
 pub(crate) fn print(setup: &Setup, entries: &[EntryMeta]) -> Result<()> {
     let value = Value::Array(entries.iter().map(entry).collect());
     setup.output.either(&value, || {
+        if entries.is_empty() {
+            return "there are no entries; `helmdeck memory status` says what the store holds".to_owned();
+        }
         let mut rows =
             vec![["NAMESPACE", "KIND", "UPDATED", "ENDS", "SIZE", "TAGS", "KEY"].map(str::to_owned).to_vec()];
         rows.extend(entries.iter().map(|meta| {

@@ -48,7 +48,7 @@ use crate::exit::{Failure, Result};
 use crate::logging::WARN;
 use crate::output::Output;
 use crate::runtime::block_on;
-use crate::wire::{self, Setup};
+use crate::wire::Setup;
 
 /// Runs a command.
 ///
@@ -102,26 +102,25 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Pack(command) => {
             let setup = setup(env, "error")?;
             match command {
-                PackCommand::List { filter, all } => block_on(pack::list(&setup, filter.as_deref(), all)),
+                PackCommand::List(arguments) => block_on(pack::list(&setup, &arguments)),
                 PackCommand::Show { pack } => block_on(pack::show(&setup, &pack)),
                 PackCommand::Check { path, run } => block_on(pack_check::run(&setup, path.as_deref(), run)),
                 PackCommand::New { name, kind, dir } => pack_new::run(&setup, &name, kind, dir.as_deref()),
             }
         }
-        Command::Memory(MemoryCommand::Reset(arguments)) => {
-            let setup = Setup::without_keys(&global, Vec::new(), env, output, WARN)?;
-            block_on(reset::run(&setup, &arguments))
-        }
         Command::Memory(command) => {
-            let setup = setup(env, WARN)?;
+            let setup = match command {
+                // A lost key is what it is for.
+                MemoryCommand::Reset(_) => Setup::without_keys(&global, Vec::new(), env, output, WARN)?,
+                _ => setup(env, WARN)?,
+            };
             match command {
                 MemoryCommand::Status => block_on(memory::status(&setup)),
                 MemoryCommand::List(arguments) => block_on(memory::list(&setup, &arguments)),
                 MemoryCommand::Get(arguments) => block_on(memory_get::run(&setup, &arguments)),
                 MemoryCommand::Defaults(arguments) => block_on(memory_defaults::run(&setup, &arguments)),
                 MemoryCommand::Purge(arguments) => block_on(purge::memory(&setup, &arguments)),
-                // Needs no key: handled above.
-                MemoryCommand::Reset(_) => Ok(()),
+                MemoryCommand::Reset(arguments) => block_on(reset::run(&setup, &arguments)),
                 MemoryCommand::Doctor => block_on(doctor::run(&setup)),
                 MemoryCommand::Rotate => block_on(rotate::run(&setup)),
                 MemoryCommand::Export(arguments) => block_on(archive::run(&setup, &arguments)),
@@ -161,8 +160,5 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
 }
 
 fn version() -> String {
-    let families = wire::families();
-    let with =
-        if families.is_empty() { "no packs built in".to_owned() } else { format!("packs: {}", families.join(", ")) };
-    format!("helmdeck {} ({with})", env!("CARGO_PKG_VERSION"))
+    format!("helmdeck {} (packs: {})", env!("CARGO_PKG_VERSION"), helmdeck_packs::FAMILIES.join(", "))
 }

@@ -6,12 +6,17 @@ use std::time::Duration;
 use helmdeck_core::duration::format_duration;
 use helmdeck_core::manifest::ManifestError;
 use helmdeck_core::schema::properties;
+use helmdeck_core::suggest::did_you_mean;
+use helmdeck_core::text::{collapse_whitespace, count, escaped};
 use helmdeck_engine::{Engine, PackInfo};
 use serde_json::{Value, json};
 
-use crate::args::PackRef;
+use crate::args::{PackListArgs, PackRef};
 use crate::exit::Result;
-use crate::output::columns;
+use crate::lookup;
+use crate::output::{columns, printable};
+use crate::progress::Progress;
+use crate::terminal::{self, Look, Paint, cut, wrapped};
 use crate::wire::{MemoryUse, Setup};
 
 /// Time limit for all MCP servers to list their tools.
@@ -30,53 +35,134 @@ pub(crate) fn late(engine: &Engine) -> impl Iterator<Item = ManifestError> + use
 
 /// Lists packs in their latest version, and the manifests that were refused.
 ///
+/// A terminal gets them by family, each on a line that fits. Otherwise each pack is a whole line of one table.
+///
 /// # Errors
 /// A silent failure if the reader went away.
-pub(crate) async fn list(setup: &Setup, filter: Option<&str>, all: bool) -> Result<()> {
+pub(crate) async fn list(setup: &Setup, wanted: &PackListArgs) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
-    engine.import_unknown(IMPORT_LIMIT).await;
-    let (mut packs, mut refused) = (if all { engine.all_packs() } else { engine.packs() }, engine.refused());
-    packs.retain(|pack| filter.is_none_or(|text| pack.name.as_str().contains(text)));
+    Progress::of_call(setup.output, false).beside(engine.import_unknown(IMPORT_LIMIT)).await;
+    let (all, mut refused) = (engine.all_packs(), engine.refused());
     refused.extend(late(&engine));
     setup.shut_down(&engine).await;
-    let value = json!({
-        "packs": packs,
-        "refused": refused.iter().map(|error| json!({"file": error.file, "line": error.line, "message": error.message})).collect::<Vec<_>>(),
-    });
-    setup.output.either(&value, || {
-        let mut rows = vec![["PACK", "VERSION", "HANDLER", "ACCESS", "DESCRIPTION"].map(str::to_owned).to_vec()];
-        rows.extend(packs.iter().map(|pack| {
-            let access = if pack.read_only { "reads" } else { "writes" };
-            vec![
-                pack.name.to_string(),
-                pack.version.to_string(),
-                pack.handler.to_owned(),
-                access.to_owned(),
-                first_line(&pack.description),
-            ]
+    let matching = |pack: &&PackInfo| wanted.filter.as_deref().is_none_or(|text| pack.name.as_str().contains(text));
+    let (packs, hidden): (Vec<&PackInfo>, Vec<&PackInfo>) =
+        all.iter().filter(matching).partition(|pack| wanted.all || pack.waits_for.is_none());
+    let output = setup.output;
+    if output.json {
+        return output.value(&json!({
+            "packs": packs,
+            "refused": refused.iter().map(|error| json!({"file": error.file, "line": error.line, "message": error.message})).collect::<Vec<_>>(),
         }));
-        let mut text = columns(&rows);
-        let waiting: BTreeSet<&str> = packs.iter().filter_map(|pack| pack.waits_for).collect();
-        for missing in waiting {
-            let names: Vec<&str> =
-                packs.iter().filter(|pack| pack.waits_for == Some(missing)).map(|pack| pack.name.as_str()).collect();
-            text.push_str(&format!("waiting for {missing}: {}\n", names.join(", ")));
-        }
-        for error in &refused {
-            text.push_str(&format!("refused: {error}\n"));
+    }
+    if packs.is_empty() && hidden.is_empty() {
+        output.note(&nothing(wanted.filter.as_deref(), &all));
+    }
+    let mut text = if output.terminals.stdout {
+        let view = View { width: terminal::width_of_stdout(), long: wanted.long, paint: output.terminals.on_stdout() };
+        let mut text = view.by_family(&packs);
+        if !hidden.is_empty() {
+            let hidden = count(hidden.len(), "pack");
+            let more = format!("{hidden} wait for something: `helmdeck pack list --all`");
+            text.push_str(&format!("{}\n", cut(&more, view.width)));
         }
         text
-    })
+    } else {
+        table(&packs, wanted.long)
+    };
+    for error in &refused {
+        text.push_str(&printable(&format!("refused: {error}\n")));
+    }
+    output.painted(&text)
+}
+
+/// Says that no pack matches, with the nearest name.
+fn nothing(filter: Option<&str>, all: &[PackInfo]) -> String {
+    let Some(filter) = filter else { return "there are no packs".to_owned() };
+    let names = || all.iter().map(|pack| pack.name.as_str());
+    let parts = names().flat_map(|name| std::iter::once(name).chain(name.split('.')));
+    format!("no pack has \"{}\" in its name{}", escaped(filter, 80), did_you_mean(filter, parts))
+}
+
+const fn access(pack: &PackInfo) -> &'static str {
+    if pack.read_only { "reads" } else { "writes" }
+}
+
+/// Lays packs out in one table, a line each; `long` has whole descriptions.
+fn table(packs: &[&PackInfo], long: bool) -> String {
+    let mut rows = vec![["PACK", "VERSION", "HANDLER", "ACCESS", "DESCRIPTION"].map(str::to_owned).to_vec()];
+    rows.extend(packs.iter().map(|pack| {
+        let about = if long { collapse_whitespace(&pack.description) } else { first_line(&pack.description) };
+        vec![
+            pack.name.to_string(),
+            pack.version.to_string(),
+            pack.handler.to_owned(),
+            access(pack).to_owned(),
+            printable(&about).into_owned(),
+        ]
+    }));
+    let mut text = columns(&rows);
+    let waiting: BTreeSet<&str> = packs.iter().filter_map(|pack| pack.waits_for).collect();
+    for missing in waiting {
+        let names: Vec<&str> =
+            packs.iter().filter(|pack| pack.waits_for == Some(missing)).map(|pack| pack.name.as_str()).collect();
+        text.push_str(&format!("waiting for {missing}: {}\n", names.join(", ")));
+    }
+    text
+}
+
+/// How a terminal shows a list.
+struct View {
+    width: usize,
+    long: bool,
+    paint: Paint,
+}
+
+impl View {
+    /// Lays packs out below their families.
+    fn by_family(&self, packs: &[&PackInfo]) -> String {
+        let wide = packs.iter().map(|pack| pack.name.as_str().len()).max().unwrap_or_default();
+        let mut text = String::new();
+        for group in packs.chunk_by(|a, b| a.family() == b.family()) {
+            text.push_str(&self.paint.text(Look::Bold, group[0].family()));
+            text.push('\n');
+            let waiting: BTreeSet<&str> = group.iter().filter_map(|pack| pack.waits_for).collect();
+            for missing in waiting {
+                text.push_str(&format!("  {}\n", cut(&format!("(waits for {missing})"), self.width - 2)));
+            }
+            for pack in group {
+                if self.long {
+                    text.push_str(&self.whole(pack));
+                } else {
+                    let about = first_line(&pack.description);
+                    let line = format!("  {:wide$}  {:6}  {}", pack.name.as_str(), access(pack), printable(&about));
+                    text.push_str(&cut(&line, self.width));
+                    text.push('\n');
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Shows all of a pack's description, indented.
+    fn whole(&self, pack: &PackInfo) -> String {
+        let mut text = format!("  {} {}  {}  {}\n", pack.name, pack.version, pack.handler, access(pack));
+        for line in wrapped(&printable(&pack.description), self.width - 4) {
+            text.push_str(format!("    {line}").trim_end());
+            text.push('\n');
+        }
+        text
+    }
 }
 
 /// Shows one pack.
 ///
 /// # Errors
-/// `not_found`, with the nearest pack name.
+/// `not_found`, with the packs that were probably meant.
 pub(crate) async fn show(setup: &Setup, pack: &PackRef) -> Result<()> {
     let engine = setup.engine(MemoryUse::None, false).await?;
-    engine.await_pack(pack.name.as_str()).await?;
-    let found = engine.pack(pack.name.as_str(), pack.version);
+    let found = Progress::of_call(setup.output, false).beside(lookup::find(&engine, pack, setup.output)).await;
     setup.shut_down(&engine).await;
     let mut info = found?;
     // The engine was built without the store, so that none is created; gate 1 is the key.

@@ -2,6 +2,7 @@
 //!
 //! Reading a manifest fills the request of every example of an http pack already; it is sent only with `--run`.
 
+use helmdeck_core::text::count;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure, Result};
 use crate::input;
-use crate::output::count;
+use crate::progress::Progress;
 use crate::wire::{MemoryUse, Setup};
 
 /// What is checked: all packs, or those of one folder or file.
@@ -37,9 +38,14 @@ pub(crate) async fn run(setup: &Setup, path: Option<&Path>, run: bool) -> Result
     let scope = scope(setup, path)?;
     let engine = setup.engine_over(scope.folder.as_deref(), MemoryUse::None, false).await?;
     if engine.needs_import() {
-        engine.import_awaited(super::pack::IMPORT_LIMIT).await;
+        let imported = engine.import_awaited(super::pack::IMPORT_LIMIT);
+        Progress::of_call(setup.output, false).beside(imported).await;
     }
-    let (checked, findings) = check(setup, &engine, &scope, run).await;
+    let progress = Progress::of_call(setup.output, false);
+    let (checked, findings, warnings) = progress.beside(check(setup, &engine, &scope, run)).await;
+    for warning in &warnings {
+        setup.output.note(warning);
+    }
     setup.shut_down(&engine).await;
     if let (Some(file), true, true) = (&scope.file, checked.is_empty(), findings.is_empty()) {
         let message = format!("{} is not a manifest; manifests end in .toml and are not hidden", file.display());
@@ -70,7 +76,7 @@ fn scope(setup: &Setup, path: Option<&Path>) -> Result<Scope> {
     Ok(Scope { folder: path.parent().map(Path::to_owned), file: Some(path), builtins: false })
 }
 
-async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec<String>, Vec<Finding>) {
+async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec<String>, Vec<Finding>, Vec<String>) {
     let ours = |file: &str| scope.file.as_deref().is_none_or(|only| Path::new(file) == only);
     let mut findings: Vec<Finding> = engine
         .refused()
@@ -82,7 +88,7 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
             message: error.message,
         })
         .collect();
-    let mut checked = Vec::new();
+    let (mut checked, mut warnings) = (Vec::new(), Vec::new());
     for latest in engine.all_packs() {
         for version in &latest.versions {
             let Ok(pack) = engine.pack(latest.name.as_str(), Some(*version)) else { continue };
@@ -96,13 +102,11 @@ async fn check(setup: &Setup, engine: &Engine, scope: &Scope, run: bool) -> (Vec
                 continue;
             }
             checked.push(format!("{}@{}", pack.name, pack.version));
-            for warning in unfilled(&pack) {
-                setup.output.note(&warning);
-            }
+            warnings.extend(unfilled(&pack));
             findings.extend(examples(setup, engine, &pack, run && matches!(pack.handler, "command" | "http")).await);
         }
     }
-    (checked, findings)
+    (checked, findings, warnings)
 }
 
 /// Returns a warning for each tag in `invalidates` that a valid input may leave without a value.

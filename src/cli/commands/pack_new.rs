@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use helmdeck_core::PackName;
+use helmdeck_core::text::shell_quoted;
 use serde_json::json;
 
 use crate::args::PackKind;
@@ -33,11 +34,19 @@ pub(crate) fn run(setup: &Setup, name: &PackName, kind: PackKind, dir: Option<&P
             .clone()
             .ok_or_else(|| Failure::usage("there is no packs folder; name one with --dir"))?,
     };
+    // A folder that is not the configured one has to be named to be served.
     let served = setup.settings.packs_dir.as_deref() == Some(&folder);
+    let variable = if served {
+        String::new()
+    } else {
+        format!("HELMDECK_PACKS_DIR={} ", shell_quoted(&folder.display().to_string()))
+    };
+    // Scripts beside each other would count as each other's files.
+    let own = folder.join(name.as_str());
     let (files, next) = match kind {
-        PackKind::Command => command(name, &folder, served),
-        PackKind::Mcp => mcp(name, &folder),
-        PackKind::Http => http(name, &folder, served),
+        PackKind::Command => command(name, &own, &variable),
+        PackKind::Mcp => mcp(name, &own),
+        PackKind::Http => http(name, &own, &variable),
         PackKind::Builtin => builtin(name, &folder)?,
     };
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists()) {
@@ -61,7 +70,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(text.as_bytes())
 }
 
-fn command(name: &PackName, folder: &Path, served: bool) -> (Vec<File>, String) {
+fn command(name: &PackName, folder: &Path, variable: &str) -> (Vec<File>, String) {
     let script = format!("{}.sh", name.as_str().replace('.', "_"));
     let manifest = format!(
         r#"name = "{name}"
@@ -108,8 +117,6 @@ cat
 printf '}\n'
 "#;
     let manifest_path = folder.join(format!("{name}.toml"));
-    // A folder that is not the configured one has to be named to be served.
-    let variable = if served { String::new() } else { format!("HELMDECK_PACKS_DIR={} ", folder.display()) };
     let next = format!(
         "check it:  helmdeck pack check --run {}\nrun it:    {variable}helmdeck run {name} text=hello",
         manifest_path.display()
@@ -155,7 +162,7 @@ tags = ["file:{{path}}"]
     (vec![(path, manifest, 0o644)], next)
 }
 
-fn http(name: &PackName, folder: &Path, served: bool) -> (Vec<File>, String) {
+fn http(name: &PackName, folder: &Path, variable: &str) -> (Vec<File>, String) {
     let manifest = format!(
         r#"name = "{name}"
 version = "v1"
@@ -202,7 +209,6 @@ input = {{ package = "serde" }}
 "#
     );
     let path = folder.join(format!("{name}.toml"));
-    let variable = if served { String::new() } else { format!("HELMDECK_PACKS_DIR={} ", folder.display()) };
     let next = format!(
         "check it:  helmdeck pack check {}\nrun it:    {variable}helmdeck run {name} package=serde",
         path.display()
@@ -305,9 +311,9 @@ mod tests {
     fn files(kind: PackKind, name: &str) -> Vec<File> {
         let name = PackName::new(name).unwrap();
         match kind {
-            PackKind::Command => command(&name, Path::new("/p"), true).0,
+            PackKind::Command => command(&name, Path::new("/p"), "").0,
             PackKind::Mcp => mcp(&name, Path::new("/p")).0,
-            PackKind::Http => http(&name, Path::new("/p"), true).0,
+            PackKind::Http => http(&name, Path::new("/p"), "").0,
             PackKind::Builtin => builtin(&name, Path::new("/p")).unwrap().0,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! It needs no key.
 
+use helmdeck_core::text::count;
 use helmdeck_engine::stored_tag;
 use helmdeck_memory::{Delete, Kind, Namespace, Reach, Store};
 use serde_json::json;
@@ -35,14 +36,14 @@ async fn run(setup: &Setup, arguments: &PurgeArgs, kind: Option<Kind>) -> Result
     let answer = purge(setup, &*store, arguments, kind).await;
     store.close().await?;
     let removed = answer?;
-    setup.output.either(&json!({"removed": removed}), || format!("removed {removed} entries"))
+    setup.output.either(&json!({"removed": removed}), || format!("removed {}", count(removed, "entry")))
 }
 
 async fn purge(setup: &Setup, store: &dyn Store, arguments: &PurgeArgs, kind: Option<Kind>) -> Result<u64> {
     let held = held(store, &arguments.which, kind).await?;
     let what = describe(&arguments.which, kind);
-    let count = held.as_ref().map(|(_, rows)| format!(" ({rows} entries)")).unwrap_or_default();
-    setup.output.confirm(&format!("remove {what}{count}"), arguments.yes)?;
+    let size = held.as_ref().map(|(_, rows)| format!(" ({})", count(*rows, "entry"))).unwrap_or_default();
+    setup.output.confirm(&format!("remove {what}{size}"), arguments.yes)?;
     let mut removed = 0;
     for delete in deletes(&arguments.which, kind, held.map(|(namespaces, _)| namespaces).unwrap_or_default()) {
         removed += store.delete(delete).await?;

@@ -67,7 +67,8 @@ impl Reloader {
         let layers = loaded.layers.clone();
         let settings = loaded.settings()?;
         server.apply(&settings.server);
-        logging::set_level(&settings.log.level, self.level, self.global.verbose);
+        let Global { verbose, quiet, .. } = self.global;
+        logging::set_level(&settings.log.level, self.level, verbose, quiet);
         let changed = self.in_force.changed(&layers);
         let (now, later): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|key| RELOADED.iter().any(|known| key.iter().eq(*known)));

@@ -1,6 +1,7 @@
 //! `helmdeck memory reset`: empties the store, so that a new key can be used. Needs no key; asks first.
 
 use helmdeck_core::SystemClock;
+use helmdeck_core::text::count;
 use helmdeck_memory::open::{Location, open_clear};
 use helmdeck_memory::{Delete, Store, StoreError};
 use serde_json::json;
@@ -23,7 +24,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &ResetArgs) -> Result<()> {
             let answer = empty(setup, &*store, arguments).await;
             store.close().await?;
             let removed = answer?;
-            (format!("removed {removed} entries; the store takes the next key"), removed)
+            (format!("removed {}; the store takes the next key", count(removed, "entry")), removed)
         }
         (Err(StoreError::Corrupt(reason)), Location::Sqlite(path)) => {
             let question = format!("remove the damaged store {}: all that it holds is lost ({reason})", path.display());
@@ -50,7 +51,8 @@ async fn empty(setup: &Setup, store: &dyn Store, arguments: &ResetArgs) -> Resul
     let lost = if kinds.is_empty() {
         "it holds no entries".to_owned()
     } else {
-        let held = format!("{} entries ({}; {})", stats.rows + stats.expired, kinds.join(", "), size(stats.bytes));
+        let held =
+            format!("{} ({}; {})", count(stats.rows + stats.expired, "entry"), kinds.join(", "), size(stats.bytes));
         format!("{held}, sealed with key {}, are lost for good", keys.join(", "))
     };
     let shown = setup.shown_url()?;

@@ -1,5 +1,6 @@
 //! `helmdeck memory rotate`: re-encrypts every row with the current key while servers run.
 
+use helmdeck_core::text::count;
 use std::time::Instant;
 
 use helmdeck_memory::rotate::{End, RotateError, rotate};
@@ -52,7 +53,7 @@ async fn with_store(setup: &Setup, store: &dyn Store, ring: &KeyRing) -> Result<
         let key = &rotated.key_id;
         let mut text = match (rotated.resealed, rotated.end) {
             (0, End::Done) => format!("nothing to do: every row that opens is sealed with key {key}\n"),
-            (rows, _) => format!("sealed {rows} rows with key {key} in {seconds:.1} s\n"),
+            (rows, _) => format!("sealed {} with key {key} in {seconds:.1} s\n", count(rows, "row")),
         };
         if rotated.unreadable > 0 {
             let rows = rotated.unreadable;
@@ -68,8 +69,10 @@ async fn with_store(setup: &Setup, store: &dyn Store, ring: &KeyRing) -> Result<
     match rotated.end {
         End::Done if rotated.unreadable > 0 => Err(Failure::silent(Exit::Corrupt)),
         End::Done => Ok(()),
-        End::Stopped => Err(Failure::new(Exit::Failed, format!("stopped with {} rows left", rotated.remaining))
-            .with_hint("run it again to go on; nothing was lost")),
+        End::Stopped => {
+            Err(Failure::new(Exit::Failed, format!("stopped with {} left", count(rotated.remaining, "row")))
+                .with_hint("run it again to go on; nothing was lost"))
+        }
         End::StillWritten => {
             Err(Failure::new(Exit::Failed, format!("{} rows of other keys were written meanwhile", rotated.remaining))
                 .with_hint("restart every process with the new key as the current one, then run it again"))

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{CallArgs, RunArgs};
 use crate::exit::{Exit, Failure, Result};
 use crate::input;
+use crate::lookup;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::render::{self, OutputStyle};
@@ -29,6 +30,9 @@ const SWEEP_ROWS: usize = 256;
 /// # Errors
 /// The error of the call; a usage failure if the input does not fit.
 pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
+    if arguments.call.pack.is_none() {
+        return Err(lookup::no_pack(setup, "run").await);
+    }
     let engine = setup.engine(MemoryUse::IfReachable, false).await?;
     let mut stop = None;
     let ended = call_and_print(setup, &engine, arguments, &mut stop).await;
@@ -82,8 +86,8 @@ async fn call_and_print(
     arguments: &RunArgs,
     stop: &mut Option<Stop>,
 ) -> Result<Option<()>> {
-    let mut call = make(setup, engine, &arguments.call).await?;
-    let pack = engine.pack(call.pack.as_str(), call.version)?;
+    let waiting = Progress::of_call(setup.output, false);
+    let (mut call, pack) = waiting.beside(make(setup, engine, &arguments.call)).await?;
     if let Some(error) = setup.refused_store.get()
         && needs_store(&pack)
     {
@@ -95,10 +99,19 @@ async fn call_and_print(
     call.max_stale = arguments.max_stale;
     call.deadline = arguments.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     call.progress = Some(Arc::clone(&progress) as _);
-    let answer = until_stopped(engine, call, &progress, stop.insert(Stop::catch()?)).await;
-    progress.clear();
-    let Some(answer) = answer else { return Ok(None) };
-    print(&setup.output, &answer?, &pack.output).map(Some)
+    let running = until_stopped(engine, call, &progress, stop.insert(Stop::catch()?));
+    let Some(answer) = progress.beside(running).await else { return Ok(None) };
+    let answer = answer.map_err(|error| explained(error, &pack))?;
+    print(&setup.output, &answer, &pack.output).map(Some)
+}
+
+/// Adds what the pack waits for, if it waits for something, and the pack's name to the hint.
+fn explained(error: Error, pack: &PackInfo) -> Failure {
+    let failure = Failure::from(error).about_pack(pack.name.as_str());
+    match pack.waits_for {
+        Some(missing) => failure.with_hint(format!("{} waits for {missing}", pack.name)),
+        None => failure,
+    }
 }
 
 /// Waits for the answer of a call. The first signal cancels it; `None` at the second.
@@ -136,12 +149,14 @@ fn interrupted(error: Error) -> Error {
 /// # Errors
 /// `not_found` for an unknown pack, or why the MCP server behind it does not answer; a usage failure for an input that
 /// cannot be read.
-pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<Call> {
-    engine.await_pack(arguments.pack.name.as_str()).await?;
-    let pack = engine.pack(arguments.pack.name.as_str(), arguments.pack.version)?;
+pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -> Result<(Call, PackInfo)> {
+    let wanted = arguments.pack.as_ref().ok_or_else(|| Failure::usage("no pack is named"))?;
+    let pack = lookup::find(engine, wanted, setup.output).await?;
     let mut bytes = match &arguments.input {
         Some(option) => input::read(option, &setup.env)?,
-        None => input::of_pairs(&pack.input, &arguments.pairs)?.into_bytes(),
+        None => input::of_pairs(&pack.input, &arguments.pairs, &setup.env)
+            .map_err(|failure| failure.or_hint(format!("`helmdeck pack show {}` prints what it takes", pack.name)))?
+            .into_bytes(),
     };
     if let Ok(text) = std::str::from_utf8(&bytes)
         && let Some(absolute) = input::absolute_paths(&pack.input, text, &setup.env)?
@@ -152,9 +167,9 @@ pub(crate) async fn make(setup: &Setup, engine: &Engine, arguments: &CallArgs) -
     if let Some(session) = &arguments.session {
         identity = identity.with_session(session).map_err(Failure::usage)?;
     }
-    let mut call = Call::new(arguments.pack.name.clone(), bytes, Arc::new(identity));
-    call.version = arguments.pack.version;
-    Ok(call)
+    let mut call = Call::new(pack.name.clone(), bytes, Arc::new(identity));
+    call.version = wanted.version;
+    Ok((call, pack))
 }
 
 /// Prints an outcome, for a person by the output schema of its pack.

@@ -17,8 +17,10 @@ use super::seam_save;
 use crate::args::seam::{DoctorArgs, OfferArgs, RecallArgs, SaveArgs, SeamCli, SeamCommand, StatePathArgs, WhichPath};
 use crate::config::SeamSettings;
 use crate::env::ProcessEnvironment;
+use crate::misread;
 use crate::output::Output;
 use crate::seam::{budgets, config};
+use crate::terminal::Look;
 
 /// The largest candidate, in bytes.
 const MOST: u64 = 16 << 20;
@@ -38,13 +40,14 @@ impl Stop {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
 
-    fn tell(&self, output: Output) {
+    fn print(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
             let kind = format!("urn:helmdeck:error:{code}");
             output.problem(&json!({"type": kind, "title": code, "code": code, "detail": line, "exit": exit}));
         } else {
-            output.note(&format!("error[{code}]: {}", one_line(line)));
+            let word = output.terminals.on_stderr().text(Look::Red, &format!("error[{code}]:"));
+            output.error_text(&format!("{word} {}", one_line(line)));
         }
     }
 }
@@ -59,7 +62,7 @@ impl From<StateError> for Stop {
 pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
     match SeamCli::try_parse_from(&arguments) {
         Ok(SeamCli { global, command }) => {
-            let output = Output::of_process(env, global.json, global.verbose);
+            let output = Output { quiet: global.quiet, ..Output::of_process(env, global.json, global.verbose) };
             run(&command, global.config.as_deref(), env, output)
         }
         Err(error) if !error.use_stderr() => {
@@ -69,7 +72,7 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
         }
         Err(error) => {
             let output = Output::of_process(env, arguments.iter().any(|argument| argument == "--json"), 0);
-            misread(&error, SeamCli::verb(&arguments).as_deref()).tell(output);
+            misread(&error, SeamCli::verb(&arguments).as_deref()).print(output);
             2
         }
     }
@@ -77,46 +80,27 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
 
 /// Returns clap's error on one line: what is wrong, a suggestion, and where to find help.
 fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
-    use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
-    let text = error.render().to_string();
-    let cause = match error.kind() {
-        E::DisplayHelpOnMissingArgumentOrSubcommand | E::MissingSubcommand => "no command is named".to_owned(),
-        // Tips and the usage follow the message after an empty line. A continued line is indented.
-        _ => {
-            let lines = text.split("\n\n").next().unwrap_or_default().split("\n  ");
-            one_line(&lines.map(str::trim).collect::<Vec<_>>().join(" "))
-        }
-    };
-    let meant = [C::SuggestedSubcommand, C::SuggestedArg, C::SuggestedValue].into_iter().find_map(|kind| {
-        match error.get(kind)? {
-            V::String(word) => Some(word),
-            // Of several, the last is the nearest.
-            V::Strings(words) => words.last(),
-            _ => None,
-        }
-    });
-    let meant = meant.map(|word| format!("did you mean `{}`? ", one_line(word))).unwrap_or_default();
+    let meant = misread::meant(error).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
     let verb = verb.map(|verb| format!(" {verb}")).unwrap_or_default();
-    let remedy = format!("{meant}see `helmdeck seam{verb} --help`");
-    Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), &remedy)
+    Stop::usage("helmdeck seam", misread::cause(error), &format!("{meant}see `helmdeck seam{verb} --help`"))
 }
 
 /// Runs a command and returns the exit code.
 pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvironment, output: Output) -> u8 {
     let (settings, problem) = SeamSettings::alone(file, env);
-    let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
+    let queries = Queries { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
         problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
     if matches!(command, SeamCommand::RecallHere(_) | SeamCommand::Doctor(_)) {
         warnings.extend(budgets(env).1);
     }
     let answer = match command {
-        SeamCommand::RecallHere(arguments) => door.recall(arguments, &mut warnings),
-        SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
-        SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
-        SeamCommand::Save(arguments) => door.save(arguments, env, &mut warnings),
-        SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
-        SeamCommand::Doctor(arguments) => door.doctor(arguments, &mut warnings),
+        SeamCommand::RecallHere(arguments) => queries.recall(arguments, &mut warnings),
+        SeamCommand::StatePath(arguments) => queries.state_path(arguments, &mut warnings),
+        SeamCommand::OfferSaveHere(arguments) => queries.offer(arguments, &mut warnings),
+        SeamCommand::Save(arguments) => queries.save(arguments, env, &mut warnings),
+        SeamCommand::Plans { place } => queries.plans(place.cwd.clone(), &mut warnings),
+        SeamCommand::Doctor(arguments) => queries.doctor(arguments, &mut warnings),
     };
     let written = answer.and_then(|bytes| match output.raw(&bytes) {
         Err(failure) if !failure.is_silent() => {
@@ -131,7 +115,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
             0
         }
         Err(stop) => {
-            stop.tell(output);
+            stop.print(output);
             stop.exit
         }
     }
@@ -139,25 +123,25 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
 
 /// Writes the warnings: one line per code, for any number of warnings.
 fn warn(warnings: &[Warning], output: Output) {
-    let mut told: Vec<&str> = Vec::new();
+    let mut printed: Vec<&str> = Vec::new();
     for warning in warnings {
-        if told.contains(&warning.code) {
+        if printed.contains(&warning.code) {
             continue;
         }
-        told.push(warning.code);
+        printed.push(warning.code);
         let more = warnings.iter().filter(|other| other.code == warning.code).count() - 1;
         let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         output.note(&one_line(&format!("{warning}{more}")));
     }
 }
 
-/// A seam and its output format.
-struct Door {
+/// The seam and its output.
+struct Queries {
     seam: Seam,
     output: Output,
 }
 
-impl Door {
+impl Queries {
     fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let limit = arguments.limit.and_then(|limit| usize::try_from(limit).ok());
@@ -254,8 +238,8 @@ impl Door {
         let mut rows = Vec::new();
         for plan in &plans.plans {
             rows.extend(shown(&plan.path));
-            let told = [&plan.status, &plan.last_progress].map(|told| told.as_deref().unwrap_or_default());
-            rows.extend_from_slice(format!("\t{}\n", told.join("\t")).as_bytes());
+            let state = [&plan.status, &plan.last_progress].map(|text| text.as_deref().unwrap_or_default());
+            rows.extend_from_slice(format!("\t{}\n", state.join("\t")).as_bytes());
         }
         if let Some(active) = &plans.active {
             rows.extend_from_slice(format!("active-binding={active}\n").as_bytes());
@@ -264,7 +248,7 @@ impl Door {
     }
 }
 
-impl Door {
+impl Queries {
     /// Prints the diagnosis. Other problems are part of the answer, one per line.
     fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
         let DoctorArgs { place, phase, plan } = arguments.clone();

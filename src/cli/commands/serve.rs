@@ -91,9 +91,10 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
             "server.allowed_hosts is empty, so requests must address localhost or a loopback address; name this server in it"
         );
     }
-    announce(&setup.output, &format!("listening on http://{address}"));
     if terminal && setup.settings.log.format != LogFormat::Json && !setup.output.json {
         setup.output.note(&banner(&setup, &engine, address, authenticated, global));
+    } else {
+        announce(&setup.output, &format!("listening on http://{address}"));
     }
     let notifier = Notifier::new(&setup.env);
     notifier.ready(&format!("listening on http://{address}"));

@@ -125,7 +125,7 @@ fn print(setup: &Setup, executed: &Executed) -> Result<()> {
         }));
     }
     if !stderr.trim().is_empty() {
-        setup.output.note(stderr.trim_end());
+        setup.output.text_on_stderr(stderr.trim_end());
     }
     match stdout.is_empty() {
         true => Ok(()),

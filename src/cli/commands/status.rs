@@ -1,5 +1,6 @@
 //! `helmdeck status`: one screen about this installation. It works without a running server and creates nothing.
 
+use helmdeck_core::text::count;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::config;
 use crate::env::ProcessEnvironment;
 use crate::exit::Result;
 use crate::gate;
-use crate::output::{Output, columns, count, size};
+use crate::output::{Output, columns, size};
 use crate::wire::{MemoryUse, Setup};
 
 /// Time limit for the server's answer.
@@ -117,7 +118,7 @@ async fn store(screen: &mut Screen, setup: &Setup) {
     };
     match stats {
         Ok(stats) => {
-            let text = format!("{shown}: {} entries, {}", stats.rows, size(stats.disk_bytes));
+            let text = format!("{shown}: {}, {}", count(stats.rows, "entry"), size(stats.disk_bytes));
             screen.add(
                 "store",
                 text,

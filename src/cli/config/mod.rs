@@ -12,6 +12,7 @@ mod settings;
 mod show;
 mod variables;
 
+use helmdeck_core::text::count;
 use std::path::Path;
 
 use toml::Value;
@@ -94,9 +95,20 @@ impl Loaded {
     /// A configuration failure that lists every problem.
     pub(crate) fn settings(self) -> Result<Settings> {
         self.settings.ok_or_else(|| {
-            let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
-            Failure::config(lines.join("\nerror: "))
+            failure(&self.problems)
                 .with_hint("`helmdeck config show --origin` prints every setting and where it comes from")
         })
     }
+}
+
+/// Makes a failure that lists every problem, with its place.
+pub(crate) fn failure(problems: &[Problem]) -> Failure {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let lines = match problems {
+        [only] => vec![only.message.clone(), only.place.clone()],
+        _ => std::iter::once(format!("the configuration has {}", count(problems.len(), "mistake")))
+            .chain(all.iter().cloned())
+            .collect(),
+    };
+    Failure::config(all.join("; ")).with_lines(lines)
 }

@@ -12,6 +12,7 @@ use helmdeck_core::canonical::canonical;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
 use helmdeck_core::suggest::did_you_mean;
 
@@ -63,10 +64,14 @@ impl Node {
 /// `key=value` is read as the schema's type for `key` (an array takes several, repeated or with commas); `a.b=value`
 /// sets a member of an object; `key:=json` takes JSON as it is, also for a key that the schema does not declare.
 ///
+/// `@file` in place of a value takes the text of the file, `@-` that of stdin; a value that begins with `@@` is text that
+/// begins with `@`.
+///
 /// # Errors
-/// A usage failure that names the key and what it takes.
-pub(crate) fn of_pairs(schema: &Value, pairs: &[String]) -> Result<String> {
+/// A usage failure that names the key and what it takes; exit 3 for a file that does not exist.
+pub(crate) fn of_pairs(schema: &Value, pairs: &[String], env: &ProcessEnvironment) -> Result<String> {
     let mut root = BTreeMap::new();
+    let mut of_stdin: Option<&str> = None;
     for pair in pairs {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(Failure::usage(format!("\"{pair}\" is not key=value"))
@@ -76,7 +81,13 @@ pub(crate) fn of_pairs(schema: &Value, pairs: &[String]) -> Result<String> {
         if key.is_empty() {
             return Err(Failure::usage(format!("\"{pair}\" has no key before the =")));
         }
-        place(Shape::of(schema), key, key, value, raw, &mut root)?;
+        if value == "@-"
+            && let Some(first) = of_stdin.replace(key)
+        {
+            return Err(Failure::usage(format!("stdin can be read once, and {first} and {key} are both @-")));
+        }
+        let value = source::value(key, value, env)?;
+        place(Shape::of(schema), key, key, &value, raw, &mut root)?;
     }
     let mut text = String::new();
     Node::Object(root).write(&mut text);
@@ -150,10 +161,24 @@ fn unknown(shape: Shape<'_>, key: &str, whole: &str) -> Failure {
     failure
 }
 
+/// Reads one value as the first allowed type whose syntax it has, and checks it against the values that are listed.
+fn scalar(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
+    let read = typed(shape, text, whole)?;
+    let choices = shape.choices();
+    let one_of_them = |value: &Value| choices.contains(&value);
+    if choices.is_empty() || serde_json::from_str::<Value>(&read).is_ok_and(|value| one_of_them(&value)) {
+        return Ok(read);
+    }
+    let words: Vec<String> =
+        choices.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+    let near = did_you_mean(text, words.iter().map(String::as_str));
+    Err(Failure::usage(format!("{whole} must be one of {}{near}", words.join(", "))))
+}
+
 /// Reads one value as the first allowed type whose syntax it has.
 ///
 /// Text stays text where only text is allowed.
-fn scalar(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
+fn typed(shape: Shape<'_>, text: &str, whole: &str) -> Result<String> {
     let kinds = shape.kinds();
     let allowed = |kind: &str| kinds.is_empty() || kinds.contains(kind);
     let is_json = || serde_json::from_str::<&RawValue>(text).is_ok();

@@ -16,17 +16,23 @@ fn schema() -> Value {
             "page": {"type": "object", "properties": {"size": {"type": "integer"}, "by": {"type": "string"}}},
             "a.b": {"type": "integer"},
             "free": {},
+            "state": {"enum": ["open", "closed", 5]},
+            "states": {"type": "array", "items": {"enum": ["open", "closed"]}},
         },
         "additionalProperties": false,
     })
 }
 
+fn env() -> ProcessEnvironment {
+    ProcessEnvironment::of(&[])
+}
+
 fn input(pairs: &[&str]) -> String {
-    of_pairs(&schema(), &pairs.iter().map(|pair| (*pair).to_owned()).collect::<Vec<_>>()).unwrap()
+    of_pairs(&schema(), &pairs.iter().map(|pair| (*pair).to_owned()).collect::<Vec<_>>(), &env()).unwrap()
 }
 
 fn refusal(pair: &str) -> Failure {
-    of_pairs(&schema(), &[pair.to_owned()]).unwrap_err()
+    of_pairs(&schema(), &[pair.to_owned()], &env()).unwrap_err()
 }
 
 #[test]
@@ -72,7 +78,7 @@ fn arrays_are_repeated_separated_by_commas_or_json() {
 fn objects_are_built_member_by_member_or_json() {
     assert_eq!(input(&["page.size=10", "page.by=5"]), r#"{"page":{"by":"5","size":10}}"#);
     assert_eq!(input(&["page={\"size\":1}"]), r#"{"page":{"size":1}}"#);
-    let twice = of_pairs(&schema(), &["page={}".to_owned(), "page.size=1".to_owned()]).unwrap_err();
+    let twice = of_pairs(&schema(), &["page={}".to_owned(), "page.size=1".to_owned()], &env()).unwrap_err();
     assert!(twice.message().contains("twice"), "{}", twice.message());
     assert!(refusal("page=x").text().contains("page.member=value"));
 }
@@ -94,12 +100,36 @@ fn slips_are_answered_with_what_would_be_right() {
     assert_eq!(refusal("draft=yes").message(), "draft must be true or false");
     assert!(refusal("lonely").message().contains("is not key=value"));
     assert!(refusal("=x").message().contains("no key"));
-    let twice = of_pairs(&schema(), &["repo=a".to_owned(), "repo=b".to_owned()]).unwrap_err();
+    let twice = of_pairs(&schema(), &["repo=a".to_owned(), "repo=b".to_owned()], &env()).unwrap_err();
     assert_eq!(twice.message(), "repo is given twice");
 }
 
 #[test]
 fn a_pack_without_a_schema_takes_everything() {
     let pairs = ["x=1".to_owned(), "y.z=a".to_owned()];
-    assert_eq!(of_pairs(&json!(true), &pairs).unwrap(), r#"{"x":1,"y":{"z":"a"}}"#);
+    assert_eq!(of_pairs(&json!(true), &pairs, &env()).unwrap(), r#"{"x":1,"y":{"z":"a"}}"#);
+}
+
+#[test]
+fn listed_values_are_named_in_errors() {
+    assert_eq!(input(&["state=open", "states=open,closed"]), r#"{"state":"open","states":["open","closed"]}"#);
+    assert_eq!(input(&["state=5"]), r#"{"state":5}"#);
+    assert_eq!(refusal("state=opne").message(), "state must be one of open, closed, 5; did you mean \"open\"?");
+    assert_eq!(refusal("states=open,zzzzzz").message(), "states must be one of open, closed");
+}
+
+#[test]
+fn text_and_json_come_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, "{\"a\":1.0}\n").unwrap();
+    let (text, json) = (format!("repo=@{}", path.display()), format!("page:=@{}", path.display()));
+    assert_eq!(input(&[&text, &json]), r#"{"page":{"a":1.0},"repo":"{\"a\":1.0}\n"}"#);
+    let member = format!("page.by=@{}", path.display());
+    assert_eq!(input(&[&member]), r#"{"page":{"by":"{\"a\":1.0}\n"}}"#);
+    assert_eq!(input(&["repo=@@me"]), r#"{"repo":"@me"}"#);
+    let number = folder.path().join("number");
+    std::fs::write(&number, "5\n").unwrap();
+    let limit = format!("number=@{}", number.display());
+    assert_eq!(input(&[&limit]).replace('\n', ""), r#"{"number":5}"#);
 }

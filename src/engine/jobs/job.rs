@@ -156,6 +156,5 @@ pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<Job>,
     /// Cursor of the next page; `None` = this is the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<JobId>,
 }

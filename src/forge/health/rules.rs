@@ -151,7 +151,7 @@ fn short_term(given: &ShortTerm, config: &HealthConfig, now: Time) -> Vec<Reason
         reasons.push(Reason::new(Severity::Warning, Code::AbandonedSession, detail, Some(*since)));
     }
     if given.malformed_lines > 0 {
-        reasons.push(info(Code::MalformedLines, format!("{} lines follow no rule", given.malformed_lines)));
+        reasons.push(info(Code::MalformedLines, format!("lines that follow no rule: {}", given.malformed_lines)));
     }
     if let Some(why) = &given.events {
         reasons.push(info(Code::EventsSettings, format!("events wait, or go elsewhere: {why}")));

@@ -1,5 +1,6 @@
 //! Briefing of a new session, with a size limit.
 
+use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -204,7 +205,7 @@ impl Brief {
         }
         head.push_str(&match &self.checkpoint {
             None => "checkpoint: none\n".to_owned(),
-            Some(lag) => format!("checkpoint: {}, {} commits ago\n", quote(&lag.tag, HEAD_TEXT), lag.commits),
+            Some(lag) => format!("checkpoint: {}, {} ago\n", quote(&lag.tag, HEAD_TEXT), count(lag.commits, "commit")),
         });
         head.push_str(&format!("health: {}\n", word(&self.health)));
         head.push_str(&match &self.focus {
@@ -363,6 +364,13 @@ mod tests {
              next: \"Wire it\"\ninvariants (1 of 1):\n- \"Never use Blake3\"\n</project_memory>\n"
         );
         assert_eq!((primed.left_out, primed.tokens), (vec![], primed.text.len().div_ceil(4)));
+    }
+
+    #[test]
+    fn one_commit_is_singular() {
+        let checkpoint = |commits| Some(Lag { tag: "a".to_owned(), commits });
+        let line = |commits| Brief { checkpoint: checkpoint(commits), ..Brief::default() }.head();
+        assert!(line(1).contains("checkpoint: \"a\", 1 commit ago\n") && line(0).contains(", 0 commits ago\n"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -198,9 +199,9 @@ fn why(report: &Report) -> String {
         parts.push(format!("regressed: {}", measures.regressions.join(", ")));
     }
     if measures.attempts > 0 {
-        parts.push(format!("{} tries to mend it failed", measures.attempts));
+        parts.push(format!("{} to mend it failed", count(measures.attempts, "attempt")));
     }
-    parts.push(format!("{} files and {} lines since the checkpoint", measures.files, measures.lines));
+    parts.push(format!("{} and {} since the checkpoint", count(measures.files, "file"), count(measures.lines, "line")));
     parts.join("; ")
 }
 

@@ -1,5 +1,6 @@
 //! `helmdeck conversation add`: adds one turn from the command line, or many from a file.
 
+use helmdeck_core::text::count;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +10,6 @@ use helmdeck_conversation::{Added, Identity, NewTurn, Strategy};
 use super::context::{CommandContext, LOCAL, identity, read_all, shown};
 use crate::args::AddArgs;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::count;
 
 /// Limit of a line of a file, and of stdin, in bytes. No stored turn is that large.
 const MAX_BYTES: u64 = 64 << 20;
@@ -143,7 +143,7 @@ async fn tell(on: &CommandContext<'_>, identity: &Identity) -> Result<()> {
         Strategy::RollingSummary => {
             let waiting = on.memory.trace(identity).await?.backlog_turns;
             if waiting > 0 {
-                let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
+                let turns = count(waiting, "turn");
                 on.setup
                     .output
                     .note(&format!("{turns} to be summed up: by a running server, or by `helmdeck conversation fold`"));

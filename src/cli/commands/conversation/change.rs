@@ -1,5 +1,6 @@
 //! `helmdeck conversation delete`, `flush`, `forget` and `fold`.
 
+use helmdeck_core::text::count;
 use std::time::Duration;
 
 use helmdeck_conversation::SummaryStatus;
@@ -8,7 +9,6 @@ use serde_json::json;
 use super::context::{CommandContext, identity, shown};
 use crate::args::ConversationIdArgs;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::count;
 use crate::signals::Stop;
 
 /// Deletes a turn.
@@ -22,7 +22,7 @@ pub(super) async fn delete(on: &CommandContext<'_>, which: &ConversationIdArgs, 
     on.setup.output.confirm(&format!("remove turn {key} of {}", shown(&identity)), yes)?;
     let deleted = on.memory.delete_turn(&identity, key).await?;
     on.print(&deleted, || {
-        let left = count(usize::try_from(deleted.remaining_turns).unwrap_or(usize::MAX), "turn");
+        let left = count(deleted.remaining_turns, "turn");
         let summary = if deleted.summary_rebuilt { "; it was in the summary, which is made anew" } else { "" };
         format!("deleted {key}, {left} left{summary}")
     })
@@ -50,7 +50,7 @@ pub(super) async fn forget(on: &CommandContext<'_>, which: &ConversationIdArgs, 
     on.setup.output.confirm(&format!("remove {held}, and everything else about it"), yes)?;
     let turns = on.memory.forget(&identity).await?;
     on.print(&json!({"removed_turns": turns}), || {
-        let turns = count(usize::try_from(turns).unwrap_or(usize::MAX), "turn");
+        let turns = count(turns, "turn");
         format!("forgot {}: {turns}", shown(&identity))
     })
 }
@@ -77,7 +77,7 @@ pub(super) async fn fold(on: &CommandContext<'_>, which: &ConversationIdArgs, wi
     if on.setup.output.json {
         return Err(Failure::silent(Exit::Failed));
     }
-    let turns = count(usize::try_from(waiting).unwrap_or(usize::MAX), "turn");
+    let turns = count(waiting, "turn");
     let why = folding.last_failure.map(|why| format!(" ({why})")).unwrap_or_default();
     Err(Failure::new(
         Exit::Failed,

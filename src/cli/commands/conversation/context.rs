@@ -52,7 +52,7 @@ pub(super) fn held(identity: &Identity, trace: Option<&Trace>) -> String {
 }
 
 pub(super) fn parts(trace: &Trace) -> String {
-    let turns = crate::output::count(usize::try_from(trace.kept_turns).unwrap_or(usize::MAX), "turn");
+    let turns = helmdeck_core::text::count(trace.kept_turns, "turn");
     if trace.summary.is_empty() { turns } else { format!("{turns} and the summary") }
 }
 

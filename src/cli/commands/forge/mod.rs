@@ -217,7 +217,7 @@ impl CommandContext {
                         .next("helmdeck forge trust --show")
                         .into());
                 }
-                self.output.note(&trust_text(&state));
+                self.output.text_on_stderr(&trust_text(&state));
                 self.ask("run these commands in this clone", "nothing was trusted")?;
             }
             helmdeck_forge::trust::agree(&project, &state)?;
@@ -302,7 +302,8 @@ impl CommandContext {
             EventsCommand::Send => {
                 let drained = Events::new(&project).drain(SEND)?;
                 self.show(&drained)?;
-                return Self::exit(if drained.waiting == 0 { Exit::Ok } else { Exit::Failed });
+                let is_sent = drained.waiting == 0 && drained.error.is_none();
+                return Self::exit(if is_sent { Exit::Ok } else { Exit::Failed });
             }
             EventsCommand::Tail { lines } => Events::new(&project).tail(*lines)?,
             EventsCommand::Replay { after, since, of, server } => {
