@@ -24,20 +24,20 @@ const MOST: u64 = 16 << 20;
 
 /// Reason for a command to end early.
 #[derive(Debug)]
-struct Stop {
+struct SeamFailure {
     code: &'static str,
     exit: u8,
     /// `<path>: <cause>; <remedy>`.
     line: String,
 }
 
-impl Stop {
+impl SeamFailure {
     /// Makes the error of a usage mistake.
     fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
 
-    fn tell(&self, output: Output) {
+    fn report(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
             let kind = format!("urn:helmdeck:error:{code}");
@@ -48,7 +48,7 @@ impl Stop {
     }
 }
 
-impl From<StateError> for Stop {
+impl From<StateError> for SeamFailure {
     fn from(error: StateError) -> Self {
         Self { code: error.fault.code(), exit: error.fault.exit_code(), line: error.to_string() }
     }
@@ -68,14 +68,14 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
         }
         Err(error) => {
             let output = Output::of_process(env, arguments.iter().any(|argument| argument == "--json"), 0);
-            misread(&error, SeamCli::verb(&arguments).as_deref()).tell(output);
+            misread(&error, SeamCli::verb(&arguments).as_deref()).report(output);
             2
         }
     }
 }
 
 /// Returns clap's error on one line: what is wrong, a suggestion, and where to find help.
-fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
+fn misread(error: &clap::Error, verb: Option<&str>) -> SeamFailure {
     use clap::error::{ContextKind as C, ContextValue as V, ErrorKind as E};
     let text = error.render().to_string();
     let cause = match error.kind() {
@@ -97,28 +97,28 @@ fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
     let meant = meant.map(|word| format!("did you mean `{}`? ", one_line(word))).unwrap_or_default();
     let verb = verb.map(|verb| format!(" {verb}")).unwrap_or_default();
     let remedy = format!("{meant}see `helmdeck seam{verb} --help`");
-    Stop::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), &remedy)
+    SeamFailure::usage("helmdeck seam", cause.strip_prefix("error: ").unwrap_or(&cause), &remedy)
 }
 
 /// Runs a command and returns the exit code.
 pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvironment, output: Output) -> u8 {
     let (settings, problem) = SeamSettings::alone(file, env);
-    let door = Door { seam: Seam::on_disk(config(&settings, env)), output };
+    let runner = SeamRunner { seam: Seam::on_disk(config(&settings, env)), output };
     let mut warnings: Vec<Warning> =
         problem.map(|message| Warning { code: "memory-unreadable", message: one_line(&message) }).into_iter().collect();
     if matches!(command, SeamCommand::RecallHere(_) | SeamCommand::Doctor(_)) {
         warnings.extend(budgets(env).1);
     }
     let answer = match command {
-        SeamCommand::RecallHere(arguments) => door.recall(arguments, &mut warnings),
-        SeamCommand::StatePath(arguments) => door.state_path(arguments, &mut warnings),
-        SeamCommand::OfferSaveHere(arguments) => door.offer(arguments, &mut warnings),
-        SeamCommand::Plans { place } => door.plans(place.cwd.clone(), &mut warnings),
-        SeamCommand::Doctor(arguments) => door.doctor(arguments, &mut warnings),
+        SeamCommand::RecallHere(arguments) => runner.recall(arguments, &mut warnings),
+        SeamCommand::StatePath(arguments) => runner.state_path(arguments, &mut warnings),
+        SeamCommand::OfferSaveHere(arguments) => runner.offer(arguments, &mut warnings),
+        SeamCommand::Plans { place } => runner.plans(place.cwd.clone(), &mut warnings),
+        SeamCommand::Doctor(arguments) => runner.doctor(arguments, &mut warnings),
     };
     let written = answer.and_then(|bytes| match output.raw(&bytes) {
         Err(failure) if !failure.is_silent() => {
-            Err(Stop { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
+            Err(SeamFailure { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
         }
         // The reader closed the pipe: it has what it needs.
         _ => Ok(()),
@@ -129,7 +129,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
             0
         }
         Err(stop) => {
-            stop.tell(output);
+            stop.report(output);
             stop.exit
         }
     }
@@ -150,13 +150,13 @@ fn warn(warnings: &[Warning], output: Output) {
 }
 
 /// A seam and its output format.
-struct Door {
+struct SeamRunner {
     seam: Seam,
     output: Output,
 }
 
-impl Door {
-    fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+impl SeamRunner {
+    fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let limit = arguments.limit.and_then(|limit| usize::try_from(limit).ok());
         let recall = self.seam.recall(&context, arguments.query.as_deref(), limit);
@@ -171,7 +171,7 @@ impl Door {
         Ok(text.into_bytes())
     }
 
-    fn state_path(&self, arguments: &StatePathArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn state_path(&self, arguments: &StatePathArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         // An empty name counts as none.
         let plan = arguments.plan.clone().filter(|plan| !plan.is_empty());
         let state = self.seam.state(&context(arguments.place.cwd.clone(), None, plan))?;
@@ -193,7 +193,7 @@ impl Door {
                     "{}: the path holds a control character, or one that is not seen; give the folder another name",
                     path.display()
                 );
-                return Err(Stop { code: "unsafe-name", exit: 2, line });
+                return Err(SeamFailure { code: "unsafe-name", exit: 2, line });
             }
             if !bytes.is_empty() {
                 bytes.push(b'\t');
@@ -204,7 +204,7 @@ impl Door {
         Ok(bytes)
     }
 
-    fn offer(&self, arguments: &OfferArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn offer(&self, arguments: &OfferArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let candidate = candidate(arguments)?;
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let offer = self.seam.offer(&context, &candidate);
@@ -213,13 +213,13 @@ impl Door {
             return Ok(line(&json!(offer)));
         }
         let mut text = serde_json::to_string_pretty(&offer.candidates)
-            .map_err(|error| Stop::usage("candidate", error, "give another one"))?;
+            .map_err(|error| SeamFailure::usage("candidate", error, "give another one"))?;
         text.push('\n');
         Ok(text.into_bytes())
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as the others")]
-    fn plans(&self, cwd: Option<PathBuf>, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn plans(&self, cwd: Option<PathBuf>, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let plans = self.seam.plans(&context(cwd, None, None));
         warnings.extend(plans.warnings.iter().cloned());
         if self.output.json {
@@ -238,9 +238,9 @@ impl Door {
     }
 }
 
-impl Door {
+impl SeamRunner {
     /// Prints the diagnosis. Other problems are part of the answer, one per line.
-    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let DoctorArgs { place, phase, plan } = arguments.clone();
         let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
         if let Some(error) = doctor.error.clone().filter(|error| error.fault != StateFault::TaskNameRequired) {
@@ -274,11 +274,12 @@ fn shown(path: &Path) -> Vec<u8> {
 }
 
 /// Builds a candidate from arguments, or reads a whole one.
-fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
+fn candidate(arguments: &OfferArgs) -> Result<Value, SeamFailure> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
-        return serde_json::from_str(&text)
-            .map_err(|error| Stop::usage(name(path), format!("it is not JSON: {error}"), "give one JSON value"));
+        return serde_json::from_str(&text).map_err(|error| {
+            SeamFailure::usage(name(path), format!("it is not JSON: {error}"), "give one JSON value")
+        });
     }
     let mut members = Map::new();
     members.insert("kind".to_owned(), json!(arguments.kind));
@@ -286,7 +287,7 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     members.insert("body".to_owned(), read(&arguments.body_file)?.into());
     if let Some(confidence) = arguments.confidence {
         let number = serde_json::Number::from_f64(confidence).ok_or_else(|| {
-            Stop::usage("--confidence", format!("{confidence} is not a number"), "give one from 0 to 1")
+            SeamFailure::usage("--confidence", format!("{confidence} is not a number"), "give one from 0 to 1")
         })?;
         members.insert("confidence".to_owned(), number.into());
     }
@@ -297,18 +298,18 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
 }
 
 /// Reads a text that the arguments name; `-` is stdin.
-fn read(path: &Path) -> Result<String, Stop> {
+fn read(path: &Path) -> Result<String, SeamFailure> {
     let mut bytes = Vec::new();
     let done = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes)
     } else {
         std::fs::File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
     };
-    done.map_err(|error| Stop::usage(name(path), error, "name a file that can be read"))?;
+    done.map_err(|error| SeamFailure::usage(name(path), error, "name a file that can be read"))?;
     if bytes.len() as u64 > MOST {
-        return Err(Stop::usage(name(path), "it is over 16 MiB", "offer less at once"));
+        return Err(SeamFailure::usage(name(path), "it is over 16 MiB", "offer less at once"));
     }
-    String::from_utf8(bytes).map_err(|_| Stop::usage(name(path), "it is not UTF-8 text", "give it as UTF-8"))
+    String::from_utf8(bytes).map_err(|_| SeamFailure::usage(name(path), "it is not UTF-8 text", "give it as UTF-8"))
 }
 
 fn name(path: &Path) -> String {
