@@ -39,17 +39,17 @@ enum What {
 #[derive(Serialize)]
 struct Page {
     #[serde(skip_serializing_if = "Option::is_none")]
-    conversations: Option<Vec<About>>,
+    conversations: Option<Vec<ListedConversation>>,
     /// For callers that requested `dialogues`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    dialogues: Option<Vec<About>>,
+    dialogues: Option<Vec<ListedConversation>>,
     total: u64,
     next: Option<String>,
 }
 
 /// A conversation of the caller.
 #[derive(Serialize)]
-struct About {
+struct ListedConversation {
     session: String,
     turns: u64,
     bytes: u64,
@@ -58,7 +58,7 @@ struct About {
     health: Health,
 }
 
-impl From<ConversationInfo> for About {
+impl From<ConversationInfo> for ListedConversation {
     fn from(info: ConversationInfo) -> Self {
         Self {
             session: info.session,
@@ -99,7 +99,7 @@ impl Handler for List {
                     after: input.after,
                 };
                 let page = conversation.memory.list_conversations(&filter).await?;
-                let listed = Some(page.sessions.into_iter().map(About::from).collect());
+                let listed = Some(page.sessions.into_iter().map(ListedConversation::from).collect());
                 let (conversations, dialogues) = match input.what {
                     What::Dialogues => (None, listed),
                     _ => (listed, None),

@@ -71,7 +71,7 @@ impl From<Failure> for Error {
 }
 
 /// The way to one GitHub, shared by all packs of the family.
-pub(super) struct Client {
+pub(super) struct GitHubClient {
     egress: Egress,
     base: Url,
     user_agent: HeaderValue,
@@ -80,7 +80,7 @@ pub(super) struct Client {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl Client {
+impl GitHubClient {
     pub(super) fn new(config: &Config, egress: &Egress, clock: Arc<dyn Clock>) -> Self {
         Self {
             egress: egress.naming(&config.base_url),

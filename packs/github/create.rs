@@ -8,7 +8,7 @@ use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::exchange::Exchange;
 use super::model::{Comment, Issue, Pull, Release};
 use super::repo::Repo;
@@ -23,10 +23,10 @@ pub(super) trait Body: DeserializeOwned + Serialize + Send + Sync + 'static {
 }
 
 /// Creates what a body describes.
-pub(super) struct Create<B>(Arc<Client>, PhantomData<fn() -> B>);
+pub(super) struct Create<B>(Arc<GitHubClient>, PhantomData<fn() -> B>);
 
 impl<B> Create<B> {
-    pub(super) const fn new(client: Arc<Client>) -> Self {
+    pub(super) const fn new(client: Arc<GitHubClient>) -> Self {
         Self(client, PhantomData)
     }
 }

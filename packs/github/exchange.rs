@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::classify::classify;
-use super::client::{Client, Failure, Form, Received, Target};
+use super::client::{Failure, Form, GitHubClient, Received, Target};
 
 /// Maximum number of retries of a request.
 const MAX_REPEATS: u32 = 3;
@@ -25,7 +25,7 @@ const MIN_SECRET_BYTES: usize = 8;
 
 /// Exchange of one call with GitHub.
 pub(super) struct Exchange<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a GitHubClient,
     token: Option<Secret>,
     deadline: Option<Instant>,
     calls: u32,
@@ -33,7 +33,7 @@ pub(super) struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// Starts with the credential that the manifest declares; without one the requests are anonymous.
-    pub(super) fn new(client: &'a Client, context: &Context) -> Result<Self> {
+    pub(super) fn new(client: &'a GitHubClient, context: &Context) -> Result<Self> {
         Ok(Self { client, token: context.credential()?, deadline: context.deadline, calls: 0 })
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::model::{Comment, Issue};
 use super::reading::Reading;
 use super::repo::Repo;
@@ -14,7 +14,7 @@ use super::repo::Repo;
 /// Maximum number of comments in one answer.
 const MAX_COMMENTS: usize = 1000;
 
-pub(super) struct GetIssue(pub(super) Arc<Client>);
+pub(super) struct GetIssue(pub(super) Arc<GitHubClient>);
 
 #[derive(Deserialize)]
 struct Input {

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, Form, Target};
+use super::client::{Form, GitHubClient, Target};
 use super::model::PullDetail;
 use super::reading::Reading;
 use super::repo::Repo;
 
-pub(super) struct GetPr(pub(super) Arc<Client>);
+pub(super) struct GetPr(pub(super) Arc<GitHubClient>);
 
 #[derive(Deserialize)]
 struct Input {

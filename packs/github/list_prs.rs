@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::model::Pull;
 use super::reading::Reading;
 use super::repo::Repo;
 
-pub(super) struct ListPrs(pub(super) Arc<Client>);
+pub(super) struct ListPrs(pub(super) Arc<GitHubClient>);
 
 #[derive(Deserialize)]
 struct Input {

@@ -24,7 +24,7 @@ use helmdeck_core::{Builtin, Clock};
 use helmdeck_egress::Egress;
 use url::Url;
 
-use client::Client;
+use client::GitHubClient;
 use create::{Create, NewComment, NewIssue, NewPull, NewRelease};
 
 /// Settings of the `github.*` packs.
@@ -62,7 +62,7 @@ impl Config {
 
 /// Returns the packs of this family. Connects to nothing yet.
 pub(crate) fn packs(config: &Config, egress: &Egress, clock: &Arc<dyn Clock>) -> Vec<Builtin> {
-    let shared = Arc::new(Client::new(config, egress, Arc::clone(clock)));
+    let shared = Arc::new(GitHubClient::new(config, egress, Arc::clone(clock)));
     let client = || Arc::clone(&shared);
     vec![
         pack!("github", "list_issues", list_issues::ListIssues(client())),

@@ -9,7 +9,7 @@ use helmdeck_core::{Context, Reply, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::client::{Client, Received, Target};
+use super::client::{GitHubClient, Received, Target};
 use super::exchange::{Exchange, parse};
 use super::link;
 
@@ -42,7 +42,7 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Starts a call.
-    pub(super) fn new(client: &'a Client, context: &Context) -> Result<Self> {
+    pub(super) fn new(client: &'a GitHubClient, context: &Context) -> Result<Self> {
         let stale = context.stale.as_ref().and_then(|stale| {
             let pages: Seen = serde_json::from_str(&stale.validator).ok()?;
             Some((pages, Arc::clone(&stale.validator)))

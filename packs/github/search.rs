@@ -7,7 +7,7 @@ use helmdeck_core::{Context, Handler, Json, Reply, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, Target};
+use super::client::{GitHubClient, Target};
 use super::exchange::parse;
 use super::model::{CodeHit, CommitHit, Issue, RawCommit, RepositoryHit};
 use super::reading::{Reading, fill};
@@ -15,7 +15,7 @@ use super::reading::{Reading, fill};
 /// Maximum number of items in a page from GitHub.
 const MAX_PER_PAGE: usize = 100;
 
-pub(super) struct Search(pub(super) Arc<Client>);
+pub(super) struct Search(pub(super) Arc<GitHubClient>);
 
 #[derive(Deserialize)]
 struct Input {

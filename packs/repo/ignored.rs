@@ -28,10 +28,10 @@ const FILES: [(&str, bool); 3] = [(".ignore", false), (".gitignore", true), (".g
 pub(super) struct Ignored {
     map_root: Arc<MapRoot>,
     top: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<CachedRules>,
 }
 
-struct Known {
+struct CachedRules {
     folders: HashMap<PathBuf, Arc<Rules>>,
     bytes_left: u64,
 }
@@ -49,7 +49,7 @@ impl Ignored {
     ///
     /// They begin at `top`: its root, or a folder above it outside of sessions.
     pub(super) fn new(map_root: Arc<MapRoot>, top: &Path) -> Self {
-        let known = Known { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
+        let known = CachedRules { folders: HashMap::new(), bytes_left: MAX_ALL_BYTES };
         Self { map_root, top: top.to_owned(), known: Mutex::new(known) }
     }
 

@@ -14,7 +14,7 @@ use super::map_root::MapRoot;
 use super::rank::{self, Ranked};
 use super::render::{self, MapFile};
 use super::symbols::{self, Skip, Symbols};
-use super::walk::{self, Filter, Globs, SourceFile, Walked};
+use super::walk::{self, FileFilter, Globs, SourceFile, Walked};
 
 /// Maximum parser threads of a call.
 const MAX_THREADS: usize = 4;
@@ -121,7 +121,7 @@ impl Work {
         let work_tree = if map_root.is_of_session() { None } else { helmdeck_git::head::work_tree(&map_root.root) };
         let commit = work_tree.and_then(helmdeck_git::head::commit);
         self.context.report(Some(0.0), "looking for source files");
-        let filter = Filter { paths: &paths, languages: &input.languages };
+        let filter = FileFilter { paths: &paths, languages: &input.languages };
         let found = walk::walk(&map_root, work_tree, commit.as_deref(), &filter, &|| self.stopped())
             .ok_or_else(|| self.stop_error())?;
         if self.context.stale.as_ref().is_some_and(|stale| *stale.validator == *found.digest) {

@@ -56,7 +56,7 @@ pub(super) struct Walked {
 }
 
 /// Which files to find.
-pub(super) struct Filter<'a> {
+pub(super) struct FileFilter<'a> {
     /// Only files that match one of these; all if empty.
     pub(super) paths: &'a Globs,
     /// Only these languages; all if empty.
@@ -103,7 +103,7 @@ pub(super) fn walk(
     map_root: &Arc<MapRoot>,
     work_tree: Option<&Path>,
     commit: Option<&str>,
-    filter: &Filter<'_>,
+    filter: &FileFilter<'_>,
     stopped: &dyn Fn() -> bool,
 ) -> Option<Walked> {
     let mut found = Walked::default();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use helmdeck_core::{Builtin, Code, Context, Error, Handler, Json, Need, Reply, Result};
-use helmdeck_seam::{Candidate, Plans, Recall, Seam, SeamConfig, State, StateError, StateFault, Warning};
+use helmdeck_seam::{Candidate, PlanFiles, Plans, Recall, Seam, SeamConfig, StateError, StateFault, Warning};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -119,7 +119,7 @@ struct OfPlan {
     plan: Option<String>,
 }
 
-fn state_path(seam: &Seam, input: OfPlan) -> Result<State> {
+fn state_path(seam: &Seam, input: OfPlan) -> Result<PlanFiles> {
     let plan = input.plan.filter(|plan| !plan.is_empty());
     seam.state(&helmdeck_seam::Context { plan, ..helmdeck_seam::Context::default() }).map_err(|error| said(&error))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::action;
 use super::ending::Ending;
 use super::observation;
-use super::trajectory::{About, Event, Trajectory, What, calls, exit, role};
+use super::trajectory::{Event, RunHeader, Trajectory, What, calls, exit, role};
 
 /// The version of mini-swe-agent whose format this is.
 const VERSION: &str = "2.4.6";
@@ -18,7 +18,7 @@ const VERSION: &str = "2.4.6";
 /// Returns a trajectory as JSON.
 ///
 /// `submission` is what mini gives as the result: the patch of a run that submitted, else empty.
-pub(super) fn to_json(trajectory: &Trajectory, about: &About, ending: &Ending, patch: &str) -> Value {
+pub(super) fn to_json(trajectory: &Trajectory, about: &RunHeader, ending: &Ending, patch: &str) -> Value {
     let submitted = matches!(ending, Ending::Submitted(_));
     let submission = if submitted { patch } else { "" };
     let status = ending.mini_name();

@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::input::{Input, Mode};
-use super::repository::{Address, Checkout, Repository, Wanted};
+use super::repository::{Address, Checkout, Repository, RepositoryRef};
 
 /// The longest title of a pull request, in characters: GitHub takes 256.
 const MAX_TITLE_CHARS: usize = 120;
@@ -20,7 +20,7 @@ const MAX_TASK_BYTES: usize = 8000;
 /// A change on its way.
 pub(super) struct Change<'a> {
     pub(super) input: &'a Input,
-    pub(super) wanted: Wanted<'a>,
+    pub(super) wanted: RepositoryRef<'a>,
     pub(super) checkout: &'a Checkout,
     pub(super) patch: &'a [u8],
     pub(super) summary: &'a str,

@@ -49,7 +49,7 @@ pub(super) struct Difference {
 
 /// Requested part of a repository.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct RepositoryRef<'a> {
     pub(super) url: &'a str,
     pub(super) reference: Option<&'a str>,
     pub(super) credential: Option<&'a str>,
@@ -68,7 +68,7 @@ pub(super) trait Repository: Send + Sync {
     ///
     /// # Errors
     /// `not_found`, `credential_invalid`, `forbidden`, `invalid_input` and those of the session.
-    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout>;
+    async fn checkout(&self, context: &Context, wanted: RepositoryRef<'_>) -> Result<Checkout>;
 
     /// Returns what the work tree differs from its commit by.
     ///
@@ -83,7 +83,7 @@ pub(super) trait Repository: Send + Sync {
     async fn push(
         &self,
         context: &Context,
-        wanted: Wanted<'_>,
+        wanted: RepositoryRef<'_>,
         checkout: &Checkout,
         patch: &[u8],
         branch: &str,
@@ -97,7 +97,7 @@ pub(super) trait Repository: Send + Sync {
 pub(super) struct GitRepository(pub(super) Git);
 
 impl GitRepository {
-    async fn open(&self, context: &Context, wanted: Wanted<'_>) -> Result<repo::Remote> {
+    async fn open(&self, context: &Context, wanted: RepositoryRef<'_>) -> Result<repo::Remote> {
         let url = RepoUrl::parse(wanted.url)?;
         let secret = credential(context, wanted.credential.unwrap_or(DEFAULT_CREDENTIAL))?;
         self.0.open(&url, secret, wanted.credential.is_some()).await
@@ -140,7 +140,7 @@ impl Repository for GitRepository {
         Ok(Address { key: url.key(), host: url.host().map(ToString::to_string) })
     }
 
-    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout> {
+    async fn checkout(&self, context: &Context, wanted: RepositoryRef<'_>) -> Result<Checkout> {
         let remote = self.open(context, wanted).await?;
         let wish = Wish { reference: wanted.reference.map(str::to_owned), depth: None };
         let made = repo::check_out(&self.0, &remote, &**context.session()?, FOLDER, &wish).await?;
@@ -163,7 +163,7 @@ impl Repository for GitRepository {
     async fn push(
         &self,
         context: &Context,
-        wanted: Wanted<'_>,
+        wanted: RepositoryRef<'_>,
         checkout: &Checkout,
         patch: &[u8],
         branch: &str,

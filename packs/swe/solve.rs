@@ -21,9 +21,9 @@ use super::mini;
 use super::prompt;
 use super::publish::{self, Change, Published};
 use super::recall::{Lesson, Recall};
-use super::repository::{Address, Checkout, Difference, Repository, Wanted, credential};
+use super::repository::{Address, Checkout, Difference, Repository, RepositoryRef, credential};
 use super::result::{self, Output, Tests, UsageOut};
-use super::trajectory::{About, Trajectory, What};
+use super::trajectory::{RunHeader, Trajectory, What};
 use crate::repo;
 
 /// Time reserved for the steps after the model: the maximum, and the divisor for a short run.
@@ -75,8 +75,12 @@ impl Handler for Solve {
 }
 
 /// Returns what is fetched, and where a change is pushed to.
-fn wanted(input: &Input) -> Wanted<'_> {
-    Wanted { url: &input.repo_url, reference: input.reference.as_deref(), credential: input.credential.as_deref() }
+fn wanted(input: &Input) -> RepositoryRef<'_> {
+    RepositoryRef {
+        url: &input.repo_url,
+        reference: input.reference.as_deref(),
+        credential: input.credential.as_deref(),
+    }
 }
 
 /// One run, with its repository in the session.
@@ -193,8 +197,8 @@ impl Run<'_> {
         self.context.time_left().unwrap_or(LONGEST).min(of_session).min(LONGEST)
     }
 
-    fn about(&self, limits: &Limits) -> About {
-        About {
+    fn about(&self, limits: &Limits) -> RunHeader {
+        RunHeader {
             run: self.context.run.to_string(),
             task: self.input.task.clone(),
             repository: self.address.key.clone(),
@@ -223,7 +227,7 @@ impl Run<'_> {
     /// Takes the patch, runs the tests, and keeps the trajectory.
     ///
     /// A patch that cannot be taken makes the run unsuccessful, and has no other effect.
-    async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &About) -> Done {
+    async fn conclude(&self, ending: Ending, trajectory: &mut Trajectory, about: &RunHeader) -> Done {
         self.context.report(Some(78.0), "taking the patch");
         let patch = self.patch().await;
         if let Some(error) = &patch.trouble {
@@ -284,7 +288,7 @@ impl Run<'_> {
     async fn keep(
         &self,
         trajectory: &Trajectory,
-        about: &About,
+        about: &RunHeader,
         ending: &Ending,
         patch: &str,
         tests: Option<&Tests>,

@@ -75,7 +75,7 @@ impl Spent {
 
 /// Header of a trajectory, about its run.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct About {
+pub(super) struct RunHeader {
     pub(super) run: String,
     pub(super) task: String,
     /// The repository, normalised.
@@ -120,7 +120,7 @@ impl Trajectory {
     }
 
     /// Returns it in our own format.
-    pub(super) fn to_json(&self, about: &About, ending: &Ending, patch: &str, tests: Option<&Value>) -> Value {
+    pub(super) fn to_json(&self, about: &RunHeader, ending: &Ending, patch: &str, tests: Option<&Value>) -> Value {
         json!({
             "trajectory_format": FORMAT,
             "about": about,

@@ -13,7 +13,7 @@ use helmdeck_core::{ArtifactRef, Code, Error, Identity, Manifest, Result, RunId,
 
 use crate::names;
 use crate::store::ArtifactStore;
-use crate::upload::{Wanted, Written};
+use crate::upload::{NewArtifact, WrittenFile};
 
 /// Collector of the artifacts of one run.
 pub struct Collector {
@@ -22,13 +22,13 @@ pub struct Collector {
     retention: Duration,
     owner: Identity,
     secrets: Option<Arc<dyn CallSecrets>>,
-    files: Mutex<Files>,
+    files: Mutex<RunFiles>,
 }
 
 /// Artifacts of one run.
 #[derive(Default)]
-struct Files {
-    written: Vec<Written>,
+struct RunFiles {
+    written: Vec<WrittenFile>,
     /// Start time of the latest artifact.
     last: Option<Timestamp>,
 }
@@ -73,7 +73,7 @@ impl Collector {
             return Err(Error::new(Code::InvalidInput, "an artifact's name holds a secret"));
         }
         let (earlier, started) = self.begin(name);
-        let wanted = Wanted {
+        let wanted = NewArtifact {
             owner: &self.owner,
             key: &format!("{}/{name}", self.prefix),
             name,
@@ -85,14 +85,14 @@ impl Collector {
         let artifact = self.store.put(&wanted, source).await?;
         let written = &mut self.files.lock().written;
         written.retain(|earlier| earlier.artifact.name != artifact.name);
-        written.push(Written { artifact: artifact.clone(), started });
+        written.push(WrittenFile { artifact: artifact.clone(), started });
         Ok(artifact)
     }
 
     /// Returns the earlier file of this name, and the start time of the next file.
     ///
     /// The start time is later than those of all other files of the run, since the object's name is derived from it.
-    fn begin(&self, name: &str) -> (Option<Written>, Timestamp) {
+    fn begin(&self, name: &str) -> (Option<WrittenFile>, Timestamp) {
         let now = self.store.clock.now();
         let mut files = self.files.lock();
         let started = files.last.map_or(now, |last| now.max(last.saturating_add(Duration::from_micros(1))));

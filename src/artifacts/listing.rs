@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use crate::names::{self, NameEntry, OWNERS};
-use crate::store::{ArtifactStore, Known, no_artifact};
+use crate::store::{ArtifactStore, Description, no_artifact};
 
 /// Concurrent requests of one list.
 const AT_ONCE: usize = 8;
@@ -114,7 +114,7 @@ impl ArtifactStore {
         let mut artifacts = Vec::with_capacity(read.len());
         for (about, entry) in read {
             // Incomplete, deleted or damaged: skip it and show the others.
-            let Known::About(about) = about? else { continue };
+            let Description::About(about) = about? else { continue };
             // The entry of a replaced artifact has another start time.
             if about.is_of(&entry) && names::owner(&about.tenant, &about.user) == entry.owner {
                 let (created_at, artifact) = (about.created_at, about.artifact);

@@ -10,7 +10,6 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ArtifactConfig;
@@ -32,47 +31,22 @@ pub struct ArtifactStore {
 
 helmdeck_core::redacted_debug!(ArtifactStore, this => place = this.place.shown());
 
-/// Metrics of artifacts.
-#[derive(Debug, Default)]
-pub struct ArtifactMetrics {
-    pub(crate) stored: Counter,
-    pub(crate) stored_bytes: Counter,
-    pub(crate) deleted: Counter,
-    pub(crate) failures: Family<[(&'static str, &'static str); 1], Counter>,
-    pub(crate) kept: Gauge,
-    pub(crate) sweeps: Counter,
+helmdeck_core::metrics! {
+    /// Metrics of artifacts.
+    #[derive(Debug, Default)]
+    pub struct ArtifactMetrics {
+        pub(crate) stored: Counter = "artifacts_stored" "Files that packs wrote";
+        pub(crate) stored_bytes: Counter = "artifacts_stored" [Bytes] "What the files that packs wrote take";
+        pub(crate) deleted: Counter =
+            "artifacts_deleted" "Files that their owner or an administrator deleted, or that went with what was forgotten";
+        pub(crate) failures: Family<[(&'static str, &'static str); 1], Counter> =
+            "artifact_failures" "Requests to the place of files that failed, by operation";
+        pub(crate) kept: Gauge = "artifacts_kept" "Files kept, at the last sweep";
+        pub(crate) sweeps: Counter = "artifact_sweeps" "Sweeps of the place of files that came to their end";
+    }
 }
 
 impl ArtifactMetrics {
-    /// Makes the metrics and registers them.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register("artifacts_stored", "Files that packs wrote", metrics.stored.clone());
-        registry.register_with_unit(
-            "artifacts_stored",
-            "What the files that packs wrote take",
-            Unit::Bytes,
-            metrics.stored_bytes.clone(),
-        );
-        registry.register(
-            "artifacts_deleted",
-            "Files that their owner or an administrator deleted, or that went with what was forgotten",
-            metrics.deleted.clone(),
-        );
-        registry.register(
-            "artifact_failures",
-            "Requests to the place of files that failed, by operation",
-            metrics.failures.clone(),
-        );
-        registry.register("artifacts_kept", "Files kept, at the last sweep", metrics.kept.clone());
-        registry.register(
-            "artifact_sweeps",
-            "Sweeps of the place of files that came to their end",
-            metrics.sweeps.clone(),
-        );
-        metrics
-    }
-
     pub(crate) fn failed(&self, operation: &'static str) {
         self.failures.get_or_create(&[("operation", operation)]).inc();
     }
@@ -90,7 +64,7 @@ pub(crate) struct About {
 }
 
 /// Result of a read of a description.
-pub(crate) enum Known {
+pub(crate) enum Description {
     /// None exists.
     Nothing,
     /// It cannot be parsed.
@@ -228,8 +202,8 @@ impl ArtifactStore {
     }
 
     /// Reads the description of an artifact.
-    pub(crate) async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Known> {
-        let Some(place) = names::about(key) else { return Ok(Known::Nothing) };
+    pub(crate) async fn about(&self, store: &Arc<dyn ObjectStore>, key: &str) -> Result<Description> {
+        let Some(place) = names::about(key) else { return Ok(Description::Nothing) };
         let object = match store.get(&place).await {
             Ok(object) => object,
             Err(object_store::Error::NotFound { .. }) => {
@@ -237,18 +211,18 @@ impl ArtifactStore {
                 if self.place.is_bucket() {
                     self.first_name(store).await?;
                 }
-                return Ok(Known::Nothing);
+                return Ok(Description::Nothing);
             }
             Err(error) => return Err(self.failed("read", error)),
         };
         if object.meta.size > MAX_ABOUT_BYTES {
-            return Ok(Known::Unreadable);
+            return Ok(Description::Unreadable);
         }
         let bytes = object.bytes().await.map_err(|error| self.failed("read", error))?;
         self.succeeded();
         Ok(match serde_json::from_slice::<About>(&bytes) {
-            Ok(about) if about.artifact.key == key => Known::About(Box::new(about)),
-            _ => Known::Unreadable,
+            Ok(about) if about.artifact.key == key => Description::About(Box::new(about)),
+            _ => Description::Unreadable,
         })
     }
 
@@ -258,11 +232,11 @@ impl ArtifactStore {
     pub(crate) async fn live(&self, owner: Option<&Identity>, key: &str) -> Result<About> {
         let store = self.existing().await?.ok_or_else(no_artifact)?;
         let about = match self.about(store, key).await? {
-            Known::About(about) => *about,
-            Known::Nothing => return Err(no_artifact()),
+            Description::About(about) => *about,
+            Description::Nothing => return Err(no_artifact()),
             // Its owner is unknown.
-            Known::Unreadable if owner.is_some() => return Err(no_artifact()),
-            Known::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
+            Description::Unreadable if owner.is_some() => return Err(no_artifact()),
+            Description::Unreadable => return Err(self.damaged("what is known of it cannot be read")),
         };
         let owned = owner.is_none_or(|owner| about.tenant == owner.tenant() && about.user == owner.user());
         if !owned || self.clock.now() >= about.artifact.expires_at {
@@ -289,7 +263,7 @@ impl ArtifactStore {
     }
 
     async fn is_there(&self, store: &Arc<dyn ObjectStore>, artifact: &ArtifactRef) -> bool {
-        let Ok(Known::About(about)) = self.about(store, &artifact.key).await else { return false };
+        let Ok(Description::About(about)) = self.about(store, &artifact.key).await else { return false };
         let Some(file) = names::file(&artifact.key, about.created_at) else { return false };
         about.artifact == *artifact && store.head(&file).await.is_ok()
     }

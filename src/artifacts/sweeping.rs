@@ -11,7 +11,7 @@ use object_store::ObjectStore;
 use object_store::path::Path as Key;
 
 use crate::names::{NameEntry, OWNERS};
-use crate::store::{ArtifactStore, Known};
+use crate::store::{ArtifactStore, Description};
 
 /// How long a file without a description may still be in the middle of a write.
 const GRACE: Duration = Duration::from_secs(86_400);
@@ -100,18 +100,20 @@ impl ArtifactStore {
         let now = self.clock.now();
         match self.about(store, &entry.key).await? {
             // The file may still be written, for longer than its retention. The file that it replaces may still exist.
-            Known::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
-            Known::About(about) if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) => {
+            Description::Nothing if now < entry.started.saturating_add(GRACE) => Ok(Fate::Kept),
+            Description::About(about)
+                if about.created_at < entry.started && now < entry.started.saturating_add(GRACE) =>
+            {
                 Ok(Fate::Kept)
             }
             // The description is that of the file that replaced it, or that it failed to replace.
-            Known::About(about) if !about.is_of(entry) => {
+            Description::About(about) if !about.is_of(entry) => {
                 self.delete_all(store, [entry.file(), entry.path()]).await?;
                 Ok(Fate::Kept)
             }
-            Known::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
+            Description::Nothing => self.remove(store, entry).await.map(|()| Fate::Half),
             // An unreadable file has expired too.
-            Known::About(_) | Known::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
+            Description::About(_) | Description::Unreadable => self.remove(store, entry).await.map(|()| Fate::Swept),
         }
     }
 }

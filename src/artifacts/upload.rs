@@ -25,7 +25,7 @@ const MAX_PARTS: u64 = 10_000;
 const LAST: Timestamp = Timestamp(253_402_300_799_000_000);
 
 /// A file to write.
-pub(super) struct Wanted<'a> {
+pub(super) struct NewArtifact<'a> {
     pub(super) owner: &'a Identity,
     pub(super) key: &'a str,
     pub(super) name: &'a str,
@@ -34,12 +34,12 @@ pub(super) struct Wanted<'a> {
     /// Start time of the write. No two files of a run have the same.
     pub(super) started: Timestamp,
     /// The file that this run wrote under the same name before.
-    pub(super) replaces: Option<&'a Written>,
+    pub(super) replaces: Option<&'a WrittenFile>,
 }
 
 /// A file that a run has written.
 #[derive(Debug, Clone)]
-pub(super) struct Written {
+pub(super) struct WrittenFile {
     pub(super) artifact: ArtifactRef,
     /// Start time of the write.
     pub(super) started: Timestamp,
@@ -50,7 +50,7 @@ impl ArtifactStore {
     ///
     /// # Errors
     /// `too_large` over the size cap, `artifact_failed` if it cannot be stored, the error of the source if that fails.
-    pub(super) async fn put(&self, wanted: &Wanted<'_>, source: ByteStream) -> Result<ArtifactRef> {
+    pub(super) async fn put(&self, wanted: &NewArtifact<'_>, source: ByteStream) -> Result<ArtifactRef> {
         let started = wanted.started;
         let ends = started.saturating_add(wanted.retention).min(LAST);
         let owner = names::owner(wanted.owner.tenant(), wanted.owner.user());
@@ -141,7 +141,7 @@ struct Upload<'a> {
     files: &'a ArtifactStore,
     store: &'a Arc<dyn ObjectStore>,
     to: &'a Key,
-    parts: Option<Parts>,
+    parts: Option<MultipartWrite>,
     buffer: BytesMut,
     part_bytes: usize,
     digest: Sha256,
@@ -171,7 +171,7 @@ impl Upload<'_> {
     async fn send(&mut self) -> Result<()> {
         if self.parts.is_none() {
             let started = self.store.put_multipart(self.to).await;
-            self.parts = Some(Parts(Some(started.map_err(|error| self.files.failed("store", error))?)));
+            self.parts = Some(MultipartWrite(Some(started.map_err(|error| self.files.failed("store", error))?)));
         }
         let part = self.buffer.split().freeze();
         let Some(parts) = self.parts.as_mut().and_then(|parts| parts.0.as_mut()) else { return Ok(()) };
@@ -195,9 +195,9 @@ impl Upload<'_> {
 }
 
 /// Parts of an upload. If it is dropped before it is complete, the store discards them.
-struct Parts(Option<Box<dyn MultipartUpload>>);
+struct MultipartWrite(Option<Box<dyn MultipartUpload>>);
 
-impl Parts {
+impl MultipartWrite {
     async fn complete(&mut self) -> object_store::Result<()> {
         if let Some(upload) = &mut self.0 {
             upload.complete().await?;
@@ -207,7 +207,7 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for MultipartWrite {
     fn drop(&mut self) {
         if let (Some(mut upload), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {

@@ -32,6 +32,7 @@ mod s3;
 mod seam;
 mod secret_file;
 mod signals;
+mod table;
 mod terminal;
 mod wire;
 mod writable;

@@ -15,10 +15,10 @@ type Opener = Box<dyn Fn() -> Result<ConversationMemory> + Send + Sync>;
 ///
 /// It is created before the engine, because packs need it, and set after it, because it uses the engine's store.
 #[derive(Clone, Default)]
-pub struct Conversations(Arc<Slot>);
+pub struct Conversations(Arc<LazyMemory>);
 
 #[derive(Default)]
-struct Slot {
+struct LazyMemory {
     opener: OnceLock<Opener>,
     opened: OnceLock<Result<ConversationMemory>>,
 }
@@ -27,7 +27,7 @@ impl Conversations {
     /// Makes a handle of an open memory.
     #[must_use]
     pub fn of(memory: ConversationMemory) -> Self {
-        let place = Slot { opener: OnceLock::new(), opened: Ok(memory).into() };
+        let place = LazyMemory { opener: OnceLock::new(), opened: Ok(memory).into() };
         Self(Arc::new(place))
     }
 

@@ -208,14 +208,10 @@ pub struct ConversationInfo {
     #[serde(with = "helmdeck_core::clock::rfc3339")]
     pub updated_at: Timestamp,
     /// When it expires if nothing is added; `None` = never.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_time")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "helmdeck_core::clock::rfc3339::optional")]
     pub expires_at: Option<Timestamp>,
     /// Its health.
     pub health: Health,
-}
-
-fn optional_time<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(Timestamp::to_rfc3339).serialize(serializer)
 }
 
 /// A page of conversations.

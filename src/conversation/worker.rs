@@ -35,7 +35,7 @@ use crate::error::{ConversationError, Result};
 use crate::identity::Identity;
 use crate::shared::Shared;
 
-use fair_queue::{Ended, FairQueue, Job};
+use fair_queue::{FairQueue, Job, JobEnd};
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) use sweep::LOCK as SWEEP;
 
@@ -192,7 +192,7 @@ impl WorkerState {
             });
             let (ended, notes) = AbortOnDropHandle::new(attempt).await.unwrap_or_else(|error| {
                 tracing::error!(panicked = error.is_panic(), "an attempt to summarise a conversation broke off");
-                (Ended::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), attempt::Notes::default())
+                (JobEnd::Rest(wait::jittered(self.shared.config.summarizer.max_retry_wait)), attempt::Notes::default())
             });
             self.summaries.end(&namespace, ended, notes);
             self.count();
@@ -205,7 +205,7 @@ impl WorkerState {
             let ended = prune::prune(&self.shared, &job.namespace).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the oldest turns of a conversation could not be removed; it is tried again");
                 // The next sweep retries it.
-                Ended::Done
+                JobEnd::Done
             });
             self.prunes.end(&job.namespace, ended, ());
         }
@@ -238,7 +238,7 @@ impl<N: Clone + Default> Queue<N> {
         }
     }
 
-    fn end(&self, namespace: &Namespace, ended: Ended, notes: N) {
+    fn end(&self, namespace: &Namespace, ended: JobEnd, notes: N) {
         if self.queue().ended(namespace, ended, notes, Instant::now()) {
             self.work.notify_one();
         }

@@ -13,7 +13,8 @@ use crate::session::Session;
 use crate::{Identity, PackName, RunId, Version};
 
 /// Cache directive of a call. It has no effect unless both gates are open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Directive {
     /// Read and write as the manifest specifies.
     #[default]
@@ -29,13 +30,8 @@ pub enum Directive {
 impl Directive {
     /// Returns the name used in configuration and on the command line.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Bypass => "bypass",
-            Self::Refresh => "refresh",
-            Self::OnlyIfCached => "only_if_cached",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

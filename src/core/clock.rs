@@ -61,6 +61,17 @@ pub mod rfc3339 {
         serializer.serialize_str(&time.to_rfc3339())
     }
 
+    /// Writes a time that may be missing, as text or `null`.
+    ///
+    /// # Errors
+    /// The error of the serializer.
+    pub fn optional<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serialize(time, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
     /// Reads any RFC 3339 time.
     ///
     /// # Errors

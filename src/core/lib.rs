@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod metrics;
 #[macro_use]
 mod redacted;
 

@@ -9,7 +9,8 @@ use crate::secrets::Grant;
 use crate::{Json, PackName, Timestamp, Version};
 
 /// Cache status of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStatus {
     /// Answered from the cache.
@@ -32,15 +33,8 @@ impl CacheStatus {
 
     /// Returns the name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Stale => "stale",
-            Self::Revalidated => "revalidated",
-            Self::Bypass => "bypass",
-            Self::Coalesced => "coalesced",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

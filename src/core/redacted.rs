@@ -31,12 +31,12 @@ mod tests {
     use std::sync::Arc;
 
     use crate::memory::{NewFact, NewNote};
-    use crate::{Call, Identity, Json, Secret};
+    use crate::{Call, Identity, Json, PackName, Secret};
 
     #[test]
     fn debug_output_shows_no_text() {
         let fact: NewFact = serde_json::from_str(r#"{"key": "canary", "value": "canary"}"#).unwrap();
-        let call = Call::new(crate::PackName::new("x.y").unwrap(), r#"{"a": "canary"}"#, Arc::new(Identity::local()));
+        let call = Call::new(PackName::new("x.y").unwrap(), r#"{"a": "canary"}"#, Arc::new(Identity::local()));
         for shown in [
             format!("{call:?}"),
             format!("{fact:?}"),

@@ -206,7 +206,7 @@ impl Audit {
     /// Queues a row; never waits.
     pub(crate) fn push(&self, record: Record) {
         if self.queue.try_send(Message::Row(record)).is_err() {
-            self.metrics.audit_dropped.inc();
+            self.metrics.totals.audit_dropped.inc();
         }
     }
 
@@ -280,13 +280,13 @@ impl Writer {
         let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;
         let why = match written {
             Ok(Ok(_)) => {
-                self.metrics.audit_written.inc_by(count);
+                self.metrics.totals.audit_written.inc_by(count);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store took longer than 5 s".to_owned(),
         };
-        self.metrics.audit_dropped.inc_by(count);
+        self.metrics.totals.audit_dropped.inc_by(count);
         self.metrics.store_error("audit");
         tracing::warn!(rows = count, why, "audit rows were lost");
     }

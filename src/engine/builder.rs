@@ -45,7 +45,7 @@ pub struct Memory {
 helmdeck_core::redacted_debug!(Memory);
 
 /// Location of artifacts.
-enum Files {
+enum ArtifactLocation {
     Folder(PathBuf),
     S3(Box<(S3Location, S3Credentials)>),
 }
@@ -99,7 +99,7 @@ pub struct Builder {
     store_trouble: Option<&'static str>,
     changes: Option<Changes>,
     secrets: Arc<dyn Secrets>,
-    artifacts: Option<Files>,
+    artifacts: Option<ArtifactLocation>,
     sessions: Option<SessionPlace>,
     jobs: Option<(System, Option<Arc<KeyRing>>)>,
     egress: Egress,
@@ -201,7 +201,7 @@ impl Builder {
     /// Keeps artifacts in a folder. The first artifact creates it.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.artifacts = Some(Files::Folder(folder.into()));
+        self.artifacts = Some(ArtifactLocation::Folder(folder.into()));
         self
     }
 
@@ -211,7 +211,7 @@ impl Builder {
     /// cannot reach it that way.
     #[must_use]
     pub fn artifacts_in(mut self, bucket: S3Location, credentials: S3Credentials) -> Self {
-        self.artifacts = Some(Files::S3(Box::new((bucket, credentials))));
+        self.artifacts = Some(ArtifactLocation::S3(Box::new((bucket, credentials))));
         self
     }
 
@@ -286,7 +286,7 @@ impl Builder {
             Some(memory) => {
                 let audit =
                     Audit::start(Arc::clone(&memory.store), self.config.audit.clone(), Arc::clone(&metrics), &stop);
-                let parts = hub::Parts {
+                let parts = hub::HubDependencies {
                     store: memory.store,
                     keyring: memory.keyring,
                     system: memory.system,
@@ -355,7 +355,7 @@ impl Builder {
     }
 }
 
-impl Files {
+impl ArtifactLocation {
     #[cfg(feature = "s3")]
     fn open(self, egress: &Egress) -> ArtifactBackend {
         match self {

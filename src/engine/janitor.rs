@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -26,54 +25,26 @@ const AFTER_TROUBLE: Duration = Duration::from_secs(30);
 
 type PerKind = Family<[(&'static str, &'static str); 1], Gauge>;
 
-/// Metrics of the sweeps.
-#[derive(Default)]
-struct Shown {
-    runs: Counter,
-    failures: Counter,
-    swept: Counter,
-    trimmed: Counter,
-    last_run: Gauge<f64, AtomicU64>,
-    last_duration: Gauge<f64, AtomicU64>,
-    rows: PerKind,
-    bytes: PerKind,
-    expired: Gauge,
-    disk: Gauge,
+helmdeck_core::metrics! {
+    /// Metrics of the sweeps.
+    struct SweepMetrics {
+        runs: Counter = "janitor_runs" "Sweeps of the store";
+        failures: Counter = "janitor_failures" "Sweeps of the store that failed";
+        swept: Counter = "janitor_swept_rows" "Rows that had ended and were deleted";
+        trimmed: Counter =
+            "janitor_trimmed_rows" "Cached answers deleted because all of them together took too much";
+        last_duration: Gauge<f64, AtomicU64> =
+            "janitor_last_run_duration" [Seconds] "How long the last sweep of the store took";
+        last_run: Gauge<f64, AtomicU64> =
+            "janitor_last_run_timestamp" [Seconds] "When the store was last swept, since 1970";
+        rows: PerKind = "memory_rows" "Live rows by kind, at the last sweep";
+        bytes: PerKind = "memory" [Bytes] "What live rows take, by kind, at the last sweep";
+        expired: Gauge = "memory_ended_rows" "Rows that had ended, after the last sweep";
+        disk: Gauge = "memory_disk" [Bytes] "Size on disk at the last sweep";
+    }
 }
 
-impl Shown {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("janitor_runs", "Sweeps of the store", self.runs.clone());
-        registry.register("janitor_failures", "Sweeps of the store that failed", self.failures.clone());
-        registry.register("janitor_swept_rows", "Rows that had ended and were deleted", self.swept.clone());
-        registry.register(
-            "janitor_trimmed_rows",
-            "Cached answers deleted because all of them together took too much",
-            self.trimmed.clone(),
-        );
-        registry.register_with_unit(
-            "janitor_last_run_duration",
-            "How long the last sweep of the store took",
-            Unit::Seconds,
-            self.last_duration.clone(),
-        );
-        registry.register_with_unit(
-            "janitor_last_run_timestamp",
-            "When the store was last swept, since 1970",
-            Unit::Seconds,
-            self.last_run.clone(),
-        );
-        registry.register("memory_rows", "Live rows by kind, at the last sweep", self.rows.clone());
-        registry.register_with_unit(
-            "memory",
-            "What live rows take, by kind, at the last sweep",
-            Unit::Bytes,
-            self.bytes.clone(),
-        );
-        registry.register("memory_ended_rows", "Rows that had ended, after the last sweep", self.expired.clone());
-        registry.register_with_unit("memory_disk", "Size on disk at the last sweep", Unit::Bytes, self.disk.clone());
-    }
-
+impl SweepMetrics {
     fn worked(&self, work: &Work, clock: &dyn Clock) {
         let catch_up = |counter: &Counter, total: u64| {
             counter.inc_by(total.saturating_sub(counter.get()));
@@ -122,15 +93,15 @@ trait Sweep: Send + Sync {
 }
 
 /// The rows of the store.
-struct Rows {
+struct RowSweep {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     work: Work,
-    shown: Shown,
+    shown: SweepMetrics,
     config: JanitorConfig,
 }
 
-impl Sweep for Rows {
+impl Sweep for RowSweep {
     /// It stops between two transactions, not within one.
     const FINISHES: bool = true;
 
@@ -143,20 +114,20 @@ impl Sweep for Rows {
 }
 
 /// The files of packs.
-struct Files {
+struct ArtifactSweep {
     store: Arc<ArtifactStore>,
     metrics: Arc<Metrics>,
     interval: Duration,
 }
 
-impl Sweep for Files {
+impl Sweep for ArtifactSweep {
     /// The next sweep continues where this one stopped.
     const FINISHES: bool = false;
 
     async fn sweep(&self) -> Duration {
         match self.store.sweep().await {
             Ok(swept) => {
-                self.metrics.swept.inc_by(swept.files);
+                self.metrics.totals.swept.inc_by(swept.files);
                 if swept.halves > 0 || swept.failures > 0 {
                     let (halves, failures) = (swept.halves, swept.failures);
                     tracing::warn!(halves, failures, "files that were never whole were deleted, or some could not be");
@@ -185,7 +156,7 @@ impl Janitor {
         interval: Duration,
         stop: &CancellationToken,
     ) {
-        self.start(Files { store, metrics: Arc::clone(metrics), interval }, stop);
+        self.start(ArtifactSweep { store, metrics: Arc::clone(metrics), interval }, stop);
     }
 
     /// Starts to sweep the rows of the store. It begins at once.
@@ -197,9 +168,8 @@ impl Janitor {
         config: JanitorConfig,
         stop: &CancellationToken,
     ) {
-        let shown = Shown::default();
-        metrics.register(|registry| shown.register(registry));
-        self.start(Rows { store, clock, work: Work::default(), shown, config }, stop);
+        let shown = metrics.register(SweepMetrics::register);
+        self.start(RowSweep { store, clock, work: Work::default(), shown, config }, stop);
     }
 
     fn start(&self, sweep: impl Sweep + 'static, stop: &CancellationToken) {
@@ -220,7 +190,7 @@ impl Janitor {
 pub(crate) async fn sweep_artifacts_once(store: &ArtifactStore, metrics: &Metrics) {
     match store.sweep_ended().await {
         Ok(swept) => {
-            metrics.swept.inc_by(swept.files);
+            metrics.totals.swept.inc_by(swept.files);
         }
         Err(error) => tracing::debug!(%error, cause = %error.cause(), "files that have ended cannot be swept"),
     }

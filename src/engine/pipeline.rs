@@ -36,7 +36,7 @@ pub(crate) enum Gates {
 }
 
 /// Layers of a pack's pipeline.
-pub(crate) struct Parts {
+pub(crate) struct PipelineLayers {
     pub(crate) observe: ObserveLayer,
     pub(crate) validate_input: ValidateInputLayer,
     pub(crate) credentials: Option<CredentialsLayer>,
@@ -47,7 +47,7 @@ pub(crate) struct Parts {
 }
 
 /// Builds the pipeline of one pack.
-pub(crate) fn build(parts: Parts, gates: Gates) -> PackService {
+pub(crate) fn build(parts: PipelineLayers, gates: Gates) -> PackService {
     let manifest = Arc::clone(&parts.handler.0.manifest);
     match gates {
         Gates::Shut => boxed(

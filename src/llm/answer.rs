@@ -146,7 +146,7 @@ struct Said {
     #[serde(default, deserialize_with = "lenient")]
     content: Option<Content>,
     #[serde(default, deserialize_with = "lenient")]
-    tool_calls: Vec<Wanted>,
+    tool_calls: Vec<RawToolCall>,
 }
 
 /// Text, or the parts of one.
@@ -173,7 +173,7 @@ impl Content {
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct RawToolCall {
     #[serde(default, deserialize_with = "lenient")]
     id: String,
     #[serde(default, deserialize_with = "lenient")]
@@ -189,7 +189,7 @@ struct Function {
     arguments: Value,
 }
 
-impl Wanted {
+impl RawToolCall {
     fn into_call(self, index: usize) -> ToolCall {
         let arguments = match self.function.arguments {
             Value::String(text) => text,

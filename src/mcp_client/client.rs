@@ -44,7 +44,7 @@ impl Drop for Listening {
 
 /// Client side of a connection. Sampling, elicitation and roots are not offered, and refused.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct McpClient {
     pub(crate) listeners: Listeners,
     /// Notified when the server's list of tools has changed.
     pub(crate) changed: Arc<Notify>,
@@ -52,7 +52,7 @@ pub(crate) struct Client {
     secrets: Arc<[Secret]>,
 }
 
-impl Client {
+impl McpClient {
     pub(crate) fn new(secrets: &[Secret]) -> Self {
         Self { listeners: Listeners::default(), changed: Arc::default(), secrets: secrets.into() }
     }
@@ -67,7 +67,7 @@ pub(crate) fn redacted(text: &str, secrets: &[Secret]) -> String {
     clean
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         // The newest revision that has a handshake; `connection.rs` falls back to the one without.
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("helmdeck", env!("CARGO_PKG_VERSION")))

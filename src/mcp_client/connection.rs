@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::client::{Client, redacted};
+use super::client::{McpClient, redacted};
 use super::failure;
 use super::lines::{BoundedLines, log_stderr};
 use super::listing::{Cut, Listing, MAX_PAGES, MAX_TOOLS, Tool};
@@ -51,7 +51,7 @@ pub(crate) enum Way {
 
 /// Why a connection ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct ConnectionEnd {
     pub(crate) code: Code,
     pub(crate) why: String,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Ended {
 /// Connection to a server, shared by all callers.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
-    pub(crate) client: Client,
+    pub(crate) client: McpClient,
     pub(crate) since: Instant,
     /// Secrets that the connection was opened with; redacted from all that comes back.
     pub(crate) secrets: Vec<Secret>,
@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     pub(crate) retire: CancellationToken,
     calls: AtomicUsize,
     last_used: Mutex<Instant>,
-    ended: watch::Sender<Option<Ended>>,
+    ended: watch::Sender<Option<ConnectionEnd>>,
 }
 
 /// Guard of a call in progress: the connection is not idle.
@@ -103,12 +103,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn set_ended(&self, ended: Ended) {
+    pub(crate) fn set_ended(&self, ended: ConnectionEnd) {
         self.ended.send_replace(Some(ended));
     }
 
     /// Returns why it ended. Waits a moment for the reason.
-    pub(crate) async fn why_ended(&self) -> Option<Ended> {
+    pub(crate) async fn why_ended(&self) -> Option<ConnectionEnd> {
         let mut ended = self.ended.subscribe();
         let found = tokio::time::timeout(Duration::from_secs(1), ended.wait_for(Option::is_some)).await;
         found.ok()?.ok()?.clone()
@@ -118,7 +118,7 @@ impl Connection {
 /// A new connection, with what its supervisor needs.
 pub(crate) struct Opened {
     pub(crate) connection: Arc<Connection>,
-    pub(crate) service: RunningService<RoleClient, Client>,
+    pub(crate) service: RunningService<RoleClient, McpClient>,
     pub(crate) group: Option<Group>,
     /// Set if the program wrote a message that is too long.
     pub(crate) too_long: Arc<OnceLock<usize>>,
@@ -162,7 +162,7 @@ async fn attempt(
     mode: ClientLifecycleMode,
 ) -> Result<Opened, Refusal> {
     let fail = |error| Refusal { error, by_server: false };
-    let client = Client::new(secrets);
+    let client = McpClient::new(secrets);
     let too_long = Arc::new(OnceLock::new());
     let (service, group) = match way {
         Way::Program(program) => {
@@ -215,7 +215,7 @@ async fn attempt(
 
 pub(crate) fn connection(
     peer: Peer<RoleClient>,
-    client: Client,
+    client: McpClient,
     secrets: Vec<Secret>,
     grants: Vec<Grant>,
 ) -> Arc<Connection> {

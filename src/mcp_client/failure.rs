@@ -8,7 +8,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::client::redacted;
-use super::connection::{Connection, Ended};
+use super::connection::{Connection, ConnectionEnd};
 use super::process::how;
 use super::sieve::{NOT_READABLE, WHY};
 
@@ -108,7 +108,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
             Error::new(code, message)
         }
         ServiceError::TransportClosed => match connection.why_ended().await {
-            Some(Ended { code, why }) => {
+            Some(ConnectionEnd { code, why }) => {
                 Error::new(code, format!("the MCP server \"{name}\" ended while {doing}: {why}"))
             }
             None => failed(format!("ended while {doing}")),
@@ -122,7 +122,7 @@ async fn typed(name: &str, doing: &str, error: ServiceError, connection: &Connec
             match typed {
                 Some(typed) => typed.with_source(cause(&error, secrets)),
                 None => match connection.why_ended().await {
-                    Some(Ended { code, why }) => {
+                    Some(ConnectionEnd { code, why }) => {
                         Error::new(code, format!("the MCP server \"{name}\" ended while {doing}: {why}"))
                     }
                     None => failed(format!("took no more requests while {doing}")).with_source(cause(&error, secrets)),

@@ -20,5 +20,5 @@ pub use config::{McpReach, McpServer, McpValue};
 pub use listing::Listing;
 pub use metrics::McpMetrics;
 pub use remembered::Remembered;
-pub use server::{Changed, Known, Server, Surroundings};
+pub use server::{Changed, Discovery, Server, Surroundings};
 pub use servers::{FIRST_ANSWER, Fitted, Imported, McpStatus, Servers};

@@ -4,18 +4,20 @@ use helmdeck_core::Result;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 type Server = [(&'static str, String); 1];
 type ServerAndOutcome = [(&'static str, String); 2];
 
-/// Metrics of all servers.
-#[derive(Debug, Default)]
-pub struct McpMetrics {
-    up: Family<Server, Gauge>,
-    starts: Family<Server, Counter>,
-    crashes: Family<Server, Counter>,
-    calls: Family<ServerAndOutcome, Counter>,
+helmdeck_core::metrics! {
+    /// Metrics of all servers.
+    #[derive(Debug, Default)]
+    pub struct McpMetrics {
+        up: Family<Server, Gauge> = "mcp_server_up" "1 while there is a connection to the MCP server";
+        starts: Family<Server, Counter> = "mcp_server_starts" "How often the MCP server was started";
+        crashes: Family<Server, Counter> = "mcp_server_crashes" "How often the MCP server ended unasked";
+        calls: Family<ServerAndOutcome, Counter> =
+            "mcp_server_calls" "Calls that went to the MCP server, by outcome (ok or an error code)";
+    }
 }
 
 /// Metrics of one server.
@@ -29,20 +31,6 @@ pub(crate) struct ServerMetrics {
 }
 
 impl McpMetrics {
-    /// Makes the metrics and registers them.
-    pub fn register(registry: &mut Registry) -> Self {
-        let all = Self::default();
-        registry.register("mcp_server_up", "1 while there is a connection to the MCP server", all.up.clone());
-        registry.register("mcp_server_starts", "How often the MCP server was started", all.starts.clone());
-        registry.register("mcp_server_crashes", "How often the MCP server ended unasked", all.crashes.clone());
-        registry.register(
-            "mcp_server_calls",
-            "Calls that went to the MCP server, by outcome (ok or an error code)",
-            all.calls.clone(),
-        );
-        all
-    }
-
     pub(crate) fn server(&self, name: &str) -> ServerMetrics {
         let labels = [("server", name.to_owned())];
         ServerMetrics {

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::Failures;
 use super::config::{McpReach, McpServer, McpValue};
-use super::connection::{self, Connection, Ended, Opened, Way};
+use super::connection::{self, Connection, ConnectionEnd, Opened, Way};
 use super::failure;
 use super::listing::Listing;
 use super::metrics::ServerMetrics;
@@ -49,8 +49,8 @@ pub struct Surroundings {
     pub tasks: TaskTracker,
 }
 
-/// State of a server.
-enum State {
+/// Lifecycle of a server.
+enum Lifecycle {
     /// Not started, or stopped as idle.
     Down,
     Starting(Starting),
@@ -64,7 +64,7 @@ enum State {
 
 /// How much is known of a server's tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Known {
+pub enum Discovery {
     /// Nothing: it was never queried.
     Nothing,
     /// It was queried and did not answer.
@@ -80,11 +80,11 @@ pub struct Server {
     pub(crate) config: McpServer,
     pub(crate) metrics: ServerMetrics,
     around: Surroundings,
-    state: Mutex<State>,
+    state: Mutex<Lifecycle>,
     failures: Mutex<Failures>,
     listing: Mutex<Option<Arc<Listing>>>,
     /// How much is known of its tools.
-    known: watch::Sender<Known>,
+    known: watch::Sender<Discovery>,
     changed: Mutex<Option<Changed>>,
     this: Weak<Self>,
 }
@@ -96,12 +96,12 @@ helmdeck_core::redacted_debug!(Surroundings);
 impl Server {
     pub(crate) fn new(config: McpServer, around: Surroundings, metrics: ServerMetrics) -> Arc<Self> {
         let remembered = around.remembered.as_ref().and_then(|remembered| remembered.load(&config)).map(Arc::new);
-        let known = if remembered.is_some() { Known::Remembered } else { Known::Nothing };
+        let known = if remembered.is_some() { Discovery::Remembered } else { Discovery::Nothing };
         Arc::new_cyclic(|this| Self {
             config,
             metrics,
             around,
-            state: Mutex::new(State::Down),
+            state: Mutex::new(Lifecycle::Down),
             failures: Mutex::default(),
             listing: Mutex::new(remembered),
             known: watch::Sender::new(known),
@@ -127,14 +127,14 @@ impl Server {
     }
 
     /// Returns how much is known of its tools.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> Discovery {
         *self.known.borrow()
     }
 
     /// Waits until its tools are known, or it has failed.
     pub async fn settled(&self) {
         // `self` owns the sender, so it is not closed.
-        let _ = self.known.subscribe().wait_for(|known| *known > Known::Nothing).await;
+        let _ = self.known.subscribe().wait_for(|known| *known > Discovery::Nothing).await;
     }
 
     /// Returns the digest of a listed tool; `None` if it is not listed.
@@ -147,17 +147,17 @@ impl Server {
     /// Returns its state in one word, and the reason if it is not up.
     pub(crate) fn state(&self) -> (&'static str, Option<Error>) {
         match &*self.state.lock() {
-            State::Up(connection) if connection.is_open() => ("up", None),
-            State::Starting(_) => ("starting", None),
-            State::Failed { error, .. } => ("failed", Some(error.clone())),
-            State::Up(_) | State::Down => ("down", None),
+            Lifecycle::Up(connection) if connection.is_open() => ("up", None),
+            Lifecycle::Starting(_) => ("starting", None),
+            Lifecycle::Failed { error, .. } => ("failed", Some(error.clone())),
+            Lifecycle::Up(_) | Lifecycle::Down => ("down", None),
         }
     }
 
     /// Returns the rest of the backoff after a failure.
     pub(crate) fn left_alone(&self) -> Duration {
         match &*self.state.lock() {
-            State::Failed { until, .. } => until.saturating_duration_since(Instant::now()),
+            Lifecycle::Failed { until, .. } => until.saturating_duration_since(Instant::now()),
             _ => Duration::ZERO,
         }
     }
@@ -174,22 +174,22 @@ impl Server {
             let mut state = self.state.lock();
             match &*state {
                 // A rotated or revoked credential needs a new connection.
-                State::Up(connection)
+                Lifecycle::Up(connection)
                     if connection.is_open() && fresh.as_ref().is_ok_and(|grants| *grants == connection.grants) =>
                 {
                     return Ok(Arc::clone(connection));
                 }
-                State::Starting(starting) => starting.clone(),
-                State::Failed { until, error } if *until > Instant::now() => {
+                Lifecycle::Starting(starting) => starting.clone(),
+                Lifecycle::Failed { until, error } if *until > Instant::now() => {
                     let wait = until.duration_since(Instant::now());
                     return Err(error.clone().with_retry_after(wait));
                 }
                 _ => {
-                    if let State::Up(old) = &*state {
+                    if let Lifecycle::Up(old) = &*state {
                         old.retire.cancel();
                     }
                     let starting = self.start();
-                    *state = State::Starting(starting.clone());
+                    *state = Lifecycle::Starting(starting.clone());
                     starting
                 }
             }
@@ -304,7 +304,7 @@ impl Server {
                 self.metrics.up.set(1);
                 // Callers that wait for the connection use the new registry.
                 self.learn(listing).await;
-                *self.state.lock() = State::Up(Arc::clone(&connection));
+                *self.state.lock() = Lifecycle::Up(Arc::clone(&connection));
                 self.around.tasks.spawn(Arc::clone(&self).supervise(opened));
                 Ok(connection)
             }
@@ -314,11 +314,11 @@ impl Server {
                     _ => self.failures.lock().start_failed(),
                 };
                 tracing::warn!(mcp.server = self.name(), %error, cause = error.cause(), wait_ms = wait.as_millis(), "an MCP server cannot be started");
-                *self.state.lock() = State::Failed { until: Instant::now() + wait, error: error.clone() };
-                if self.known() == Known::Nothing {
+                *self.state.lock() = Lifecycle::Failed { until: Instant::now() + wait, error: error.clone() };
+                if self.known() == Discovery::Nothing {
                     // The registry learns the reason before the waiting callers continue.
-                    self.tell().await;
-                    self.learnt(Known::Failed);
+                    self.notify().await;
+                    self.learnt(Discovery::Failed);
                 }
                 Err(error)
             }
@@ -341,24 +341,24 @@ impl Server {
                 // Only the shutdown of the engine waits for it.
                 self.around.tasks.spawn_blocking(move || remembered.keep(&this.config, &listing));
             }
-            self.tell().await;
+            self.notify().await;
         }
-        let confirmed = self.known() == Known::Remembered;
-        self.learnt(Known::Listed);
+        let confirmed = self.known() == Discovery::Remembered;
+        self.learnt(Discovery::Listed);
         if confirmed {
             // A manifest that did not match the stored list waited for this answer. Now it is refused, or matches.
-            self.tell().await;
+            self.notify().await;
         }
     }
 
-    async fn tell(&self) {
+    async fn notify(&self) {
         let changed = self.changed.lock().clone();
         if let Some(changed) = changed {
             changed().await;
         }
     }
 
-    fn learnt(&self, now: Known) {
+    fn learnt(&self, now: Discovery) {
         self.known.send_if_modified(|known| {
             let news = *known < now;
             *known = now.max(*known);
@@ -390,13 +390,14 @@ impl Server {
             None => None,
         };
         let ended = match too_long.get() {
-            Some(limit) => {
-                Ended { code: Code::InvalidOutput, why: format!("it wrote a message of more than {limit} bytes") }
-            }
+            Some(limit) => ConnectionEnd {
+                code: Code::InvalidOutput,
+                why: format!("it wrote a message of more than {limit} bytes"),
+            },
             None if matches!(self.config.reach, McpReach::Http { .. }) => {
-                Ended { code: Code::HandlerFailed, why: "it closed the connection".to_owned() }
+                ConnectionEnd { code: Code::HandlerFailed, why: "it closed the connection".to_owned() }
             }
-            None => Ended { code: Code::HandlerFailed, why: how(status) },
+            None => ConnectionEnd { code: Code::HandlerFailed, why: how(status) },
         };
         self.down(&connection, Some(ended));
     }
@@ -452,27 +453,27 @@ impl Server {
     }
 
     /// Records the end of a connection; `ended` is the reason if it was unexpected.
-    fn down(&self, connection: &Arc<Connection>, ended: Option<Ended>) {
+    fn down(&self, connection: &Arc<Connection>, ended: Option<ConnectionEnd>) {
         let mut state = self.state.lock();
-        let current = matches!(&*state, State::Up(current) if Arc::ptr_eq(current, connection));
+        let current = matches!(&*state, Lifecycle::Up(current) if Arc::ptr_eq(current, connection));
         if current {
             self.metrics.up.set(0);
         }
         match &ended {
-            Some(Ended { code, why }) => {
+            Some(ConnectionEnd { code, why }) => {
                 let wait = self.failures.lock().ended(connection.since.elapsed());
                 tracing::warn!(mcp.server = self.name(), why, wait_ms = wait.as_millis(), "an MCP server ended");
                 self.metrics.crashes.inc();
                 if current {
                     let error = Error::new(*code, format!("the MCP server \"{}\" ended: {why}", self.name()));
-                    *state = State::Failed { until: Instant::now() + wait, error };
+                    *state = Lifecycle::Failed { until: Instant::now() + wait, error };
                 }
             }
-            None if current => *state = State::Down,
+            None if current => *state = Lifecycle::Down,
             None => {}
         }
         drop(state);
-        let stopped = || Ended { code: Code::HandlerFailed, why: "it was stopped".to_owned() };
+        let stopped = || ConnectionEnd { code: Code::HandlerFailed, why: "it was stopped".to_owned() };
         connection.set_ended(ended.unwrap_or_else(stopped));
     }
 }

@@ -15,7 +15,7 @@ use crate::config::{McpReach, McpServer};
 use crate::handler::McpHandler;
 use crate::listing::{self, Listing};
 use crate::metrics::McpMetrics;
-use crate::server::{Changed, Known, Server, Surroundings};
+use crate::server::{Changed, Discovery, Server, Surroundings};
 
 /// Longest wait for a server's first list of tools.
 pub const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -125,7 +125,7 @@ impl Servers {
             };
         };
         // A manifest that does not match an old list may match the current one.
-        let (old, name) = (found.known() < Known::Listed, manifest.name.clone());
+        let (old, name) = (found.known() < Discovery::Listed, manifest.name.clone());
         let Some(listed) = listing.tools.iter().find(|listed| listed.name == tool) else {
             if old {
                 return Fitted::Pending(name);
@@ -201,7 +201,7 @@ impl Servers {
                     server: listing.as_ref().map(|listing| listing.server.clone()).unwrap_or_default(),
                     protocol: listing.as_ref().map(|listing| listing.protocol.clone()).unwrap_or_default(),
                     listed: listing.as_ref().map(|listing| listing.tools.len()),
-                    remembered: server.known() == Known::Remembered,
+                    remembered: server.known() == Discovery::Remembered,
                     tools: tools.filter(|tool| server.config.takes(tool)).collect(),
                     error: error.map(|error| error.message().to_owned()),
                 }
@@ -215,7 +215,7 @@ impl Servers {
     /// Why it does not answer.
     pub async fn ask(server: &Arc<Server>) -> Result<(), Error> {
         match server.known() {
-            Known::Listed => Ok(()),
+            Discovery::Listed => Ok(()),
             _ => server.connection().await.map(drop),
         }
     }
@@ -239,7 +239,7 @@ impl Servers {
     /// It waits for a server's `start_timeout`, at most [`FIRST_ANSWER`], from the start of the background queries.
     pub async fn settled(&self) {
         let Some(asked) = self.asked.get().copied() else { return };
-        let waiting = self.all().filter(|server| server.known() == Known::Nothing).map(|server| {
+        let waiting = self.all().filter(|server| server.known() == Discovery::Nothing).map(|server| {
             let until = asked + server.config.start_timeout.min(FIRST_ANSWER);
             async move {
                 let _ = tokio::time::timeout_at(until, server.settled()).await;
@@ -250,7 +250,7 @@ impl Servers {
 
     /// Returns whether the tools of all servers are known.
     pub fn all_known(&self) -> bool {
-        self.all().all(|server| server.known() >= Known::Remembered)
+        self.all().all(|server| server.known() >= Discovery::Remembered)
     }
 
     /// Queries a server for its tools until it answers.

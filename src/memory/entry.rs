@@ -5,13 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use helmdeck_core::clock::rfc3339;
 use helmdeck_core::{Identity, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, StoreError};
 
 /// Kind of an entry: a separate key space with its own retention, so no fact can plant a cached answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// An answer of a pack.
@@ -32,14 +34,8 @@ impl Kind {
 
     /// Returns the name, in the store and in output.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cache => "cache",
-            Self::Note => "note",
-            Self::Fact => "fact",
-            Self::Audit => "audit",
-            Self::Conversation => "conversation",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Reads a name.
@@ -70,13 +66,14 @@ impl fmt::Display for Kind {
 }
 
 /// Owner of an entry: three parts kept apart, never a joined string.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Namespace {
     /// The tenant.
     pub tenant: Arc<str>,
     /// The user, or the empty text for what a whole tenant shares.
     pub subject: Arc<str>,
     /// The conversation, if the entry belongs to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Arc<str>>,
 }
 
@@ -145,9 +142,10 @@ pub struct Entry {
 }
 
 /// An entry without its value. It is stored in the clear, and the seal binds it to the value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EntryMeta {
     /// The namespace of its owner.
+    #[serde(flatten)]
     pub namespace: Namespace,
     /// The kind.
     pub kind: Kind,
@@ -164,10 +162,13 @@ pub struct EntryMeta {
     /// 1 for a new entry, one more for each replacement.
     pub version: u64,
     /// Creation time; kept by replacements.
+    #[serde(with = "rfc3339")]
     pub created_at: Timestamp,
     /// Time of the last replacement.
+    #[serde(with = "rfc3339")]
     pub updated_at: Timestamp,
     /// Expiry; `None` = never. An entry with `now >= expires_at` is invisible.
+    #[serde(serialize_with = "rfc3339::optional")]
     pub expires_at: Option<Timestamp>,
     /// The bytes of the value, as stored (a sealed value is 16 bytes longer than its plaintext).
     pub size: u64,

@@ -232,9 +232,10 @@ pub enum Change {
 pub type Changes = tokio::sync::broadcast::Receiver<Change>;
 
 /// Totals of one kind in one namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NamespaceStats {
     /// The namespace.
+    #[serde(flatten)]
     pub namespace: Namespace,
     /// The kind.
     pub kind: Kind,

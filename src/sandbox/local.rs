@@ -33,7 +33,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// Dependencies of a local runtime.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct RuntimeDependencies {
     pub(crate) folder: PathBuf,
     pub(crate) program: PathBuf,
     /// Whether preserved sessions outlive this process.
@@ -79,7 +79,7 @@ impl Live {
 pub(crate) struct LocalRuntime {
     /// Weak reference to itself, for tasks that must not keep it alive.
     this: Weak<Self>,
-    parts: Parts,
+    parts: RuntimeDependencies,
     place: SessionFolder,
     live: Mutex<HashMap<String, Arc<Live>>>,
     sandbox: OnceCell<Sandbox>,
@@ -90,7 +90,7 @@ pub(crate) struct LocalRuntime {
 }
 
 impl LocalRuntime {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: RuntimeDependencies) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             place: SessionFolder::new(parts.folder.clone()),
@@ -415,7 +415,7 @@ mod tests {
     fn runtime(data: &std::path::Path) -> (Arc<LocalRuntime>, Arc<Live>) {
         let clock = SystemClock::default();
         let now = clock.now();
-        let runtime = LocalRuntime::new(Parts {
+        let runtime = LocalRuntime::new(RuntimeDependencies {
             folder: data.join("sessions"),
             program: "/nonexistent".into(),
             outlive: false,

@@ -12,7 +12,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Head and tail of an output.
 #[derive(Debug)]
-struct Kept {
+struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
@@ -20,7 +20,7 @@ struct Kept {
     most: (usize, usize),
 }
 
-impl Kept {
+impl HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = self.most.0 - self.head.len();
@@ -45,13 +45,13 @@ impl Kept {
 
 /// Output that is being read.
 #[derive(Debug, Clone)]
-pub(super) struct Output(Arc<Mutex<Kept>>);
+pub(super) struct Output(Arc<Mutex<HeadAndTail>>);
 
 impl Output {
     /// Makes a capture of at most `bytes`: half for the head, half for the tail.
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes - bytes / 2, bytes / 2);
-        Self(Arc::new(Mutex::new(Kept { head: Vec::new(), tail: VecDeque::new(), total: 0, most })))
+        Self(Arc::new(Mutex::new(HeadAndTail { head: Vec::new(), tail: VecDeque::new(), total: 0, most })))
     }
 
     /// Reads a pipe to its end.

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use crate::config::SessionConfig;
-use crate::local::{LocalRuntime, Parts};
+use crate::local::{LocalRuntime, RuntimeDependencies};
 use crate::metrics::SessionMetrics;
 use crate::place::Record;
 use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
@@ -72,7 +72,7 @@ impl Sessions {
     pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
         let SessionPlace { folder, program, outlive } = place;
         let metrics = SessionMetrics::register(registry);
-        let parts = Parts { folder, program, outlive, config, clock: Arc::clone(&clock), metrics };
+        let parts = RuntimeDependencies { folder, program, outlive, config, clock: Arc::clone(&clock), metrics };
         Self { runtime: LocalRuntime::new(parts), clock }
     }
 

@@ -13,7 +13,7 @@ use crate::phase::{Phase, Read};
 use crate::plan::Meant;
 use crate::recall::Recall;
 use crate::resolved::Resolved;
-use crate::state::{State, Store};
+use crate::state::{PlanFiles, Store};
 use crate::text::one_line;
 
 /// A source of notes: the number of its notes, and of those without room.
@@ -49,7 +49,7 @@ pub struct Doctor {
     #[serde(serialize_with = "crate::text::lossy_or_none")]
     pub forge: Option<PathBuf>,
     /// Location of the files of the plan, if it is known.
-    pub state: Option<State>,
+    pub state: Option<PlanFiles>,
     /// Why it cannot.
     pub error: Option<StateError>,
     /// Number of notes recalled in the phase of the context.
@@ -106,7 +106,7 @@ impl Doctor {
             sources: sources(&resolved, config, phase),
             omitted: recall.omitted_count,
         };
-        match State::of(&resolved, context.plan.as_deref()) {
+        match PlanFiles::of(&resolved, context.plan.as_deref()) {
             Ok(state) => {
                 let new = state.warnings.iter().filter(|warning| !doctor.warnings.contains(warning)).cloned();
                 let new: Vec<Warning> = new.collect();
@@ -186,7 +186,7 @@ impl fmt::Display for Doctor {
         let store = match (&self.state, self.local) {
             (None, _) => none(),
             (_, true) => "project (local)".to_owned(),
-            (Some(State { store: Store::Vault, .. }), _) => "vault".to_owned(),
+            (Some(PlanFiles { store: Store::Vault, .. }), _) => "vault".to_owned(),
             _ => "project".to_owned(),
         };
         line("state", store)?;

@@ -35,5 +35,5 @@ pub use phase::Phase;
 pub use plans::{Plan, Plans};
 pub use recall::Recall;
 pub use seam::Seam;
-pub use state::{State, Store};
+pub use state::{PlanFiles, Store};
 pub use tokens::tokens;

@@ -9,7 +9,7 @@ use crate::context::Which;
 use crate::error::{StateFault, Warning};
 use crate::plan::{Meant, Task, file, plan_in};
 use crate::resolved::Resolved;
-use crate::state::{State, Store, TASKS, VAULT_STATE};
+use crate::state::{PlanFiles, Store, TASKS, VAULT_STATE};
 use crate::text::one_line;
 
 /// Maximum length read of a plan for its status, in bytes.
@@ -55,7 +55,7 @@ impl Plans {
         resolved.warn_of_slug();
         let mut warnings = std::mem::take(&mut resolved.warnings);
         // Who only looks the plans over need not name a task.
-        let state = State::of(&resolved, None).map(drop);
+        let state = PlanFiles::of(&resolved, None).map(drop);
         if let Err(error) = &state {
             let told = warnings.iter().any(|warning| warning.message == error.to_string());
             if error.fault != StateFault::TaskNameRequired && !told {

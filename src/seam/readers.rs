@@ -44,6 +44,6 @@ mod name;
 mod vault;
 
 pub use long_term::{Learned, LongTerm, Topic};
-pub use look::{About, Contents, DirEntry, Disk, Kind, Look};
+pub use look::{Contents, DirEntry, Disk, FileInfo, Kind, Look};
 pub use name::{Name, Unsafe};
 pub use vault::{AlwaysLoad, Layout, Note, NoteFile, Priority, ProjectFolder, Spaces, Vault, is_conflict};

@@ -14,7 +14,7 @@ use crate::offer::{Candidate, Offer};
 use crate::plans::Plans;
 use crate::recall::Recall;
 use crate::resolved::Resolved;
-use crate::state::State;
+use crate::state::PlanFiles;
 
 /// Read-only view of memory for a process. All access goes through a [`Look`].
 #[derive(Debug, Clone)]
@@ -79,8 +79,8 @@ impl Seam {
     ///
     /// # Errors
     /// As [`Self::state_path`].
-    pub fn state(&self, context: &Context) -> Result<State, StateError> {
-        State::of(&self.resolved(context), context.plan.as_deref())
+    pub fn state(&self, context: &Context) -> Result<PlanFiles, StateError> {
+        PlanFiles::of(&self.resolved(context), context.plan.as_deref())
     }
 
     /// Returns the plans of the project. It never fails: the result contains the problems.

@@ -32,7 +32,7 @@ pub enum Store {
 
 /// Locations of the files of a plan. None of them need exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct State {
+pub struct PlanFiles {
     /// The plan.
     #[serde(serialize_with = "crate::text::lossy")]
     pub plan: PathBuf,
@@ -50,7 +50,7 @@ pub struct State {
     pub warnings: Vec<Warning>,
 }
 
-impl State {
+impl PlanFiles {
     /// Returns the path of one file.
     #[must_use]
     pub fn path(&self, which: Which) -> &Path {

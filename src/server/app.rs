@@ -15,10 +15,10 @@ use crate::rest::state::{CallState, ConversationState, DocumentState, EngineStat
 
 /// State of all routes. It holds nothing of a single caller. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppState>);
 
 #[derive(Debug)]
-struct Parts {
+struct AppState {
     calls: CallState,
     events: EventState,
     conversations: ConversationState,
@@ -37,7 +37,7 @@ impl App {
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };
-        Self(Arc::new(Parts {
+        Self(Arc::new(AppState {
             events: EventState::new(engine.clone(), config.max_event_streams),
             conversations: ConversationState::new(conversations, limits),
             calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },

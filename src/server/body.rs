@@ -13,7 +13,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TY
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::limits::Slot;
+use crate::limits::RequestSlot;
 use crate::problem::Problem;
 
 /// Reads a JSON body of at most `max_bytes`, which must arrive within `timeout`.
@@ -24,7 +24,7 @@ pub(crate) async fn read(
     body: Body,
     max_bytes: u64,
     timeout: Duration,
-    slot: Option<&Slot>,
+    slot: Option<&RequestSlot>,
 ) -> Result<Bytes, Problem> {
     check_headers(headers, max_bytes)?;
     let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
@@ -35,7 +35,7 @@ pub(crate) async fn read(
             slot.inspect(|slot| slot.pause());
             let late = |_| Problem::http(StatusCode::REQUEST_TIMEOUT, "the request body took too long to arrive");
             let read = tokio::time::timeout(timeout, reading).await.map_err(late)?;
-            slot.map_or(Ok(()), Slot::resume)?;
+            slot.map_or(Ok(()), RequestSlot::resume)?;
             read
         }
     };
@@ -112,20 +112,20 @@ mod tests {
     #[tokio::test]
     async fn slow_body_holds_no_slot() {
         let pool = InFlight::new(1);
-        let slot = Slot::take(&pool).unwrap();
+        let slot = RequestSlot::take(&pool).unwrap();
         let (sender, receiver) = tokio::sync::oneshot::channel::<Bytes>();
         let body = Body::from_stream(futures_util::stream::once(receiver));
         let headers = HeaderMap::new();
         let mut reading = pin!(read(&headers, body, 9, Duration::from_secs(60), Some(&slot)));
         assert!(poll_immediate(&mut reading).await.is_none());
-        let other = Slot::take(&pool).expect("free while the body is on its way");
+        let other = RequestSlot::take(&pool).expect("free while the body is on its way");
         sender.send(Bytes::from_static(b"{}")).unwrap();
         assert_eq!(reading.await.unwrap_err().status(), 503, "all slots are taken when the body is there");
         drop(other);
         // A body that came with its head keeps the slot.
-        let slot = Slot::take(&pool).unwrap();
+        let slot = RequestSlot::take(&pool).unwrap();
         assert_eq!(read(&headers, Body::from("{}"), 9, Duration::from_secs(60), Some(&slot)).await.unwrap(), "{}");
-        assert!(Slot::take(&pool).is_err());
+        assert!(RequestSlot::take(&pool).is_err());
     }
 
     async fn read_with(headers: HeaderMap, body: Body) -> Result<Bytes, Problem> {

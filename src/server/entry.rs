@@ -21,7 +21,7 @@ use tower::Service;
 use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::guard::{Asked, Guard};
-use crate::limits::{Admission, Each, InFlight, Rate, Slot};
+use crate::limits::{Admission, Each, InFlight, Rate, RequestSlot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 
@@ -186,7 +186,7 @@ impl EntryService {
             // Without authentication all callers are one, on this machine.
             let full = |error: Error| error.with_message("too many requests at once from your address");
             let peer = peer.filter(|_| inner.access.is_some()).map(InFlight::enter).transpose().map_err(full)?;
-            Some((Slot::take(&inner.in_flight)?, peer))
+            Some((RequestSlot::take(&inner.in_flight)?, peer))
         } else {
             None
         };

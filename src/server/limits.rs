@@ -54,7 +54,7 @@ impl Drop for Permit {
 ///
 /// A request whose body is still arriving does not count as running: it gives its slot back until the body is there.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot(Arc<Held>);
+pub(crate) struct RequestSlot(Arc<Held>);
 
 #[derive(Debug)]
 struct Held {
@@ -62,7 +62,7 @@ struct Held {
     taken: AtomicBool,
 }
 
-impl Slot {
+impl RequestSlot {
     /// Takes a slot, or fails with `overloaded`.
     pub(crate) fn take(pool: &InFlight) -> Result<Self, Error> {
         let slot = Self(Arc::new(Held { pool: pool.clone(), taken: AtomicBool::new(false) }));
@@ -102,7 +102,7 @@ impl Drop for Held {
 /// Permits that an admitted request holds until it is answered: of the server, its caller and its peer.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    pub(crate) slot: Slot,
+    pub(crate) slot: RequestSlot,
     /// Held until dropped.
     pub(crate) _caller: Option<Share>,
     pub(crate) _peer: Option<Permit>,
@@ -223,19 +223,19 @@ mod tests {
     #[test]
     fn paused_slot_is_free_for_others() {
         let pool = InFlight::new(1);
-        let slow = Slot::take(&pool).unwrap();
-        assert_eq!(Slot::take(&pool).unwrap_err().code(), Code::Overloaded);
+        let slow = RequestSlot::take(&pool).unwrap();
+        assert_eq!(RequestSlot::take(&pool).unwrap_err().code(), Code::Overloaded);
         slow.pause();
         slow.pause();
-        let other = Slot::take(&pool).unwrap();
+        let other = RequestSlot::take(&pool).unwrap();
         assert_eq!(slow.resume().unwrap_err().code(), Code::Overloaded);
         drop(other);
         slow.resume().unwrap();
         let same = slow.clone();
         drop(slow);
-        assert!(Slot::take(&pool).is_err(), "a clone still holds it");
+        assert!(RequestSlot::take(&pool).is_err(), "a clone still holds it");
         drop(same);
-        drop(Slot::take(&pool).unwrap());
+        drop(RequestSlot::take(&pool).unwrap());
         assert_eq!(pool.count.load(Ordering::Relaxed), 0);
     }
 

@@ -18,11 +18,11 @@ pub(crate) struct Peers {
     connections: usize,
     requests: usize,
     proxies: Vec<IpNet>,
-    known: Mutex<HashMap<IpAddr, Known>>,
+    known: Mutex<HashMap<IpAddr, PeerLoad>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PeerLoad {
     connections: usize,
     requests: InFlight,
 }
@@ -52,7 +52,7 @@ impl Peers {
             v4 @ IpAddr::V4(_) => v4,
         };
         let mut known = self.known.lock();
-        let new = || Known { connections: 0, requests: InFlight::new(self.requests) };
+        let new = || PeerLoad { connections: 0, requests: InFlight::new(self.requests) };
         let peer = known.entry(address).or_insert_with(new);
         if peer.connections >= self.connections {
             return None;

@@ -90,7 +90,7 @@ impl ReplicaStore {
     }
 
     /// Sends a change by another replica.
-    pub fn tell(&self, change: Change) {
+    pub fn announce(&self, change: Change) {
         // Fails only without a subscriber.
         let _ = self.news().as_ref().map(|news| news.send(change));
     }

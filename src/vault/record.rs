@@ -18,7 +18,8 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 const MAX_USER_BYTES: usize = 256;
 
 /// Type of a secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// One text: a key or token.
@@ -32,12 +33,8 @@ pub enum Kind {
 impl Kind {
     /// Returns the name: `api_key`, `login` or `ssh`.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ApiKey => "api_key",
-            Self::Login => "login",
-            Self::Ssh => "ssh",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -144,7 +141,7 @@ impl About {
 
 /// Serialized form of [`About`].
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct StoredAbout {
     kind: Kind,
     hosts: Vec<String>,
     subjects: Vec<Subjects>,
@@ -153,7 +150,7 @@ pub(crate) struct Written {
     user: Option<String>,
 }
 
-impl From<&About> for Written {
+impl From<&About> for StoredAbout {
     fn from(about: &About) -> Self {
         let texts = |globs: &[Glob]| globs.iter().map(Glob::to_string).collect();
         Self {
@@ -166,10 +163,10 @@ impl From<&About> for Written {
     }
 }
 
-impl TryFrom<Written> for About {
+impl TryFrom<StoredAbout> for About {
     type Error = String;
 
-    fn try_from(written: Written) -> std::result::Result<Self, String> {
+    fn try_from(written: StoredAbout) -> std::result::Result<Self, String> {
         let globs =
             |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<std::result::Result<_, String>>();
         Ok(Self {

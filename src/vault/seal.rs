@@ -9,7 +9,7 @@ use helmdeck_system::vault::VaultRow;
 use zeroize::Zeroizing;
 
 use crate::error::{Result, VaultError};
-use crate::record::{About, Material, Written};
+use crate::record::{About, Material, StoredAbout};
 
 /// Purpose of a derived key, besides the credential's name.
 const ABOUT: &str = "helmdeck/vault/about/v1";
@@ -53,7 +53,8 @@ impl Sealer {
     /// Seals a credential with the current key.
     pub(crate) fn seal(&self, head: Head, about: &About, material: &Material) -> Result<VaultRow> {
         let (namespace, bound) = (head.namespace(), head.bound());
-        let text = serde_json::to_vec(&Written::from(about)).map_err(|error| VaultError::Invalid(error.to_string()))?;
+        let text =
+            serde_json::to_vec(&StoredAbout::from(about)).map_err(|error| VaultError::Invalid(error.to_string()))?;
         let about = self.0.seal_blob(&namespace, ABOUT, &bound, &text)?;
         let secret = self.0.seal_blob(&namespace, SECRET, &bound, &write(material))?;
         let length = u32::try_from(about.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -70,7 +71,7 @@ impl Sealer {
     /// Opens the attributes of a credential. The secret stays sealed.
     pub(crate) fn about(&self, row: &VaultRow) -> Result<About> {
         let plain = self.open(row, ABOUT)?;
-        let written: Written = serde_json::from_slice(&plain).map_err(|_| unreadable(row, "of another version"))?;
+        let written: StoredAbout = serde_json::from_slice(&plain).map_err(|_| unreadable(row, "of another version"))?;
         About::try_from(written).map_err(|_| unreadable(row, "of another version"))
     }
 

@@ -8,7 +8,7 @@ use helmdeck_core::{Code, Error, Result, Secret};
 use helmdeck_process::{Group, Pipes};
 use tokio::process::Command;
 
-use super::fifo::{Fifo, Parts};
+use super::fifo::{Fifo, SecretParts};
 use super::process::{run, spawn};
 use super::shell::quoted;
 
@@ -26,7 +26,7 @@ pub(super) struct Agent {
 /// The passphrase of the key.
 struct Passphrase(Secret);
 
-impl Parts for Passphrase {
+impl SecretParts for Passphrase {
     fn parts(&self) -> Vec<&str> {
         vec![self.0.passphrase().unwrap_or_default(), "\n"]
     }

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The content of a pipe, in parts, so that a secret is not copied into a longer text.
-pub(super) trait Parts: Send + Sync + 'static {
+pub(super) trait SecretParts: Send + Sync + 'static {
     /// Returns the parts in order.
     fn parts(&self) -> Vec<&str>;
 }
@@ -32,7 +32,7 @@ impl Fifo {
     ///
     /// # Errors
     /// `internal` if the system refuses.
-    pub(super) fn serve(folder: &Path, name: &str, content: impl Parts) -> Result<Self> {
+    pub(super) fn serve(folder: &Path, name: &str, content: impl SecretParts) -> Result<Self> {
         let path = folder.join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .map_err(|error| Error::new(Code::Internal, "a pipe cannot be made").with_source(error))?;

@@ -10,7 +10,7 @@ use helmdeck_git::is_id;
 use tempfile::TempDir;
 
 use super::agent::Agent;
-use super::fifo::{Fifo, Parts};
+use super::fifo::{Fifo, SecretParts};
 use super::process::{self, Finished};
 use super::reason::{self, Facts};
 use super::runner::{Git, LONGEST, MAX_OUTPUT, scratch};
@@ -82,7 +82,7 @@ struct Login {
     host: String,
 }
 
-impl Parts for Login {
+impl SecretParts for Login {
     fn parts(&self) -> Vec<&str> {
         // Checked for this host before.
         let secret = self.secret.expose_for(&self.host).unwrap_or_default();

@@ -418,7 +418,7 @@ async fn a_folder_of_a_session_that_is_swapped_for_a_link_is_not_walked_through(
     fs::rename(&folder, folder.with_extension("moved")).unwrap();
     symlink(outside.path(), &folder).unwrap();
     let none = Globs::new("paths", &[]).unwrap();
-    let found = walk::walk(&place, None, None, &Filter { paths: &none, languages: &[] }, &|| false).unwrap();
+    let found = walk::walk(&place, None, None, &FileFilter { paths: &none, languages: &[] }, &|| false).unwrap();
     let names: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(names, ["in.py"]);
 }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::repo::{self, Git};
 use crate::swe::Config;
-use crate::swe::repository::{Address, Checkout, Difference, GitRepository, Repository, Wanted};
+use crate::swe::repository::{Address, Checkout, Difference, GitRepository, Repository, RepositoryRef};
 use crate::swe::solve::Solve;
 
 pub(super) const KEY: &str = "sk-canary-0123456789";
@@ -188,7 +188,7 @@ impl Repository for LocalGit {
         Ok(self.address.lock().unwrap().clone().unwrap_or(folder))
     }
 
-    async fn checkout(&self, context: &Context, wanted: Wanted<'_>) -> Result<Checkout> {
+    async fn checkout(&self, context: &Context, wanted: RepositoryRef<'_>) -> Result<Checkout> {
         let folder = context.session()?.folder().to_owned();
         git(&folder, &["clone", "-q", wanted.url, "repo"]);
         let commit = git(&folder.join("repo"), &["rev-parse", "HEAD"]);
@@ -212,7 +212,7 @@ impl Repository for LocalGit {
     async fn push(
         &self,
         _: &Context,
-        _: Wanted<'_>,
+        _: RepositoryRef<'_>,
         _: &Checkout,
         patch: &[u8],
         branch: &str,

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use helmdeck_core::SystemClock;
-use helmdeck_memory::archive::{ArchiveError, Exported, Filter, export};
+use helmdeck_memory::archive::{ArchiveError, ArchiveFilter, Exported, export};
 use helmdeck_memory::{KeyRing, Store};
 use serde_json::json;
 
@@ -42,17 +42,17 @@ pub(crate) async fn run(setup: &Setup, arguments: &ExportArgs) -> Result<()> {
     report(setup, arguments, &answer?, to_stdout)
 }
 
-impl From<&OnlyArgs> for Filter {
+impl From<&OnlyArgs> for ArchiveFilter {
     fn from(only: &OnlyArgs) -> Self {
         Self { namespace: only.namespace.clone(), kind: only.kind }
     }
 }
 
 async fn to_file(setup: &Setup, store: &dyn Store, ring: &KeyRing, arguments: &ExportArgs) -> Result<Exported> {
-    let (draft, file) = Draft::beside(&arguments.file)?;
+    let (pending, file) = PendingFile::beside(&arguments.file)?;
     let (exported, file) = write(setup, store, ring, arguments, file).await?;
     let (path, force) = (arguments.file.clone(), arguments.force);
-    let keeping = tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await;
+    let keeping = tokio::task::spawn_blocking(move || pending.keep(&file, &path, force)).await;
     keeping.map_err(Failure::internal)??;
     Ok(exported)
 }
@@ -64,7 +64,7 @@ async fn write<W: Write + Send + 'static>(
     arguments: &ExportArgs,
     out: W,
 ) -> Result<(Exported, W)> {
-    let filter = Filter::from(&arguments.only);
+    let filter = ArchiveFilter::from(&arguments.only);
     let (clock, mut signals) = (SystemClock::default(), Stop::catch()?);
     let mut steps = Steps::new(setup.output, "exported");
     let mut show = |count| steps.at(count, None);
@@ -117,19 +117,19 @@ pub(super) fn taken(path: &Path) -> Failure {
 }
 
 /// Temporary file beside the target, removed unless it is kept.
-pub(super) struct Draft(Option<PathBuf>);
+pub(super) struct PendingFile(Option<PathBuf>);
 
-impl Draft {
+impl PendingFile {
     /// Creates the temporary file, readable by its owner only.
     ///
     /// # Errors
     /// A failure that names the file.
     pub(super) fn beside(path: &Path) -> Result<(Self, File)> {
         let name = path.file_name().ok_or_else(|| Failure::usage(format!("{} names no file", path.display())))?;
-        let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
-        let file = file.map_err(|error| about(&draft, &error))?;
-        Ok((Self(Some(draft)), file))
+        let pending = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&pending);
+        let file = file.map_err(|error| about(&pending, &error))?;
+        Ok((Self(Some(pending)), file))
     }
 
     /// Renames the file to the target; replaces an existing file only with `force`.
@@ -137,22 +137,22 @@ impl Draft {
     /// # Errors
     /// A failure that names the file; a usage failure if the target exists.
     pub(super) fn keep(mut self, file: &File, path: &Path, force: bool) -> Result<()> {
-        let Some(draft) = &self.0 else { return Ok(()) };
-        file.sync_all().map_err(|error| about(draft, &error))?;
+        let Some(pending) = &self.0 else { return Ok(()) };
+        file.sync_all().map_err(|error| about(pending, &error))?;
         if force {
-            fs::rename(draft, path).map_err(|error| about(path, &error))?;
+            fs::rename(pending, path).map_err(|error| about(path, &error))?;
             self.0 = None;
             return Ok(());
         }
         // A hard link fails if the target exists. The temporary name goes when this value is dropped.
-        fs::hard_link(draft, path).map_err(|error| match error.kind() {
+        fs::hard_link(pending, path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(path),
             _ => about(path, &error),
         })
     }
 }
 
-impl Drop for Draft {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             let _ = fs::remove_file(path);

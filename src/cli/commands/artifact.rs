@@ -10,7 +10,7 @@ use helmdeck_core::{Code, Error, Identity};
 use helmdeck_engine::{ArtifactPage, Engine, is_damaged};
 use serde_json::json;
 
-use super::archive::{Draft, taken};
+use super::archive::{PendingFile, taken};
 use crate::args::{ArtifactCommand, ArtifactGetArgs, ArtifactListArgs};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{columns, size};
@@ -109,10 +109,10 @@ async fn get(setup: &Setup, engine: &Engine, arguments: &ArtifactGetArgs) -> Res
             copy(pieces, io::stdout()).await?.flush()?;
             return Ok(());
         }
-        let (draft, file) = Draft::beside(to)?;
+        let (pending, file) = PendingFile::beside(to)?;
         let file: File = copy(pieces, file).await?;
         let (path, force) = (to.clone(), arguments.force);
-        tokio::task::spawn_blocking(move || draft.keep(&file, &path, force)).await.map_err(Failure::internal)?
+        tokio::task::spawn_blocking(move || pending.keep(&file, &path, force)).await.map_err(Failure::internal)?
     };
     tokio::select! {
         done = writing => done?,

@@ -13,6 +13,7 @@ use crate::commands::{memory, run};
 use crate::exit::Result;
 use crate::lookup;
 use crate::output::columns;
+use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
 
 /// Counters of one pack by name.
@@ -83,17 +84,19 @@ pub(crate) async fn savings(setup: &Setup) -> Result<()> {
             .collect::<BTreeMap<_, _>>()
     );
     setup.output.either(&value, || {
-        let mut rows =
-            vec![["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED"].map(str::to_owned).to_vec()];
-        rows.extend(packs.iter().map(|(pack, counts)| {
-            vec![
+        let rows = packs.iter().map(|(pack, counts)| {
+            [
                 pack.clone(),
                 count(counts, "saved_calls").to_string(),
                 format!("{} ms", count(counts, "saved_us") / 1000),
                 count(counts, "saved_upstream_calls").to_string(),
             ]
-        }));
-        if packs.is_empty() { NOTHING.to_owned() } else { columns(&rows) }
+        });
+        if packs.is_empty() {
+            NOTHING.to_owned()
+        } else {
+            table(["PACK", "CALLS SAVED", "TIME SAVED", "UPSTREAM REQUESTS SAVED"], rows)
+        }
     })
 }
 

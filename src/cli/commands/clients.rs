@@ -23,7 +23,8 @@ pub(super) struct ClientFile {
 }
 
 /// State of the client's entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum EntryState {
     /// The file has the entry.
     Present,
@@ -37,13 +38,8 @@ pub(super) enum EntryState {
 
 impl EntryState {
     /// Returns the name in JSON.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Present => "present",
-            Self::Differs => "differs",
-            Self::Absent => "absent",
-            Self::Added => "added",
-        }
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

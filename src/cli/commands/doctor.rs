@@ -11,6 +11,7 @@ use crate::commands::memory::name;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::{columns, size};
 use crate::progress::Steps;
+use crate::table::table;
 use crate::wire::Setup;
 
 /// How many bad rows are named; all are counted.
@@ -178,13 +179,12 @@ fn text(setup: &Setup, clear: &Clear, examined: Option<&Examined>, hints: &[Stri
     }
     let mut text = columns(&rows);
     if !clear.namespaces.is_empty() {
-        let mut rows = vec![["NAMESPACE", "KIND", "ROWS", "SIZE"].map(str::to_owned).to_vec()];
-        rows.extend(
-            clear.namespaces.iter().take(SHOWN).map(|held| {
-                vec![name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]
-            }),
-        );
-        text.push_str(&format!("\n{}", columns(&rows)));
+        let rows = clear
+            .namespaces
+            .iter()
+            .take(SHOWN)
+            .map(|held| [name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]);
+        text.push_str(&format!("\n{}", table(["NAMESPACE", "KIND", "ROWS", "SIZE"], rows)));
         if clear.namespaces.len() > SHOWN {
             text.push_str(&format!("and {} more; --json lists them all\n", clear.namespaces.len() - SHOWN));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_memory::KeyRing;
-use helmdeck_memory::archive::{self, Filter, Imported};
+use helmdeck_memory::archive::{self, ArchiveFilter, Imported};
 use helmdeck_memory::helmdeck_go::{self, GoError, Options, Report, Sessions};
 use helmdeck_memory::restore::{Destination, Restored, Target};
 use serde_json::json;
@@ -17,6 +17,7 @@ use crate::commands::archive::failure;
 use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::progress::Steps;
+use crate::table::table;
 use crate::wire::Setup;
 
 /// Limit of namespaces in the text report.
@@ -64,7 +65,7 @@ fn open(file: &Path) -> Result<File> {
 }
 
 async fn of_archive(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target: Target) -> Result<()> {
-    let filter = Filter::from(&arguments.only);
+    let filter = ArchiveFilter::from(&arguments.only);
     let input: Box<dyn Read + Send> =
         if arguments.file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(open(&arguments.file)?) };
     let mut steps = Steps::new(setup.output, "read");
@@ -91,7 +92,7 @@ fn of_archive_text(imported: &Imported, dry_run: bool) -> String {
 }
 
 async fn original(setup: &Setup, arguments: &ImportArgs, ring: &KeyRing, target: Target) -> Result<()> {
-    if Filter::from(&arguments.only) != Filter::default() {
+    if ArchiveFilter::from(&arguments.only) != ArchiveFilter::default() {
         return Err(Failure::usage("--namespace and --kind choose from an archive, not with --helmdeck-go"));
     }
     // SQLite would only say that it cannot open it.
@@ -128,13 +129,12 @@ fn original_text(report: &Report, dry_run: bool) -> String {
     text.extend(report.bad_rows.iter().map(|line| format!("bad: {line}\n")));
     text.extend(report.restored.named.iter().map(|line| format!("refused: {line}\n")));
     if !report.namespaces.is_empty() {
-        let mut rows = vec![["NAMESPACE", "CALLER", "SESSION", "WHY"].map(str::to_owned).to_vec()];
-        rows.extend(report.namespaces.iter().take(SHOWN).map(|read| {
+        let rows = report.namespaces.iter().take(SHOWN).map(|read| {
             let session = read.session.clone().unwrap_or_else(|| "-".to_owned());
-            vec![read.from.clone(), read.subject.clone(), session, read.why.to_owned()]
-        }));
+            [read.from.clone(), read.subject.clone(), session, read.why.to_owned()]
+        });
         text.push('\n');
-        text.push_str(&columns(&rows));
+        text.push_str(&table(["NAMESPACE", "CALLER", "SESSION", "WHY"], rows));
         if report.namespaces.len() > SHOWN {
             text.push_str(&format!("and {} more; --json lists them all\n", report.namespaces.len() - SHOWN));
         }

@@ -15,6 +15,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::columns;
 use crate::progress::Progress;
 use crate::signals::Stop;
+use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
 
 /// Poll interval of a job that the command waits for.
@@ -65,9 +66,8 @@ async fn list(setup: &Setup, book: &JobBook, arguments: &JobListArgs) -> Result<
         if page.jobs.is_empty() {
             return "there are no jobs".to_owned();
         }
-        let mut rows = vec![["ID", "PACK", "CALLER", "STATE", "SINCE", "PROGRESS"].map(str::to_owned).to_vec()];
-        rows.extend(page.jobs.iter().map(|job| {
-            vec![
+        let rows = page.jobs.iter().map(|job| {
+            [
                 job.id.to_string(),
                 format!("{}@{}", job.pack, job.version),
                 format!("{}/{}", job.tenant, job.user),
@@ -75,8 +75,8 @@ async fn list(setup: &Setup, book: &JobBook, arguments: &JobListArgs) -> Result<
                 ago(now, since(job)),
                 said(job),
             ]
-        }));
-        let mut text = columns(&rows);
+        });
+        let mut text = table(["ID", "PACK", "CALLER", "STATE", "SINCE", "PROGRESS"], rows);
         if let Some(next) = &page.next {
             text.push_str(&format!("more: helmdeck job list --after {next}\n"));
         }

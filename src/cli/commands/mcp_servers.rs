@@ -13,8 +13,9 @@ use crate::args::{Global, McpAddArgs};
 use crate::config::{self, servers};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
-use crate::output::{Output, columns};
+use crate::output::Output;
 use crate::progress::Progress;
+use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
 use crate::write_file;
 
@@ -44,7 +45,7 @@ pub(crate) fn add(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironm
         }
         file.remove(&arguments.name)?;
     }
-    let table = table(arguments, global, env)?;
+    let table = server_table(arguments, global, env)?;
     file.servers()?.push(table);
     let text = file.document.to_string();
     // Parse it by the rules of `serve` before anything is written.
@@ -97,8 +98,7 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
         if found.is_empty() {
             return "no MCP servers are configured\nadd one:  helmdeck mcp add <name> -- <command>".to_owned();
         }
-        let mut rows = vec![["NAME", "KIND", "STATE", "TOOLS", "SERVER", "PROTOCOL"].map(str::to_owned).to_vec()];
-        rows.extend(found.iter().map(|server| {
+        let rows = found.iter().map(|server| {
             let tools = server.listed.map_or_else(
                 || "-".to_owned(),
                 |listed| match server.tools.len() {
@@ -107,9 +107,9 @@ pub(crate) async fn list(setup: &Setup) -> Result<()> {
                 },
             );
             let cells = [&server.name, server.kind, server.state, &tools, &server.server, &server.protocol];
-            cells.map(str::to_owned).to_vec()
-        }));
-        let mut text = columns(&rows);
+            cells.map(str::to_owned)
+        });
+        let mut text = table(["NAME", "KIND", "STATE", "TOOLS", "SERVER", "PROTOCOL"], rows);
         for server in &found {
             text.extend(server.tools.iter().map(|tool| format!("  mcp.{}.{tool}\n", server.name)));
         }
@@ -125,7 +125,7 @@ fn not_confirmed(server: &McpStatus) -> String {
     format!("mcp:{}: {why}; the tools are those of its last start", server.name)
 }
 
-fn table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> Result<Table> {
+fn server_table(arguments: &McpAddArgs, global: &Global, env: &ProcessEnvironment) -> Result<Table> {
     let mut table = Table::new();
     table["name"] = value(&arguments.name);
     if let Some(url) = &arguments.url {

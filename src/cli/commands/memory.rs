@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::args::ListArgs;
 use crate::exit::Result;
 use crate::output::{columns, size};
+use crate::table::table;
 use crate::wire::Setup;
 
 /// Page size of a list.
@@ -65,12 +66,11 @@ pub(crate) async fn status(setup: &Setup) -> Result<()> {
         }
         let mut text = columns(&rows);
         if !namespaces.is_empty() {
-            let mut rows = vec![["NAMESPACE", "KIND", "ENTRIES", "SIZE"].map(str::to_owned).to_vec()];
-            rows.extend(namespaces.iter().map(|held| {
-                vec![name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]
-            }));
+            let rows = namespaces
+                .iter()
+                .map(|held| [name(&held.namespace), held.kind.to_string(), held.rows.to_string(), size(held.bytes)]);
             text.push('\n');
-            text.push_str(&columns(&rows));
+            text.push_str(&table(["NAMESPACE", "KIND", "ENTRIES", "SIZE"], rows));
         }
         text
     })
@@ -106,10 +106,8 @@ pub(crate) fn print(setup: &Setup, entries: &[EntryMeta]) -> Result<()> {
         if entries.is_empty() {
             return "there are no entries; `helmdeck memory status` says what the store holds".to_owned();
         }
-        let mut rows =
-            vec![["NAMESPACE", "KIND", "UPDATED", "ENDS", "SIZE", "TAGS", "KEY"].map(str::to_owned).to_vec()];
-        rows.extend(entries.iter().map(|meta| {
-            vec![
+        let rows = entries.iter().map(|meta| {
+            [
                 name(&meta.namespace),
                 meta.kind.to_string(),
                 seconds(&meta.updated_at.to_rfc3339()),
@@ -118,8 +116,8 @@ pub(crate) fn print(setup: &Setup, entries: &[EntryMeta]) -> Result<()> {
                 if meta.tags.is_empty() { "-".to_owned() } else { meta.tags.join(",") },
                 meta.key.clone(),
             ]
-        }));
-        columns(&rows)
+        });
+        table(["NAMESPACE", "KIND", "UPDATED", "ENDS", "SIZE", "TAGS", "KEY"], rows)
     })
 }
 

@@ -6,7 +6,7 @@ use helmdeck_memory::Namespace;
 
 use crate::args::DefaultsArgs;
 use crate::exit::Result;
-use crate::output::columns;
+use crate::table::table;
 use crate::wire::Setup;
 
 /// Prints the habits of a caller; of the local one unless named.
@@ -30,20 +30,19 @@ fn text(defaults: &Defaults) -> String {
         text.push('\n');
     }
     if !defaults.packs.is_empty() {
-        let mut rows = vec![["PACK", "CALLS", "LAST USED", "USUAL INPUTS"].map(str::to_owned).to_vec()];
-        rows.extend(defaults.packs.iter().map(|of| {
+        let rows = defaults.packs.iter().map(|of| {
             let inputs: Vec<String> = of.common_inputs.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            vec![of.pack.to_string(), of.calls.to_string(), of.last_used.to_rfc3339(), inputs.join(" ")]
-        }));
-        text.push_str(&columns(&rows));
+            [of.pack.to_string(), of.calls.to_string(), of.last_used.to_rfc3339(), inputs.join(" ")]
+        });
+        text.push_str(&table(["PACK", "CALLS", "LAST USED", "USUAL INPUTS"], rows));
     }
     if !defaults.common_findings.is_empty() {
-        let mut rows = vec![["FINDING", "TIMES", "SEVERITY", "LAST FOUND BY"].map(str::to_owned).to_vec()];
-        rows.extend(defaults.common_findings.iter().map(|of| {
-            vec![of.code.clone(), of.occurrence_count.to_string(), of.severity.clone(), of.pack.to_string()]
-        }));
+        let rows = defaults
+            .common_findings
+            .iter()
+            .map(|of| [of.code.clone(), of.occurrence_count.to_string(), of.severity.clone(), of.pack.to_string()]);
         text.push('\n');
-        text.push_str(&columns(&rows));
+        text.push_str(&table(["FINDING", "TIMES", "SEVERITY", "LAST FOUND BY"], rows));
     }
     for (count, what) in [(defaults.unreadable, "entries do not open"), (defaults.malformed, "rows make no sense")] {
         if count > 0 {

@@ -66,18 +66,9 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Version => output.text(&version()),
         Command::ExitCodes => output.text(crate::exit::TABLE),
         Command::Completions { shell } => completions::run(shell, &output),
-        Command::Job(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(job::job(&setup, &command))
-        }
-        Command::Token(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(token::run(&setup, &command))
-        }
-        Command::Artifact(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(artifact::run(&setup, &command))
-        }
+        Command::Job(command) => block_on(job::job(&setup(env, WARN)?, &command)),
+        Command::Token(command) => block_on(token::run(&setup(env, WARN)?, &command)),
+        Command::Artifact(command) => block_on(artifact::run(&setup(env, WARN)?, &command)),
         Command::Key(command) => key::run(&command, &global, &env, &output),
         Command::Init(arguments) => init::run(&arguments, &global, env, output),
         Command::Status => block_on(status::run(&global, env, output)),
@@ -89,16 +80,10 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Mcp(arguments) => match arguments.command {
             Some(McpCommand::Add(arguments)) => mcp_servers::add(&arguments, &global, &env, &output),
             Some(McpCommand::Remove { name }) => mcp_servers::remove(&name, &global, &env, &output),
-            Some(McpCommand::List) => {
-                let setup = setup(env, "error")?;
-                block_on(mcp_servers::list(&setup))
-            }
+            Some(McpCommand::List) => block_on(mcp_servers::list(&setup(env, "error")?)),
             None => mcp::run(&global, env, output),
         },
-        Command::Run(arguments) => {
-            let setup = setup(env, WARN)?;
-            block_on(run::run(&setup, &arguments))
-        }
+        Command::Run(arguments) => block_on(run::run(&setup(env, WARN)?, &arguments)),
         Command::Pack(command) => {
             let setup = setup(env, "error")?;
             match command {
@@ -128,24 +113,15 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
                 MemoryCommand::Forget(arguments) => block_on(forget::run(&setup, &arguments)),
             }
         }
-        Command::Session(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(session::run(&setup, &command))
-        }
-        Command::Conversation(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(conversation::run(&setup, &command))
-        }
+        Command::Session(command) => block_on(session::run(&setup(env, WARN)?, &command)),
+        Command::Conversation(command) => block_on(conversation::run(&setup(env, WARN)?, &command)),
         Command::Forge(arguments) => forge::run(&arguments, &env, output),
         // Separated from the others before they are read; this is for a command line that hid it.
         Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output) {
             0 => Ok(()),
             code => Err(Failure::of_child(code)),
         },
-        Command::Vault(command) => {
-            let setup = setup(env, WARN)?;
-            block_on(vault::run(&setup, &command))
-        }
+        Command::Vault(command) => block_on(vault::run(&setup(env, WARN)?, &command)),
         Command::Cache(command) => {
             let setup = setup(env, WARN)?;
             match command {

@@ -27,20 +27,20 @@ const MOST: u64 = 16 << 20;
 
 /// Reason for a command to end early.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct SeamFailure {
     pub(super) code: &'static str,
     pub(super) exit: u8,
     /// `<path>: <cause>; <remedy>`.
     pub(super) line: String,
 }
 
-impl Stop {
+impl SeamFailure {
     /// Makes the error of a usage mistake.
     pub(super) fn usage(place: impl std::fmt::Display, cause: impl std::fmt::Display, remedy: &str) -> Self {
         Self { code: "usage", exit: 2, line: format!("{place}: {cause}; {remedy}") }
     }
 
-    fn print(&self, output: Output) {
+    fn report(&self, output: Output) {
         let Self { code, exit, line } = self;
         if output.json {
             let kind = format!("urn:helmdeck:error:{code}");
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-impl From<StateError> for Stop {
+impl From<StateError> for SeamFailure {
     fn from(error: StateError) -> Self {
         Self { code: error.fault.code(), exit: error.fault.exit_code(), line: error.to_string() }
     }
@@ -72,17 +72,17 @@ pub(crate) fn main(arguments: Vec<OsString>, env: &ProcessEnvironment) -> u8 {
         }
         Err(error) => {
             let output = Output::of_process(env, arguments.iter().any(|argument| argument == "--json"), 0);
-            misread(&error, SeamCli::verb(&arguments).as_deref()).print(output);
+            misread(&error, SeamCli::verb(&arguments).as_deref()).report(output);
             2
         }
     }
 }
 
 /// Returns clap's error on one line: what is wrong, a suggestion, and where to find help.
-fn misread(error: &clap::Error, verb: Option<&str>) -> Stop {
+fn misread(error: &clap::Error, verb: Option<&str>) -> SeamFailure {
     let meant = misread::meant(error).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
     let verb = verb.map(|verb| format!(" {verb}")).unwrap_or_default();
-    Stop::usage("helmdeck seam", misread::cause(error), &format!("{meant}see `helmdeck seam{verb} --help`"))
+    SeamFailure::usage("helmdeck seam", misread::cause(error), &format!("{meant}see `helmdeck seam{verb} --help`"))
 }
 
 /// Runs a command and returns the exit code.
@@ -104,7 +104,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
     };
     let written = answer.and_then(|bytes| match output.raw(&bytes) {
         Err(failure) if !failure.is_silent() => {
-            Err(Stop { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
+            Err(SeamFailure { code: "output", exit: 2, line: format!("stdout: {}; give it room", failure.message()) })
         }
         // The reader closed the pipe: it has what it needs.
         _ => Ok(()),
@@ -115,7 +115,7 @@ pub(crate) fn run(command: &SeamCommand, file: Option<&Path>, env: &ProcessEnvir
             0
         }
         Err(stop) => {
-            stop.print(output);
+            stop.report(output);
             stop.exit
         }
     }
@@ -142,7 +142,7 @@ struct Queries {
 }
 
 impl Queries {
-    fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn recall(&self, arguments: &RecallArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let limit = arguments.limit.and_then(|limit| usize::try_from(limit).ok());
         let recall = self.seam.recall(&context, arguments.query.as_deref(), limit);
@@ -157,7 +157,7 @@ impl Queries {
         Ok(text.into_bytes())
     }
 
-    fn state_path(&self, arguments: &StatePathArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn state_path(&self, arguments: &StatePathArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         // An empty name counts as none.
         let plan = arguments.plan.clone().filter(|plan| !plan.is_empty());
         let state = self.seam.state(&context(arguments.place.cwd.clone(), None, plan))?;
@@ -179,7 +179,7 @@ impl Queries {
                     "{}: the path holds a control character, or one that is not seen; give the folder another name",
                     path.display()
                 );
-                return Err(Stop { code: "unsafe-name", exit: 2, line });
+                return Err(SeamFailure { code: "unsafe-name", exit: 2, line });
             }
             if !bytes.is_empty() {
                 bytes.push(b'\t');
@@ -190,7 +190,7 @@ impl Queries {
         Ok(bytes)
     }
 
-    fn offer(&self, arguments: &OfferArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn offer(&self, arguments: &OfferArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let candidate = candidate(arguments)?;
         let context = context(arguments.place.cwd.clone(), arguments.phase.clone(), None);
         let offer = self.seam.offer(&context, &candidate);
@@ -199,7 +199,7 @@ impl Queries {
             return Ok(line(&json!(offer)));
         }
         let mut text = serde_json::to_string_pretty(&offer.candidates)
-            .map_err(|error| Stop::usage("candidate", error, "give another one"))?;
+            .map_err(|error| SeamFailure::usage("candidate", error, "give another one"))?;
         text.push('\n');
         Ok(text.into_bytes())
     }
@@ -209,17 +209,17 @@ impl Queries {
         arguments: &SaveArgs,
         env: &ProcessEnvironment,
         warnings: &mut Vec<Warning>,
-    ) -> Result<Vec<u8>, Stop> {
+    ) -> Result<Vec<u8>, SeamFailure> {
         let (offer, place) = (&arguments.offer, &arguments.offer.place);
         let context = context(place.cwd.clone(), offer.phase.clone(), None);
         let offered = self.seam.offer(&context, &candidate(offer)?);
         warnings.extend(offered.warnings);
         let Some(candidate) = offered.candidates.first() else {
             let cause = "there is neither a note vault nor a .forge/ for this project";
-            return Err(Stop::usage("memory", cause, "see `helmdeck seam doctor`"));
+            return Err(SeamFailure::usage("memory", cause, "see `helmdeck seam doctor`"));
         };
         let environment = crate::project::environment(env, None, None)
-            .map_err(|failure| Stop::usage("environment", failure.message(), "correct the variable"))?;
+            .map_err(|failure| SeamFailure::usage("environment", failure.message(), "correct the variable"))?;
         let saved = seam_save::save(candidate, &context, &environment, (self.output, arguments.yes))?;
         if self.output.json {
             return Ok(line(&json!(saved)));
@@ -229,7 +229,7 @@ impl Queries {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as the others")]
-    fn plans(&self, cwd: Option<PathBuf>, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn plans(&self, cwd: Option<PathBuf>, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let plans = self.seam.plans(&context(cwd, None, None));
         warnings.extend(plans.warnings.iter().cloned());
         if self.output.json {
@@ -250,7 +250,7 @@ impl Queries {
 
 impl Queries {
     /// Prints the diagnosis. Other problems are part of the answer, one per line.
-    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, Stop> {
+    fn doctor(&self, arguments: &DoctorArgs, warnings: &mut Vec<Warning>) -> Result<Vec<u8>, SeamFailure> {
         let DoctorArgs { place, phase, plan } = arguments.clone();
         let mut doctor = self.seam.doctor(&context(place.cwd, phase, plan.filter(|plan| !plan.is_empty())));
         if let Some(error) = doctor.error.clone().filter(|error| error.fault != StateFault::TaskNameRequired) {
@@ -284,11 +284,12 @@ fn shown(path: &Path) -> Vec<u8> {
 }
 
 /// Builds a candidate from arguments, or reads a whole one.
-fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
+fn candidate(arguments: &OfferArgs) -> Result<Value, SeamFailure> {
     if let Some(path) = &arguments.candidate_json {
         let text = read(path)?;
-        return serde_json::from_str(&text)
-            .map_err(|error| Stop::usage(name(path), format!("it is not JSON: {error}"), "give one JSON value"));
+        return serde_json::from_str(&text).map_err(|error| {
+            SeamFailure::usage(name(path), format!("it is not JSON: {error}"), "give one JSON value")
+        });
     }
     let mut members = Map::new();
     members.insert("kind".to_owned(), json!(arguments.kind));
@@ -296,7 +297,7 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
     members.insert("body".to_owned(), read(&arguments.body_file)?.into());
     if let Some(confidence) = arguments.confidence {
         let number = serde_json::Number::from_f64(confidence).ok_or_else(|| {
-            Stop::usage("--confidence", format!("{confidence} is not a number"), "give one from 0 to 1")
+            SeamFailure::usage("--confidence", format!("{confidence} is not a number"), "give one from 0 to 1")
         })?;
         members.insert("confidence".to_owned(), number.into());
     }
@@ -307,18 +308,18 @@ fn candidate(arguments: &OfferArgs) -> Result<Value, Stop> {
 }
 
 /// Reads a text that the arguments name; `-` is stdin.
-fn read(path: &Path) -> Result<String, Stop> {
+fn read(path: &Path) -> Result<String, SeamFailure> {
     let mut bytes = Vec::new();
     let done = if path.as_os_str() == "-" {
         std::io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes)
     } else {
         std::fs::File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
     };
-    done.map_err(|error| Stop::usage(name(path), error, "name a file that can be read"))?;
+    done.map_err(|error| SeamFailure::usage(name(path), error, "name a file that can be read"))?;
     if bytes.len() as u64 > MOST {
-        return Err(Stop::usage(name(path), "it is over 16 MiB", "offer less at once"));
+        return Err(SeamFailure::usage(name(path), "it is over 16 MiB", "offer less at once"));
     }
-    String::from_utf8(bytes).map_err(|_| Stop::usage(name(path), "it is not UTF-8 text", "give it as UTF-8"))
+    String::from_utf8(bytes).map_err(|_| SeamFailure::usage(name(path), "it is not UTF-8 text", "give it as UTF-8"))
 }
 
 fn name(path: &Path) -> String {

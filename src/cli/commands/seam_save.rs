@@ -13,7 +13,7 @@ use helmdeck_forge::{Project, ProjectEnvironment};
 use helmdeck_seam::{Candidate, Context, one_line};
 use serde::Serialize;
 
-use super::seam::Stop;
+use super::seam::SeamFailure;
 use crate::output::Output;
 
 /// The target of a candidate without a note vault.
@@ -44,7 +44,7 @@ pub(super) fn save(
     context: &Context,
     environment: &ProjectEnvironment,
     (output, yes): (Output, bool),
-) -> Result<Saved, Stop> {
+) -> Result<Saved, SeamFailure> {
     let note = Note::of(candidate)?;
     if let Some(path) = text(candidate, "duplicate_of") {
         return Ok(Saved { saved: false, path: path.to_owned() });
@@ -70,12 +70,12 @@ pub(super) fn save(
 }
 
 /// Requires the yes of a person.
-fn agree(question: &str, output: Output, yes: bool) -> Result<(), Stop> {
+fn agree(question: &str, output: Output, yes: bool) -> Result<(), SeamFailure> {
     if yes {
         return Ok(());
     }
     if !output.interactive {
-        return Err(Stop::usage(
+        return Err(SeamFailure::usage(
             "helmdeck seam save",
             "there is no terminal to ask on",
             "say --yes if a person agreed",
@@ -84,14 +84,14 @@ fn agree(question: &str, output: Output, yes: bool) -> Result<(), Stop> {
     match output.ask(&one_line(question)) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(Stop::usage("helmdeck seam save", "nothing was saved, as you said", "run it again to save it"))
+            Err(SeamFailure::usage("helmdeck seam save", "nothing was saved, as you said", "run it again to save it"))
         }
-        Err(failure) => Err(Stop::usage("helmdeck seam save", failure.message(), "run it at a terminal")),
+        Err(failure) => Err(SeamFailure::usage("helmdeck seam save", failure.message(), "run it at a terminal")),
     }
 }
 
-fn stop(code: &'static str, path: &Path, cause: impl std::fmt::Display, remedy: &str) -> Stop {
-    Stop { code, exit: 2, line: format!("{}: {cause}; {remedy}", path.display()) }
+fn stop(code: &'static str, path: &Path, cause: impl std::fmt::Display, remedy: &str) -> SeamFailure {
+    SeamFailure { code, exit: 2, line: format!("{}: {cause}; {remedy}", path.display()) }
 }
 
 fn text<'a>(candidate: &'a Candidate, name: &str) -> Option<&'a str> {
@@ -100,21 +100,26 @@ fn text<'a>(candidate: &'a Candidate, name: &str) -> Option<&'a str> {
 
 impl<'a> Note<'a> {
     /// Checks a candidate. An offer accepts any, a note must have a kind, a slug and a body.
-    fn of(candidate: &'a Candidate) -> Result<Self, Stop> {
+    fn of(candidate: &'a Candidate) -> Result<Self, SeamFailure> {
         let name = |name: &str| {
             let given = text(candidate, name).unwrap_or_default();
             let is_plain = (1..=MAX_NAME).contains(&given.len())
                 && given.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
             let remedy = "give small letters, digits and -";
-            if is_plain { Ok(given) } else { Err(Stop::usage(name, format!("{given:?} is no name of a note"), remedy)) }
+            if is_plain {
+                Ok(given)
+            } else {
+                Err(SeamFailure::usage(name, format!("{given:?} is no name of a note"), remedy))
+            }
         };
         let (kind, slug) = (name("kind")?, name("slug")?);
         let body = text(candidate, "body").filter(|body| !body.trim().is_empty());
-        let body = body.ok_or_else(|| Stop::usage("body", "the note has no text", "give it with --body-file"))?;
+        let body =
+            body.ok_or_else(|| SeamFailure::usage("body", "the note has no text", "give it with --body-file"))?;
         let reason = text(candidate, "confidence_reason").filter(|reason| !reason.trim().is_empty());
         if [Some(body), reason].into_iter().flatten().any(|text| leaks::has_leak(text.as_bytes())) {
             let line = "body: it holds what looks like a credential; take it out".to_owned();
-            return Err(Stop { code: "secret", exit: 2, line });
+            return Err(SeamFailure { code: "secret", exit: 2, line });
         }
         Ok(Self { kind, slug, body, reason })
     }
@@ -146,14 +151,15 @@ impl<'a> Note<'a> {
     }
 
     /// Adds it to the knowledge of the project.
-    fn learn(&self, context: &Context, environment: &ProjectEnvironment, target: &str) -> Result<Saved, Stop> {
+    fn learn(&self, context: &Context, environment: &ProjectEnvironment, target: &str) -> Result<Saved, SeamFailure> {
         let failed = |error: helmdeck_forge::Error| {
             let line = format!("{target}: {}; see `helmdeck forge doctor`", error.message);
-            Stop { code: "not-saved", exit: 2, line }
+            SeamFailure { code: "not-saved", exit: 2, line }
         };
         let folder = context.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
         let project = Project::open(&folder, environment.clone()).map_err(failed)?;
-        let project = project.ok_or_else(|| Stop::usage(target, "there is no .forge/", "run helmdeck forge init"))?;
+        let project =
+            project.ok_or_else(|| SeamFailure::usage(target, "there is no .forge/", "run helmdeck forge init"))?;
         let (context, body) = (self.context(), self.body.trim().to_owned());
         let what = match (self.kind, self.reason) {
             ("decision", Some(reason)) => {
@@ -196,7 +202,7 @@ mod tests {
     }
 
     /// Saves a candidate of a project in a folder, with this note vault.
-    fn saved(folder: &Path, vault: &str, candidate: &serde_json::Value, yes: bool) -> Result<Saved, Stop> {
+    fn saved(folder: &Path, vault: &str, candidate: &serde_json::Value, yes: bool) -> Result<Saved, SeamFailure> {
         let env = ProcessEnvironment::of(&[("HELMDECK_MEMORY", vault)]);
         let seam = Seam::on_disk(crate::seam::config(&SeamSettings::default(), &env));
         let context = Context { cwd: Some(folder.to_owned()), phase: None, plan: None };

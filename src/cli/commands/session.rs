@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::args::{SessionCommand, SessionExecArgs};
 use crate::exit::{Exit, Failure, Result};
-use crate::output::columns;
 use crate::signals::Stop;
+use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
 
 /// Limit of stdin for a command, in bytes.
@@ -40,18 +40,17 @@ async fn list(setup: &Setup, engine: &Engine) -> Result<()> {
         if sessions.is_empty() {
             return "there are no sessions".to_owned();
         }
-        let mut rows = vec![["ID", "CALLER", "PACK", "KEPT", "ENDS"].map(str::to_owned).to_vec()];
-        rows.extend(sessions.iter().map(|session: &SessionInfo| {
+        let rows = sessions.iter().map(|session: &SessionInfo| {
             let left = Duration::from_secs(session.expires_at.since(now).as_secs());
-            vec![
+            [
                 session.id.clone(),
                 format!("{}/{}", session.tenant, session.user),
                 session.pack.clone(),
                 if session.preserved { "yes" } else { "no" }.to_owned(),
                 format!("in {}", helmdeck_core::duration::format_duration(left)),
             ]
-        }));
-        columns(&rows)
+        });
+        table(["ID", "CALLER", "PACK", "KEPT", "ENDS"], rows)
     })
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::args::{TokenCommand, TokenCreateArgs};
 use crate::exit::{Exit, Failure, Result};
-use crate::output::columns;
+use crate::table::table;
 use crate::wire::Setup;
 
 /// The longest name, in bytes.
@@ -85,9 +85,8 @@ async fn list(setup: &Setup) -> Result<()> {
         if tokens.is_empty() {
             return "there are no API tokens; `helmdeck token create` makes one".to_owned();
         }
-        let mut rows = vec![["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"].map(str::to_owned).to_vec()];
-        rows.extend(tokens.iter().map(|token| {
-            vec![
+        let rows = tokens.iter().map(|token| {
+            [
                 token.id.clone(),
                 token.name.clone(),
                 token.tenant.clone(),
@@ -101,8 +100,8 @@ async fn list(setup: &Setup) -> Result<()> {
                 },
                 token.used_at.map_or("never".to_owned(), Timestamp::to_rfc3339),
             ]
-        }));
-        columns(&rows)
+        });
+        table(["ID", "NAME", "TENANT", "USER", "SCOPE", "STATE", "USED"], rows)
     })
 }
 

@@ -15,8 +15,8 @@ use zeroize::Zeroizing;
 use crate::args::{GrantArgs, SetArgs, VaultCommand};
 use crate::exit::{Exit, Failure, Result};
 use crate::gate;
-use crate::output::columns;
 use crate::prompt;
+use crate::table::table;
 use crate::wire::Setup;
 
 /// Limit of a secret, in bytes; the vault has the same limit.
@@ -174,24 +174,24 @@ async fn list(setup: &Setup) -> Result<()> {
         if listed.is_empty() {
             return "there are no credentials".to_owned();
         }
-        let head = ["NAME", "TYPE", "HOSTS", "CALLERS", "PACKS", "CHANGED", "LAST USED"].map(str::to_owned).to_vec();
-        let rows = listed.iter().map(|entry| row(entry, used.get(&entry.name)));
-        columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+        let headings = ["NAME", "TYPE", "HOSTS", "CALLERS", "PACKS", "CHANGED", "LAST USED"];
+        table(headings, listed.iter().map(|entry| row(entry, used.get(&entry.name))))
     })?;
     let broken = listed.iter().filter(|entry| matches!(entry.about, Some(Err(_)))).count();
     if broken > 0 { Err(Failure::new(Exit::Corrupt, format!("{broken} credentials do not open"))) } else { Ok(()) }
 }
 
-fn row(entry: &Listed, used: Option<&Timestamp>) -> Vec<String> {
+fn row(entry: &Listed, used: Option<&Timestamp>) -> [String; 7] {
+    let none = || "-".to_owned();
     let (kind, hosts, subjects, packs) = match &entry.about {
         Some(Ok(about)) => {
             (about.kind.as_str().to_owned(), texts(&about.hosts), texts(&about.subjects), texts(&about.packs))
         }
-        Some(Err(_)) => ("does not open".to_owned(), "-".to_owned(), "-".to_owned(), "-".to_owned()),
-        None => ("sealed".to_owned(), "-".to_owned(), "-".to_owned(), "-".to_owned()),
+        Some(Err(_)) => ("does not open".to_owned(), none(), none(), none()),
+        None => ("sealed".to_owned(), none(), none(), none()),
     };
     let used = used.map_or_else(|| "never".to_owned(), |at| at.to_rfc3339());
-    vec![entry.name.clone(), kind, hosts, subjects, packs, entry.updated_at.to_rfc3339(), used]
+    [entry.name.clone(), kind, hosts, subjects, packs, entry.updated_at.to_rfc3339(), used]
 }
 
 fn shown(entry: &Listed, used: Option<&Timestamp>) -> Value {
@@ -245,9 +245,8 @@ async fn log(setup: &Setup, name: Option<String>, limit: usize) -> Result<()> {
         if uses.is_empty() {
             return "no credential was used yet".to_owned();
         }
-        let head = ["CREDENTIAL", "CALLER", "PACK", "DAY", "USED", "REFUSED", "LAST"].map(str::to_owned).to_vec();
         let rows = uses.iter().map(|entry| {
-            vec![
+            [
                 entry.name.clone(),
                 format!("{}/{}", entry.tenant, entry.subject),
                 entry.pack.clone(),
@@ -257,7 +256,7 @@ async fn log(setup: &Setup, name: Option<String>, limit: usize) -> Result<()> {
                 entry.last_at.to_rfc3339(),
             ]
         });
-        columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+        table(["CREDENTIAL", "CALLER", "PACK", "DAY", "USED", "REFUSED", "LAST"], rows)
     })
 }
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct FairQueue<N> {
     /// Maximum conversations that wait or back off.
     room: usize,
-    slots: HashMap<Namespace, Slot<N>>,
+    slots: HashMap<Namespace, QueueEntry<N>>,
     /// The waiting conversations by tenant.
     tenants: HashMap<Arc<str>, VecDeque<Namespace>>,
     /// Tenants with waiting conversations, in order of service.
@@ -30,7 +30,7 @@ pub(super) struct FairQueue<N> {
 }
 
 #[derive(Debug)]
-struct Slot<N> {
+struct QueueEntry<N> {
     phase: Phase,
     /// Whether the next attempt was requested, before its time.
     forced: bool,
@@ -64,7 +64,7 @@ pub(super) struct Job<N> {
 
 /// Ending of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum JobEnd {
     /// Nothing is left to do.
     Done,
     /// There is more to do.
@@ -88,7 +88,7 @@ impl<N: Clone + Default> FairQueue<N> {
     /// Queues a conversation unless it is queued or backs off. Returns whether the worker must be notified.
     pub(super) fn wake(&mut self, namespace: &Namespace) -> bool {
         match self.slots.get_mut(namespace) {
-            Some(Slot { phase: Phase::Running { again, .. }, .. }) => {
+            Some(QueueEntry { phase: Phase::Running { again, .. }, .. }) => {
                 *again = true;
                 false
             }
@@ -136,7 +136,7 @@ impl<N: Clone + Default> FairQueue<N> {
     }
 
     /// Ends a job and keeps the notes for the next attempt. Returns whether the worker must be notified.
-    pub(super) fn ended(&mut self, namespace: &Namespace, ended: Ended, notes: N, now: Instant) -> bool {
+    pub(super) fn ended(&mut self, namespace: &Namespace, ended: JobEnd, notes: N, now: Instant) -> bool {
         let crowded = self.slots.len() > self.room;
         let Some(slot) = self.slots.get_mut(namespace) else { return false };
         let Phase::Running { again, gone } = &slot.phase else { return false };
@@ -144,12 +144,12 @@ impl<N: Clone + Default> FairQueue<N> {
         let notes = if gone.is_cancelled() { N::default() } else { notes };
         let rest = match ended {
             // A new turn is no reason to ask a failing summarizer again.
-            Ended::Rest(wait) if !forced && !gone.is_cancelled() => wait,
-            Ended::Done if !again => {
+            JobEnd::Rest(wait) if !forced && !gone.is_cancelled() => wait,
+            JobEnd::Done if !again => {
                 self.slots.remove(namespace);
                 return false;
             }
-            Ended::Rest(_) if !again => {
+            JobEnd::Rest(_) if !again => {
                 self.slots.remove(namespace);
                 return false;
             }
@@ -215,7 +215,7 @@ impl<N: Clone + Default> FairQueue<N> {
         }
         queue.push_back(namespace.clone());
         self.waiting += 1;
-        self.slots.insert(namespace, Slot { phase: Phase::Waiting, forced, notes });
+        self.slots.insert(namespace, QueueEntry { phase: Phase::Waiting, forced, notes });
         true
     }
 
@@ -280,7 +280,7 @@ mod tests {
     fn order(queue: &mut FairQueue<u32>, now: Instant) -> Vec<String> {
         let mut order = Vec::new();
         while let Ok(job) = queue.next(now) {
-            queue.ended(&job.namespace, Ended::Done, job.notes, now);
+            queue.ended(&job.namespace, JobEnd::Done, job.notes, now);
             order.push(name(&job));
         }
         order
@@ -308,7 +308,7 @@ mod tests {
         }
         queue.wake(&of("b", 0));
         let job = queue.next(now).unwrap();
-        assert!(queue.ended(&job.namespace, Ended::More, 7, now));
+        assert!(queue.ended(&job.namespace, JobEnd::More, 7, now));
         assert_eq!(order(&mut queue, now), ["b/s0", "a/s1", "a/s2", "a/s0"]);
         assert!(queue.slots.is_empty() && queue.tenants.is_empty() && queue.turns.is_empty() && queue.waiting == 0);
     }
@@ -332,7 +332,7 @@ mod tests {
         let job = queue.next(now).unwrap();
         assert!(!queue.wake(&of("a", 0)), "two attempts at once");
         assert!(queue.next(now).is_err());
-        assert!(queue.ended(&job.namespace, Ended::Done, 0, now));
+        assert!(queue.ended(&job.namespace, JobEnd::Done, 0, now));
         assert_eq!(order(&mut queue, now), ["a/s0"]);
     }
 
@@ -344,17 +344,17 @@ mod tests {
         queue.wake(&of("a", 0));
         let job = queue.next(now).unwrap();
         queue.wake(&of("a", 0));
-        queue.ended(&job.namespace, Ended::Rest(Duration::from_secs(10)), 3, now);
+        queue.ended(&job.namespace, JobEnd::Rest(Duration::from_secs(10)), 3, now);
         assert!(!queue.wake(&of("a", 0)));
         assert_eq!(queue.next(later - Duration::from_millis(1)).unwrap_err(), Some(later));
         let job = queue.next(later).unwrap();
         assert_eq!((job.notes, job.forced), (3, false), "what was noted is there again");
 
-        queue.ended(&job.namespace, Ended::Rest(Duration::from_secs(10)), 4, later);
+        queue.ended(&job.namespace, JobEnd::Rest(Duration::from_secs(10)), 4, later);
         assert!(queue.force(&of("a", 0)));
         let job = queue.next(later).unwrap();
         assert_eq!((job.notes, job.forced), (4, true));
-        queue.ended(&job.namespace, Ended::Done, 4, later);
+        queue.ended(&job.namespace, JobEnd::Done, 4, later);
         // The alarm of the rest that was cut short is of no effect.
         queue.wake(&of("a", 0));
         let job = queue.next(later + Duration::from_secs(11)).unwrap();
@@ -386,7 +386,7 @@ mod tests {
         let job = queue.next(now).unwrap();
         queue.forget(&of("a", 0));
         assert!(job.gone.is_cancelled());
-        queue.ended(&job.namespace, Ended::Rest(Duration::from_secs(1)), 9, now);
+        queue.ended(&job.namespace, JobEnd::Rest(Duration::from_secs(1)), 9, now);
         assert!(queue.is_out(&of("a", 0)) && queue.is_out(&of("a", 1)));
         assert!(queue.turns.is_empty() && queue.waiting == 0);
     }

@@ -2,7 +2,7 @@
 
 use helmdeck_memory::Namespace;
 
-use super::fair_queue::Ended;
+use super::fair_queue::JobEnd;
 use super::summarise::identity;
 use crate::config::{Config, Strategy};
 use crate::error::Result;
@@ -29,16 +29,16 @@ struct Cut {
 }
 
 /// Removes the oldest turns of a conversation, one batch at a time, until it is within its limits.
-pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<Ended> {
+pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<JobEnd> {
     let slot = shared.hot.slot(namespace);
     let _write_lock = slot.write_lock.lock().await;
     let state = shared.rows.state(namespace).await?;
     if !shared.is_live(&state) {
-        return Ok(Ended::Done);
+        return Ok(JobEnd::Done);
     }
     let head = &state.head;
     let cut = Cut::of(&shared.config, head, oldest(shared, namespace, head).await?);
-    let Some(last) = cut.gone.last() else { return Ok(Ended::Done) };
+    let Some(last) = cut.gone.last() else { return Ok(JobEnd::Done) };
     let mut ops = Ops::new(namespace.clone());
     cut.gone.iter().for_each(|seq| ops.delete_turn(*seq));
     let new = Head {
@@ -55,7 +55,7 @@ pub(super) async fn prune(shared: &Shared, namespace: &Namespace) -> Result<Ende
         shared.recovery_dropped(&identity(namespace), cut.reason, uncovered as u64);
     }
     // Another writer was faster, or more turns must go: look again.
-    Ok(Ended::More)
+    Ok(JobEnd::More)
 }
 
 /// Returns the oldest turns, readable or not, without the newest.

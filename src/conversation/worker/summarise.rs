@@ -15,7 +15,7 @@ use super::attempt::{Attempt, Notes};
 use super::backlog::Backlog;
 use super::batch::Batch;
 use super::commit::Stored;
-use super::fair_queue::Ended;
+use super::fair_queue::JobEnd;
 use super::fit;
 use super::moves;
 use super::name;
@@ -52,7 +52,7 @@ pub(super) async fn attempt(
     (stop, gone): (&CancellationToken, &CancellationToken),
     forced: bool,
     notes: Notes,
-) -> (Ended, Notes) {
+) -> (JobEnd, Notes) {
     let identity = identity(namespace);
     let mut attempt = Attempt { shared, namespace, identity, stop, gone, notes };
     let ended = match attempt.run(forced).await {
@@ -62,15 +62,15 @@ pub(super) async fn attempt(
         }
         Err(error @ (ConversationError::Corrupt(_) | ConversationError::InvalidHealthTransition { .. })) => {
             tracing::error!(%error, "a conversation cannot be summarised");
-            Ended::Done
+            JobEnd::Done
         }
         Err(error) => {
             tracing::warn!(%error, "a conversation could not be summarised; it is tried again");
             attempt.notes.store_failures = attempt.notes.store_failures.saturating_add(1);
-            Ended::Rest(wait::after(&shared.config.summarizer, attempt.notes.store_failures, None))
+            JobEnd::Rest(wait::after(&shared.config.summarizer, attempt.notes.store_failures, None))
         }
     };
-    let notes = if ended == Ended::Done { Notes::default() } else { attempt.notes };
+    let notes = if ended == JobEnd::Done { Notes::default() } else { attempt.notes };
     (ended, notes)
 }
 
@@ -106,20 +106,20 @@ pub(super) fn identity(namespace: &Namespace) -> Identity {
 }
 
 impl Attempt<'_> {
-    async fn run(&mut self, forced: bool) -> Result<Ended> {
+    async fn run(&mut self, forced: bool) -> Result<JobEnd> {
         let backlog = self.backlog().await?;
         if backlog.is_settled() && self.notes.maybe.is_none() {
-            return Ok(Ended::Done);
+            return Ok(JobEnd::Done);
         }
         if let Some(rest) = self.patience(forced) {
-            return Ok(Ended::Rest(rest));
+            return Ok(JobEnd::Rest(rest));
         }
         if !forced && let Some(rest) = self.rest(&backlog.state).await? {
-            return Ok(Ended::Rest(rest));
+            return Ok(JobEnd::Rest(rest));
         }
         let name = format!("conversation/fold/{}", name::digest(self.namespace));
         let Some(lock) = self.shared.rows.store().try_lock(&name, HOLD).await? else {
-            return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
+            return Ok(JobEnd::Rest(wait::jittered(BUSY_WAIT)));
         };
         let renewing = async {
             loop {
@@ -139,11 +139,11 @@ impl Attempt<'_> {
     }
 
     /// Makes the attempt while holding the lock.
-    async fn locked(&mut self) -> Result<Ended> {
+    async fn locked(&mut self) -> Result<JobEnd> {
         let backlog = self.look_anew().await?;
         self.publish_late(&backlog)?;
         if backlog.is_settled() {
-            return Ok(Ended::Done);
+            return Ok(JobEnd::Done);
         }
         self.warn(&backlog);
         let started = moves::started(backlog.state.checkpoint.health);
@@ -154,7 +154,7 @@ impl Attempt<'_> {
                 (checkpoint, moves)
             };
             if let Stored::Lost = self.store(&backlog.state, begin).await? {
-                return Ok(Ended::Rest(wait::jittered(BUSY_WAIT)));
+                return Ok(JobEnd::Rest(wait::jittered(BUSY_WAIT)));
             }
         }
         let backlog = if started.is_some() { self.backlog().await? } else { backlog };
@@ -173,7 +173,7 @@ impl Attempt<'_> {
                 if !self.stop.is_cancelled() {
                     self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(Ended::Done)
+                Ok(JobEnd::Done)
             }
         }
     }
@@ -274,7 +274,7 @@ impl Attempt<'_> {
     }
 
     /// Commits a summary.
-    async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: String) -> Result<Ended> {
+    async fn succeeded(&mut self, began: &Backlog, batch: &Batch, summary: String) -> Result<JobEnd> {
         let opening = self.opening(&began.state.checkpoint, batch);
         let config = &self.shared.config;
         let counter = self.shared.counter;
@@ -313,14 +313,14 @@ impl Attempt<'_> {
                 // Grow slowly: the old size may still be too much.
                 self.notes.shrink = self.notes.shrink.saturating_sub(1);
                 (self.notes.clip, self.notes.alone, self.notes.long) = (0, 0, 0);
-                Ok(if more { Ended::More } else { Ended::Done })
+                Ok(if more { JobEnd::More } else { JobEnd::Done })
             }
             Stored::Lost => Ok(self.lost()),
         }
     }
 
     /// Skips unreadable turns, or ends the recovery.
-    async fn drained(&mut self, began: &Backlog, batch: Option<&Batch>) -> Result<Ended> {
+    async fn drained(&mut self, began: &Backlog, batch: Option<&Batch>) -> Result<JobEnd> {
         let (shared, config) = (self.shared, &self.shared.config);
         let mut more = false;
         let stored = self
@@ -349,14 +349,14 @@ impl Attempt<'_> {
             Stored::At(_) => {
                 let unreadable = batch.map_or(0, |batch| batch.unreadable);
                 self.shared.recovery_dropped(&self.identity, "unreadable", unreadable);
-                Ok(if more { Ended::More } else { Ended::Done })
+                Ok(if more { JobEnd::More } else { JobEnd::Done })
             }
-            Stored::Lost => Ok(Ended::Rest(wait::jittered(BUSY_WAIT))),
+            Stored::Lost => Ok(JobEnd::Rest(wait::jittered(BUSY_WAIT))),
         }
     }
 
     /// Commits a failure.
-    async fn failed(&mut self, began: &Backlog, batch: &Batch, error: SummarizeError) -> Result<Ended> {
+    async fn failed(&mut self, began: &Backlog, batch: &Batch, error: SummarizeError) -> Result<JobEnd> {
         let config = &self.shared.config.summarizer;
         tracing::warn!(reason = error.reason.as_str(), detail = %error.detail, "a conversation was not summarised");
         self.shared.counters.summary_failed(error.reason);
@@ -391,16 +391,16 @@ impl Attempt<'_> {
                 self.notes.tried = version;
                 let asked = error.retry_after.map(|asked| asked.min(config.max_retry_wait.max(config.retry_wait)));
                 self.notes.not_before = asked.and_then(|asked| Instant::now().checked_add(asked));
-                Ok(Ended::Rest(wait::after(config, failures, error.retry_after)))
+                Ok(JobEnd::Rest(wait::after(config, failures, error.retry_after)))
             }
             Stored::Lost => Ok(self.lost()),
         }
     }
 
-    fn lost(&self) -> Ended {
+    fn lost(&self) -> JobEnd {
         self.shared.counters.summaries_discarded.fetch_add(1, Ordering::Relaxed);
         // Never at once: the cause may remain, and each attempt costs a request.
-        Ended::Rest(wait::jittered(BUSY_WAIT))
+        JobEnd::Rest(wait::jittered(BUSY_WAIT))
     }
 
     /// Warns once about a long backlog, until it is short again.

@@ -194,7 +194,10 @@ impl CacheSpec {
 }
 
 /// Who shares an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Each caller (tenant and user) separately.
@@ -209,12 +212,8 @@ pub enum Scope {
 impl Scope {
     /// Returns the name in manifests.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Caller => "caller",
-            Self::Session => "session",
-            Self::Shared => "shared",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

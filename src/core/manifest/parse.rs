@@ -336,7 +336,7 @@ fn mcp_of(
     Ok(HandlerSpec::Mcp { server: mcp.server.get_ref().clone(), tool: mcp.tool.get_ref().clone() })
 }
 
-fn session_of(source: &SourceText<'_>, raw: &raw::Session) -> Result<SessionSpec, ManifestError> {
+fn session_of(source: &SourceText<'_>, raw: &raw::SessionTable) -> Result<SessionSpec, ManifestError> {
     Ok(SessionSpec {
         timeout: source.duration(raw.timeout.as_ref(), DEFAULT_SESSION_TIMEOUT)?,
         optional: raw.optional,

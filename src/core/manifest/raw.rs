@@ -40,7 +40,7 @@ pub(super) struct Manifest {
     /// JSON Schema of the output, or `{ file = "schema.json" }`. Default: anything.
     pub(super) output: Option<Spanned<toml::Value>>,
     /// Private folder with a sandbox for commands.
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<SessionTable>,
     /// Names of at most 8 credentials that the handler may use; `{input}` placeholders are allowed.
     #[serde(default)]
     pub(super) credentials: Vec<Spanned<String>>,
@@ -91,7 +91,7 @@ pub(super) struct McpTool {
 /// `[session]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Session {
+pub(super) struct SessionTable {
     /// Lifetime. Default `20m`.
     pub(super) timeout: Option<Spanned<String>>,
     /// Whether only a call that names a session has one. Default `false`.

@@ -8,7 +8,8 @@ use crate::PackName;
 use crate::error::{Code, Error, Result};
 
 /// Part of the memory of a caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryPart {
     /// Facts.
@@ -28,15 +29,8 @@ pub enum MemoryPart {
 impl MemoryPart {
     /// Returns the name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Facts => "facts",
-            Self::Notes => "notes",
-            Self::Audit => "audit",
-            Self::Cache => "cache",
-            Self::Artifacts => "artifacts",
-            Self::Conversations => "conversations",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

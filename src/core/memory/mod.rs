@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use facts::{Fact, FactList, Facts, ListFacts, NewFact, RecallFacts, Recalled};
 pub use forget::{Forget, Forgotten, MemoryPart, Selection};
@@ -169,12 +169,8 @@ pub struct About {
     #[serde(with = "crate::clock::rfc3339")]
     pub updated_at: Timestamp,
     /// Expiry; `None` = never.
-    #[serde(serialize_with = "end")]
+    #[serde(serialize_with = "crate::clock::rfc3339::optional")]
     pub expires_at: Option<Timestamp>,
-}
-
-fn end<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(Timestamp::to_rfc3339).serialize(serializer)
 }
 
 /// Storage behind the handles; the engine implements it over its store.

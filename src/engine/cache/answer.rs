@@ -65,7 +65,7 @@ pub(crate) struct Answer {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct AnswerHead {
     contract: String,
     made_at: Timestamp,
     fresh_until: Timestamp,
@@ -176,7 +176,7 @@ impl Answer {
 
     /// Returns the plaintext that is sealed: format, length of the head, head, output.
     pub(crate) fn encode(&self, contract: &str) -> Bytes {
-        let head = Head {
+        let head = AnswerHead {
             contract: contract.to_owned(),
             made_at: self.made_at,
             fresh_until: self.fresh_until,
@@ -207,7 +207,7 @@ impl Answer {
         if format != FORMAT {
             return None;
         }
-        let head: Head = serde_json::from_slice(head_bytes).ok()?;
+        let head: AnswerHead = serde_json::from_slice(head_bytes).ok()?;
         if head.contract != contract {
             return None;
         }

@@ -54,7 +54,7 @@ pub(crate) struct Hub {
 }
 
 /// Dependencies of a hub.
-pub(crate) struct Parts {
+pub(crate) struct HubDependencies {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keyring: Arc<KeyRing>,
     pub(crate) system: Option<System>,
@@ -70,7 +70,7 @@ pub(crate) struct Parts {
 
 impl Hub {
     /// Makes a hub, and the receiver of its queue for the writer. [`super::start`] starts its tasks.
-    pub(super) fn new(parts: Parts) -> (Arc<Self>, Inbox) {
+    pub(super) fn new(parts: HubDependencies) -> (Arc<Self>, Inbox) {
         let config = parts.config;
         let (queue, inbox) = Queue::new(config.write_queue, config.write_queue_bytes);
         let breaker = || Breaker::new(config.breaker_failures.max(1), config.breaker_open_for);
@@ -121,7 +121,7 @@ impl Hub {
             }
             Ok(Err(StoreError::Unreadable { reason })) => {
                 self.store_works(&self.reading);
-                self.metrics.unreadable.inc();
+                self.metrics.totals.unreadable.inc();
                 tracing::warn!(pack.name = %location.pack, key = super::key::hex(&location.key.short()), reason, "a stored answer does not open; it counts as a miss");
                 None
             }
@@ -139,7 +139,7 @@ impl Hub {
     /// Queues an answer for the store; never waits.
     pub(crate) fn write(&self, write: Write) {
         if !self.queue.write(write) {
-            self.metrics.writes_dropped.inc();
+            self.metrics.totals.writes_dropped.inc();
         }
     }
 
@@ -188,7 +188,7 @@ impl Hub {
 
     /// Drops expired answers from the hot tier, and updates the metric of its size.
     pub(crate) fn drop_expired(&self) {
-        self.metrics.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
+        self.metrics.totals.hot_bytes.set(self.hot.drop_expired(self.clock.now()) as f64);
     }
 
     /// Returns whether the breaker allows an operation of the store.
@@ -215,7 +215,7 @@ impl Hub {
     pub(crate) fn store_works(&self, breaker: &Breaker) {
         self.note_trouble(breaker, None);
         if breaker.succeeded() {
-            self.metrics.breaker_open.set(self.breaker_is_open().into());
+            self.metrics.totals.breaker_open.set(self.breaker_is_open().into());
             tracing::info!("the store answers again");
         }
     }
@@ -225,8 +225,8 @@ impl Hub {
         self.note_trouble(breaker, Some(trouble));
         self.metrics.store_error(operation);
         if breaker.failed(self.clock.monotonic()) {
-            self.metrics.breaker_open.set(1);
-            self.metrics.breaker_opened.inc();
+            self.metrics.totals.breaker_open.set(1);
+            self.metrics.totals.breaker_opened.inc();
             tracing::warn!(operation, why, "the store fails; calls skip it for a while and run their handlers");
         } else {
             tracing::debug!(operation, why, "the store failed");

@@ -32,8 +32,8 @@ impl Key {
     }
 }
 
-/// Parts of a key, besides the caller.
-pub(crate) struct Parts<'a> {
+/// KeyParts of a key, besides the caller.
+pub(crate) struct KeyParts<'a> {
     pub(crate) pack: &'a PackName,
     pub(crate) version: Version,
     pub(crate) contract: &'a [u8; 32],
@@ -43,7 +43,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) input: &'a [u8],
 }
 
-impl Parts<'_> {
+impl KeyParts<'_> {
     /// Computes the key. Cost: one HMAC over the input.
     pub(crate) fn key(&self, keyring: &KeyRing, namespace: &Namespace) -> Key {
         let version = self.version.number().to_be_bytes();

@@ -14,7 +14,7 @@ use super::answer::Location;
 use super::counters::Counters;
 use super::hot::Alias;
 use super::hub::Hub;
-use super::key::{Digests, Parts, canonical_input, for_handler, hex, namespace};
+use super::key::{Digests, KeyParts, canonical_input, for_handler, hex, namespace};
 use super::tags::{bounded, families};
 use crate::program::{Program, ProgramVersion};
 use helmdeck_artifacts::ArtifactStore;
@@ -152,8 +152,8 @@ impl PackCache {
         contract: &'a Contract,
         input: &'a [u8],
         secrets: Option<&'a Arc<dyn CallSecrets>>,
-    ) -> Parts<'a> {
-        Parts {
+    ) -> KeyParts<'a> {
+        KeyParts {
             pack: &self.manifest.name,
             version: self.manifest.version,
             contract: &contract.bytes,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::hub::{Hub, Parts};
+use super::hub::{Hub, HubDependencies};
 use super::watch::watch;
 use super::writer;
 
 /// Makes a hub and starts its tasks, which end when `stop` is cancelled.
-pub(crate) fn start(mut parts: Parts, stop: &CancellationToken) -> Arc<Hub> {
+pub(crate) fn start(mut parts: HubDependencies, stop: &CancellationToken) -> Arc<Hub> {
     // Subscribe before the first read, so that no notification is missed.
     let changes = parts.changes.take().or_else(|| parts.store.changes());
     let (hub, inbox) = Hub::new(parts);

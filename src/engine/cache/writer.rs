@@ -121,14 +121,14 @@ async fn write(hub: &Hub, mut writes: Vec<Write>, unfinished: &mut Unfinished) {
                 match attempt(hub, vec![Op::Put(write.put.clone())]).await.as_deref() {
                     Ok([written]) => unfinished.rows.extend(confirm(hub, &write, written).await),
                     _ => {
-                        hub.metrics.writes_dropped.inc();
+                        hub.metrics.totals.writes_dropped.inc();
                     }
                 }
                 locks.extend(write.lock);
             }
         }
         Some(Err(_)) | None => {
-            hub.metrics.writes_dropped.inc_by(count);
+            hub.metrics.totals.writes_dropped.inc_by(count);
         }
     }
     if !locks.is_empty() {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use helmdeck_core::{Code, Error, Result};
 
 use super::inner::Inner;
-use helmdeck_mcp_client::{Changed, FIRST_ANSWER, Known, Server, Servers};
+use helmdeck_mcp_client::{Changed, Discovery, FIRST_ANSWER, Server, Servers};
 
 impl Inner {
     /// Updates the registry when the tools of a server change.
@@ -40,7 +40,7 @@ impl Inner {
         let server = pending.or_else(named).and_then(|name| servers.get(&name).cloned());
         let Some(server) = server else { return Err(unknown) };
         // The stored list may be too old to know the tool.
-        if server.known() < Known::Listed {
+        if server.known() < Discovery::Listed {
             return Servers::ask(&server).await;
         }
         match server.listing() {
@@ -104,7 +104,7 @@ impl Inner {
     ///
     /// These are the servers of which nothing is stored, and those that a manifest waits for.
     pub(crate) async fn import_unknown(self: &Arc<Self>, limit: Duration) {
-        self.import(limit, |server, awaited| awaited || server.known() < Known::Remembered).await;
+        self.import(limit, |server, awaited| awaited || server.known() < Discovery::Remembered).await;
     }
 
     /// As [`crate::Engine::import_all`], but only for servers that a manifest waits for.
@@ -124,7 +124,9 @@ impl Inner {
         // A failed server has no list that could have changed, and a server that lists the stored tools has not
         // changed. The registry is updated for both here, since a manifest may wait for the answer.
         let pending = &self.registry.snapshot().pending;
-        if all.iter().any(|server| server.known() < Known::Listed || pending.values().any(|name| name == server.name()))
+        if all
+            .iter()
+            .any(|server| server.known() < Discovery::Listed || pending.values().any(|name| name == server.name()))
         {
             let inner = Arc::clone(self);
             let _ = tokio::task::spawn_blocking(move || inner.reload()).await;

@@ -12,13 +12,13 @@ use crate::audit::is_learnable;
 use crate::cache::pack::PackCache;
 use crate::call_runner::CallRunner;
 use crate::handler::{HandlerService, Runner};
-use crate::layers::artifacts::{ArtifactsLayer, Files};
+use crate::layers::artifacts::{ArtifactsLayer, RunArtifacts};
 use crate::layers::credentials::CredentialsLayer;
 use crate::layers::observe::{ObserveLayer, Observer};
 use crate::layers::session::{Asks, SessionLayer};
 use crate::layers::validate_input::ValidateInputLayer;
 use crate::layers::validate_output::ValidateOutputLayer;
-use crate::pipeline::{self, Gates, Parts};
+use crate::pipeline::{self, Gates, PipelineLayers};
 use crate::program::Program;
 use crate::registry::{PackSource, Registered};
 
@@ -57,7 +57,7 @@ impl Inner {
         let credentials = (!manifest.credentials.is_empty())
             .then(|| CredentialsLayer { manifest: Arc::clone(&manifest), secrets: Arc::clone(&self.secrets) });
         let as_runner: Arc<dyn CallRunner> = Arc::clone(self) as _;
-        let parts = Parts {
+        let parts = PipelineLayers {
             observe: ObserveLayer(Arc::new(Observer {
                 metrics: self.metrics.pack(&manifest.name, manifest.version),
                 audit: self.audit.clone().filter(|_| !manifest.no_audit),
@@ -70,7 +70,7 @@ impl Inner {
                 let (manifest, sessions) = (Arc::clone(&manifest), self.sessions.clone());
                 SessionLayer(Arc::new(Asks { manifest, spec, sessions, clock: Arc::clone(&self.clock) }))
             }),
-            artifacts: ArtifactsLayer(Arc::new(Files {
+            artifacts: ArtifactsLayer(Arc::new(RunArtifacts {
                 manifest: Arc::clone(&manifest),
                 store: self.artifacts.clone(),
                 clock: Arc::clone(&self.clock),

@@ -16,7 +16,8 @@ use super::{Job, JobError, JobId, JobProgress, JobState};
 const PURPOSE: &str = "job";
 
 /// Location of a job's result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum ResultLocation {
     /// None, or none yet.
     None,
@@ -31,13 +32,8 @@ pub(super) enum ResultLocation {
 impl ResultLocation {
     const ALL: [Self; 4] = [Self::None, Self::Sealed, Self::Memory, Self::Large];
 
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Sealed => "sealed",
-            Self::Memory => "memory",
-            Self::Large => "large",
-        }
+    fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -104,7 +100,7 @@ pub(super) fn of_row(row: JobRow) -> Option<(Job, ResultLocation)> {
 
 /// An outcome without its output.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct OutcomeHead {
     pack: PackName,
     version: Version,
     artifacts: Vec<ArtifactRef>,
@@ -127,7 +123,7 @@ struct Cache {
 
 /// Encodes an outcome: a line of JSON, then its output byte for byte.
 pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
-    let head = Head {
+    let head = OutcomeHead {
         pack: outcome.pack.clone(),
         version: outcome.version,
         artifacts: outcome.artifacts.to_vec(),
@@ -153,7 +149,7 @@ pub(super) fn write(outcome: &Outcome) -> Vec<u8> {
 pub(super) fn read(bytes: Vec<u8>) -> Option<Outcome> {
     let bytes = Bytes::from(bytes);
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+    let head: OutcomeHead = serde_json::from_slice(&bytes[..end]).ok()?;
     let cache = match head.cache {
         None => None,
         Some(cache) => Some(CacheInfo {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use helmdeck_core::clock::rfc3339;
 use helmdeck_core::{ArtifactRef, Identity, PackName, Timestamp, Version};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{JobError, JobId};
 
 /// State of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// It waits for its turn.
@@ -30,14 +31,8 @@ impl JobState {
 
     /// Returns the name on the wire.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Parses a name; `None` if it is unknown.
@@ -88,10 +83,10 @@ pub struct Job {
     #[serde(with = "rfc3339")]
     pub created_at: Timestamp,
     /// When its call began.
-    #[serde(serialize_with = "optional", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rfc3339::optional", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
-    #[serde(serialize_with = "optional", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rfc3339::optional", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// When it is deleted. Counted from its end, so it moves until then.
     #[serde(with = "rfc3339")]
@@ -112,14 +107,6 @@ impl Job {
     #[must_use]
     pub fn is_of(&self, identity: &Identity) -> bool {
         !identity.is_anonymous() && (self.tenant.as_str(), self.user.as_str()) == (identity.tenant(), identity.user())
-    }
-}
-
-#[expect(clippy::ref_option, reason = "the form that serde asks for")]
-fn optional<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => rfc3339::serialize(time, serializer),
-        None => serializer.serialize_none(),
     }
 }
 

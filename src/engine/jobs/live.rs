@@ -39,7 +39,7 @@ pub(super) struct Live {
 struct LiveState {
     job: Arc<Job>,
     events: VecDeque<JobEvent>,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     /// Its end, until it is written: readers learn of it only then.
     ending: Option<Arc<Job>>,
     kept: ResultLocation,
@@ -51,7 +51,7 @@ struct LiveState {
 
 /// Why a call is ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     /// A caller cancelled it.
     Wanted,
     /// The process ends.
@@ -60,7 +60,7 @@ pub(super) enum Stop {
 
 /// The result of a job that has ended.
 #[derive(Default)]
-pub(super) struct Result {
+pub(super) struct JobEnd {
     pub(super) kept: Option<ResultLocation>,
     pub(super) sealed: Option<Vec<u8>>,
     /// Kept here.
@@ -105,17 +105,17 @@ impl Live {
     }
 
     /// Requests the end of the call. The first reason counts.
-    pub(super) fn stop(&self, why: Stop) {
+    pub(super) fn stop(&self, why: StopReason) {
         self.lock().stop.get_or_insert(why);
         self.cancel.cancel();
     }
 
-    pub(super) fn stopped(&self) -> Option<Stop> {
+    pub(super) fn stopped(&self) -> Option<StopReason> {
         self.lock().stop
     }
 
     /// Sets the end of the job without a notification; `false` if it was set before.
-    pub(super) fn end(&self, result: Result, change: impl FnOnce(&mut Job)) -> bool {
+    pub(super) fn end(&self, result: JobEnd, change: impl FnOnce(&mut Job)) -> bool {
         let mut inner = self.lock();
         if inner.ending.is_some() || inner.job.state.is_final() {
             return false;
@@ -132,7 +132,7 @@ impl Live {
     }
 
     /// Notifies all followers of the end.
-    pub(super) fn tell_end(&self) {
+    pub(super) fn notify_end(&self) {
         let mut inner = self.lock();
         if let Some(job) = inner.ending.take() {
             let number = job.revision;

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use helmdeck_core::{Call, Code, Error, Identity, Outcome, Result, Version};
 
 use super::document::{self, ResultLocation};
-use super::live::{Live, Result as Ended, Stop};
+use super::live::{JobEnd, Live, StopReason};
 use super::table::{Jobs, Waiting};
 use super::{Job, JobError, JobId, JobState, book};
 use crate::call_runner::CallRunner;
@@ -133,7 +133,7 @@ impl Jobs {
 
     /// Requests the end of a job of this process. A waiting job ends at once.
     pub(super) async fn cancel_live(&self, live: &Arc<Live>) {
-        live.stop(Stop::Wanted);
+        live.stop(StopReason::Wanted);
         let waiting = self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
         if waiting.is_some() {
             self.end(live, Err(Error::new(Code::Cancelled, "the job was cancelled"))).await;
@@ -160,7 +160,7 @@ impl Jobs {
         let live: Vec<_> = self.table().live.values().cloned().collect();
         for live in &live {
             if !live.job().state.is_final() {
-                live.stop(Stop::Shutdown);
+                live.stop(StopReason::Shutdown);
             }
         }
         if tokio::time::timeout(GRACE + SAVE_FOR, self.running.wait()).await.is_err() {
@@ -175,7 +175,7 @@ impl Jobs {
         let ended: Vec<_> = live
             .iter()
             .filter(|live| {
-                live.end(Ended::default(), |job| {
+                live.end(JobEnd::default(), |job| {
                     (job.state, job.error) = (JobState::Failed, Some(JobError::stopped()));
                     job.ended_at = Some(now);
                     job.expires_at = now.saturating_add(self.config.retention);
@@ -186,7 +186,7 @@ impl Jobs {
         self.save_soon(&ended).await;
         for live in ended {
             self.metrics.ended(JobState::Failed);
-            live.tell_end();
+            live.notify_end();
         }
     }
 
@@ -206,14 +206,14 @@ impl Jobs {
         let (state, error) = match (&answer, live.stopped()) {
             // The work was done, even if a cancel was requested.
             (Ok(_), _) => (JobState::Succeeded, None),
-            (Err(_), Some(Stop::Wanted)) => (JobState::Cancelled, None),
-            (Err(_), Some(Stop::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
+            (Err(_), Some(StopReason::Wanted)) => (JobState::Cancelled, None),
+            (Err(_), Some(StopReason::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
             (Err(error), None) => (JobState::Failed, Some(JobError::of(error))),
         };
         let artifacts = answer.as_ref().map(|outcome| outcome.artifacts.to_vec()).unwrap_or_default();
         let result = match answer {
             Ok(outcome) => self.keep_result(live, outcome).await,
-            Err(_) => Ended::default(),
+            Err(_) => JobEnd::default(),
         };
         let in_memory = result.memory.as_ref().map(|outcome| footprint(outcome));
         let ended = live.end(result, |job| {
@@ -229,24 +229,24 @@ impl Jobs {
         if let Some(size) = in_memory {
             self.table().keep_result(&live.id, size, self.config.memory_bytes, self.book.is_some());
         }
-        live.tell_end();
+        live.notify_end();
         self.wake.notify_one();
     }
 
-    async fn keep_result(&self, live: &Live, outcome: Outcome) -> Ended {
+    async fn keep_result(&self, live: &Live, outcome: Outcome) -> JobEnd {
         let size = outcome.output.bytes().len();
         if size as u64 > self.config.max_result_bytes {
-            return Ended { kept: Some(ResultLocation::Large), ..Ended::default() };
+            return JobEnd { kept: Some(ResultLocation::Large), ..JobEnd::default() };
         }
         if let Some(ring) = self.book.as_ref().and_then(|book| book.keyring.clone()) {
             let (identity, id, plain) = (Arc::clone(&live.identity), live.id.clone(), document::write(&outcome));
             // Sealing megabytes takes milliseconds.
             let sealing = tokio::task::spawn_blocking(move || document::seal(&ring, &identity, &id, &plain));
             if let Ok(Some(sealed)) = sealing.await {
-                return Ended { kept: Some(ResultLocation::Sealed), sealed: Some(sealed), memory: None };
+                return JobEnd { kept: Some(ResultLocation::Sealed), sealed: Some(sealed), memory: None };
             }
         }
-        Ended { kept: Some(ResultLocation::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
+        JobEnd { kept: Some(ResultLocation::Memory), sealed: None, memory: Some(Arc::new(outcome)) }
     }
 
     /// Makes room among the jobs of a caller that are only in this process.

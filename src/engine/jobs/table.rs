@@ -67,7 +67,7 @@ impl Jobs {
             book,
             config,
             clock,
-            metrics: JobMetrics::new(metrics),
+            metrics: metrics.register(JobMetrics::register),
             running: TaskTracker::new(),
             wake: Arc::new(Notify::new()),
             table: Mutex::new(table),

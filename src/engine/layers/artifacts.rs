@@ -10,7 +10,7 @@ use super::finish::{After, Finish};
 use helmdeck_artifacts::{ArtifactStore, Collector};
 
 /// Location of the artifacts of one pack's runs. Shared, because each call clones the stack.
-pub(crate) struct Files {
+pub(crate) struct RunArtifacts {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) store: Option<Arc<ArtifactStore>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -18,7 +18,7 @@ pub(crate) struct Files {
 
 /// Collects the artifacts of one pack's runs.
 #[derive(Clone)]
-pub(crate) struct ArtifactsLayer(pub(crate) Arc<Files>);
+pub(crate) struct ArtifactsLayer(pub(crate) Arc<RunArtifacts>);
 
 impl<S> Layer<S> for ArtifactsLayer {
     type Service = Artifacts<S>;
@@ -32,7 +32,7 @@ impl<S> Layer<S> for ArtifactsLayer {
 #[derive(Clone)]
 pub(crate) struct Artifacts<S> {
     inner: S,
-    files: Arc<Files>,
+    files: Arc<RunArtifacts>,
 }
 
 impl<S: Service<Call, Response = Outcome, Error = Error>> Service<Call> for Artifacts<S> {

@@ -28,21 +28,21 @@ pub(crate) struct Asks {
 pub(crate) struct SessionLayer(pub(crate) Arc<Asks>);
 
 impl<S> Layer<S> for SessionLayer {
-    type Service = Session<S>;
+    type Service = SessionService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Session { inner, asks: Arc::clone(&self.0) }
+        SessionService { inner, asks: Arc::clone(&self.0) }
     }
 }
 
 /// The service of [`SessionLayer`].
 #[derive(Clone)]
-pub(crate) struct Session<S> {
+pub(crate) struct SessionService<S> {
     inner: S,
     asks: Arc<Asks>,
 }
 
-impl<S> Service<Call> for Session<S>
+impl<S> Service<Call> for SessionService<S>
 where
     S: Service<Call, Response = Outcome, Error = Error, Future: Send> + Clone + Send + 'static,
 {

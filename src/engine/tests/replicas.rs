@@ -133,14 +133,14 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
     ];
     for (n, delete) in concern.into_iter().enumerate() {
         for nothing in &of_no_concern {
-            replica.store.tell(Change::Deleted(nothing.clone()));
+            replica.store.announce(Change::Deleted(nothing.clone()));
         }
         // Dropped last: then all earlier notifications have arrived.
-        replica.store.tell(Change::Deleted(tagged("repo:other")));
+        replica.store.announce(Change::Deleted(tagged("repo:other")));
         until("the news", async || !replica.has("other").await).await;
         assert!(replica.has("a").await && replica.has("b").await, "{n}");
         let whole = matches!(delete, Delete::Prefix { .. });
-        replica.store.tell(Change::Deleted(delete));
+        replica.store.announce(Change::Deleted(delete));
         until("the delete", async || !replica.has("a").await).await;
         assert_eq!(replica.has("b").await, !whole, "{n}");
         clock.advance(Duration::from_secs(11));
@@ -159,14 +159,14 @@ async fn lost_notifications_drop_everything_then_polling() {
     let replica = Replica::new(ReplicaStore::telling(&store), &clock);
     replica.run("a").await;
     replica.settle().await;
-    replica.store.tell(Change::Anything);
+    replica.store.announce(Change::Anything);
     until("the loss", async || !replica.has("a").await).await;
     clock.advance(Duration::from_secs(61));
 
     assert_eq!(replica.run("a").await, CacheStatus::Miss);
     // More at once than the channel holds: a subscriber that lags does not know what it missed.
     for _ in 0..40 {
-        replica.store.tell(Change::Deleted(all(Kind::Note)));
+        replica.store.announce(Change::Deleted(all(Kind::Note)));
     }
     until("the lag", async || !replica.has("a").await).await;
     clock.advance(Duration::from_secs(61));
@@ -203,7 +203,7 @@ async fn queued_answer_from_before_remote_purge_is_dropped() {
         tokio::time::sleep(Duration::from_millis(if told { 0 } else { 20 })).await;
 
         store.delete(all(Kind::Cache)).await.unwrap();
-        replica.store.tell(Change::Deleted(all(Kind::Cache)));
+        replica.store.announce(Change::Deleted(all(Kind::Cache)));
         until("the news", async || !replica.has("known").await).await;
         replica.store.before_write.open();
         replica.settle().await;
@@ -230,7 +230,7 @@ async fn row_written_before_notification_is_taken_back() {
     replica.store.before_write.open();
     replica.settle().await;
     assert_eq!(live(&store).await, 1, "nobody knew better");
-    replica.store.tell(Change::Deleted(all(Kind::Cache)));
+    replica.store.announce(Change::Deleted(all(Kind::Cache)));
     until("the news", async || !replica.has("a").await).await;
     until("the row to go", async || live(&store).await == 0).await;
 
@@ -243,7 +243,7 @@ async fn row_written_before_notification_is_taken_back() {
     refresh.directive = Directive::Refresh;
     newer.engine.call(refresh).await.unwrap();
     newer.settle().await;
-    replica.store.tell(Change::Deleted(tagged("repo:b")));
+    replica.store.announce(Change::Deleted(tagged("repo:b")));
     until("the news", async || replica.run("b").await == CacheStatus::Miss).await;
     replica.settle().await;
     assert_eq!(live(&store).await, 1);
@@ -275,7 +275,7 @@ async fn newer_row_is_not_taken_back_for_older() {
             let quick = Replica::new(ReplicaStore::silent(&store), &clock);
             assert_eq!(quick.run("a").await, CacheStatus::Miss, "{place}");
             quick.settle().await;
-            slow.store.tell(Change::Deleted(all(Kind::Cache)));
+            slow.store.announce(Change::Deleted(all(Kind::Cache)));
             until("the news", async || !slow.has("a").await).await;
             slow.store.after_write.open();
             slow.settle().await;
@@ -301,7 +301,7 @@ async fn notified_replica_doubts_rows_of_unnotified_one() {
     store.delete(all(Kind::Cache)).await.unwrap();
     quick.run("known").await;
     quick.settle().await;
-    quick.store.tell(Change::Deleted(all(Kind::Cache)));
+    quick.store.announce(Change::Deleted(all(Kind::Cache)));
     until("the news", async || !quick.has("known").await).await;
     slow.store.before_write.open();
     slow.settle().await;

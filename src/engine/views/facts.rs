@@ -6,7 +6,7 @@ use helmdeck_core::memory::{About, Fact, FactList, ListFacts, NewFact, Owner, Re
 use helmdeck_core::{Code, Error, Result};
 use helmdeck_memory::{Entry, Kind, Namespace, Put, StoreError};
 
-use super::listing::{self, Wanted};
+use super::listing::{self, EntryFilter};
 use super::{EngineViews, about, cleaned};
 
 /// Default category.
@@ -60,7 +60,7 @@ pub(super) async fn store(views: &EngineViews, owner: &Owner, fact: NewFact) -> 
 }
 
 pub(super) async fn list(views: &EngineViews, owner: &Owner, wanted: ListFacts) -> Result<FactList> {
-    let wanted = Wanted {
+    let wanted = EntryFilter {
         category: wanted.category.as_deref(),
         tag: wanted.tag.as_deref(),
         prefix: wanted.prefix.as_deref().unwrap_or_default(),
@@ -83,7 +83,7 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, wanted: RecallFac
         open(views, &namespace, &trimmed("key", key)?, &mut recalled).await?;
         return Ok(recalled);
     }
-    let wanted = Wanted {
+    let wanted = EntryFilter {
         category: wanted.category.as_deref(),
         tag: wanted.tag.as_deref(),
         prefix: wanted.prefix.as_deref().unwrap_or_default(),
@@ -114,7 +114,7 @@ async fn open(views: &EngineViews, namespace: &Namespace, key: &str, recalled: &
         },
         Ok(None) => {}
         Err(StoreError::Unreadable { reason }) => {
-            views.hub.metrics.unreadable.inc();
+            views.hub.metrics.totals.unreadable.inc();
             tracing::warn!(reason, "a fact does not open; it is left out");
             recalled.unreadable += 1;
         }

@@ -13,7 +13,7 @@ const PAGE: usize = 1000;
 
 /// Filter of entries.
 #[derive(Debug, Default)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EntryFilter<'a> {
     pub(super) category: Option<&'a str>,
     pub(super) tag: Option<&'a str>,
     pub(super) prefix: &'a str,
@@ -21,7 +21,7 @@ pub(super) struct Wanted<'a> {
     pub(super) limit: usize,
 }
 
-impl Wanted<'_> {
+impl EntryFilter<'_> {
     fn takes(&self, meta: &EntryMeta) -> bool {
         self.category.is_none_or(|category| meta.category == category)
             && self.tag.is_none_or(|tag| meta.tags.iter().any(|of_entry| of_entry == tag))
@@ -52,7 +52,7 @@ pub(super) async fn find(
     views: &EngineViews,
     operation: &'static str,
     (namespace, kind): (&Namespace, Kind),
-    wanted: Wanted<'_>,
+    wanted: EntryFilter<'_>,
 ) -> Result<ListedRow> {
     let everything = wanted.category.is_none() && wanted.tag.is_none();
     // One more than requested, to know whether there are more.

@@ -6,7 +6,7 @@ use helmdeck_core::memory::{NewNote, Note, NoteContext, NoteList, Owner};
 use helmdeck_core::{Code, Error, Result, memory::About};
 use helmdeck_memory::{Cursor, Delete, Kind, Namespace, Op, Page, Put, StoreError};
 
-use super::listing::{self, Wanted};
+use super::listing::{self, EntryFilter};
 use super::{EngineViews, about, cleaned};
 
 /// Name of notes without a category, in a context.
@@ -39,7 +39,7 @@ pub(super) async fn recall(views: &EngineViews, owner: &Owner, key: &str) -> Res
     match views.store().get(&namespace(owner), Kind::Note, key).await {
         Ok(entry) => Ok(entry.map(|entry| Note { about: about(entry.meta), value: entry.value })),
         Err(StoreError::Unreadable { reason }) => {
-            views.hub.metrics.unreadable.inc();
+            views.hub.metrics.totals.unreadable.inc();
             tracing::warn!(reason, "a note does not open; it counts as absent");
             Ok(None)
         }
@@ -57,7 +57,7 @@ pub(super) async fn list(
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(Error::new(Code::InvalidInput, format!("limit must be 1 to {MAX_PAGE}")));
     }
-    let wanted = Wanted { prefix, limit, after, ..Wanted::default() };
+    let wanted = EntryFilter { prefix, limit, after, ..EntryFilter::default() };
     let found = listing::find(views, NOTE, (&namespace(owner), Kind::Note), wanted).await?;
     Ok(NoteList { notes: found.entries.into_iter().map(about).collect(), next: found.next })
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::format::Writer;
-use super::{ArchiveError, Filter};
+use super::{ArchiveError, ArchiveFilter};
 use crate::entry::Entry;
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
@@ -38,7 +38,7 @@ pub struct Exported {
 pub async fn export<W: Write + Send + 'static>(
     store: &dyn ReadStore,
     ring: KeyRing,
-    filter: &Filter,
+    filter: &ArchiveFilter,
     out: W,
     clock: &dyn Clock,
     progress: &mut (dyn FnMut(u64) + Send),
@@ -65,7 +65,7 @@ pub async fn export<W: Write + Send + 'static>(
 
 async fn walk(
     store: &dyn ReadStore,
-    filter: &Filter,
+    filter: &ArchiveFilter,
     clock: &dyn Clock,
     parts: &mpsc::Sender<Vec<Entry>>,
     progress: &mut (dyn FnMut(u64) + Send),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::format::{ArchiveRecord, Reader};
-use super::{ArchiveError, Filter};
+use super::{ArchiveError, ArchiveFilter};
 use crate::error::StoreError;
 use crate::keyring::KeyRing;
 use crate::ops::Put;
@@ -60,7 +60,7 @@ impl ArchiveBatch {
 pub async fn import<R: Read + Send + 'static>(
     target: Target,
     ring: KeyRing,
-    filter: &Filter,
+    filter: &ArchiveFilter,
     input: R,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> (Imported, Result<(), ArchiveError>) {

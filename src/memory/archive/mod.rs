@@ -22,16 +22,16 @@ use crate::error::StoreError;
 pub use export::{Exported, export};
 pub use import::{Imported, import};
 
-/// Filter of entries. Default: all.
+/// ArchiveFilter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct ArchiveFilter {
     /// Entries of this namespace only; without a conversation, those of all conversations of the caller.
     pub namespace: Option<Namespace>,
     /// Entries of this kind only.
     pub kind: Option<Kind>,
 }
 
-impl Filter {
+impl ArchiveFilter {
     /// Returns whether an entry matches.
     #[must_use]
     pub fn takes(&self, namespace: &Namespace, kind: Kind) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, ManualClock};
 
-use super::{ArchiveError, Filter, Imported, export, import};
+use super::{ArchiveError, ArchiveFilter, Imported, export, import};
 use crate::restore::{Destination, Target};
 use crate::{Config, KeyRing, Kind, Limits, Namespace, Put, Store, open};
 
@@ -40,7 +40,7 @@ async fn filled(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
     store
 }
 
-async fn archive(store: &Arc<dyn Store>, ring: KeyRing, filter: &Filter, clock: &ManualClock) -> Vec<u8> {
+async fn archive(store: &Arc<dyn Store>, ring: KeyRing, filter: &ArchiveFilter, clock: &ManualClock) -> Vec<u8> {
     export(&**store, ring, filter, Vec::new(), clock, &mut |_| {}).await.unwrap().1
 }
 
@@ -51,7 +51,7 @@ async fn take(
     bytes: &[u8],
 ) -> (Imported, Result<(), ArchiveError>) {
     let target = Target { store: Destination::Store(Arc::clone(store)), dry_run: false, clock: Arc::clone(clock) as _ };
-    import(target, ring, &Filter::default(), std::io::Cursor::new(bytes.to_vec()), &mut |_| {}).await
+    import(target, ring, &ArchiveFilter::default(), std::io::Cursor::new(bytes.to_vec()), &mut |_| {}).await
 }
 
 /// Everything in a store, in a fixed order.
@@ -68,7 +68,7 @@ async fn all(store: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
 async fn import_is_exact_and_idempotent() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     for clear in ["alice", "category", "value", "second"] {
         assert!(!text.contains(clear), "{clear}");
@@ -89,7 +89,7 @@ async fn import_is_exact_and_idempotent() {
 async fn import_keeps_newer_entries_and_skips_expired() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     clock.advance(Duration::from_secs(1800));
     let to = store(&clock, Config::default()).await;
     to.put(put("bob", None, Kind::Fact, "large", b"newer")).await.unwrap();
@@ -105,10 +105,10 @@ async fn import_keeps_newer_entries_and_skips_expired() {
 async fn filters_apply_to_export_and_import() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let alice = Filter { namespace: Some(Namespace::new("t", "alice", None)), kind: Some(Kind::Note) };
+    let alice = ArchiveFilter { namespace: Some(Namespace::new("t", "alice", None)), kind: Some(Kind::Note) };
     let bytes = archive(&from, ring("a"), &alice, &clock).await;
     let to = store(&clock, Config::default()).await;
-    let session = Filter { namespace: Some(Namespace::new("t", "alice", Some("s"))), kind: None };
+    let session = ArchiveFilter { namespace: Some(Namespace::new("t", "alice", Some("s"))), kind: None };
     let target = Target { store: Destination::Store(Arc::clone(&to)), dry_run: false, clock: Arc::clone(&clock) as _ };
     let (report, end) = import(target, ring("a"), &session, std::io::Cursor::new(bytes), &mut |_| {}).await;
     end.unwrap();
@@ -119,13 +119,13 @@ async fn filters_apply_to_export_and_import() {
 async fn a_dry_run_counts_and_writes_nothing() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
     to.put(put("bob", None, Kind::Fact, "large", b"newer")).await.unwrap();
     for (store, imported) in [(Destination::Store(Arc::clone(&to)), 6), (Destination::Nothing, 7)] {
         let target = Target { store, dry_run: true, clock: Arc::clone(&clock) as _ };
         let input = std::io::Cursor::new(bytes.clone());
-        let (report, end) = import(target, ring("a"), &Filter::default(), input, &mut |_| {}).await;
+        let (report, end) = import(target, ring("a"), &ArchiveFilter::default(), input, &mut |_| {}).await;
         end.unwrap();
         assert_eq!((report.restored.imported, report.restored.kept), (imported, 7 - imported));
     }
@@ -136,7 +136,7 @@ async fn a_dry_run_counts_and_writes_nothing() {
 async fn only_entries_over_a_limit_are_refused() {
     let clock = Arc::new(ManualClock::default());
     let from = filled(&clock).await;
-    let bytes = archive(&from, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), &clock).await;
     let limits = Limits { value_bytes: 1000, ..Limits::default() };
     let to = store(&clock, Config { limits, ..Config::default() }).await;
     let (report, end) = take(&to, &clock, ring("a"), &bytes).await;
@@ -148,7 +148,7 @@ async fn only_entries_over_a_limit_are_refused() {
 #[tokio::test]
 async fn wrong_key_fails_before_any_write() {
     let clock = Arc::new(ManualClock::default());
-    let bytes = archive(&filled(&clock).await, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&filled(&clock).await, ring("a"), &ArchiveFilter::default(), &clock).await;
     let to = store(&clock, Config::default()).await;
     let (report, end) = take(&to, &clock, ring("b"), &bytes).await;
     let message = end.unwrap_err().to_string();
@@ -164,7 +164,7 @@ async fn small(clock: &Arc<ManualClock>) -> (Vec<u8>, Vec<usize>) {
     for key in ["one", "two", "three"] {
         from.put(put("alice", None, Kind::Fact, key, key.as_bytes())).await.unwrap();
     }
-    let bytes = archive(&from, ring("a"), &Filter::default(), clock).await;
+    let bytes = archive(&from, ring("a"), &ArchiveFilter::default(), clock).await;
     let (mut starts, mut at) = (Vec::new(), 44);
     while at < bytes.len() {
         starts.push(at);
@@ -243,7 +243,7 @@ async fn every_change_of_records_is_detected() {
 async fn empty_archive_is_complete() {
     let clock = Arc::new(ManualClock::default());
     let empty = store(&clock, Config::default()).await;
-    let bytes = archive(&empty, ring("a"), &Filter::default(), &clock).await;
+    let bytes = archive(&empty, ring("a"), &ArchiveFilter::default(), &clock).await;
     let (report, end) = take(&empty, &clock, ring("a"), &bytes).await;
     end.unwrap();
     assert_eq!(report.read, 0);

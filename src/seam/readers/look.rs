@@ -24,7 +24,7 @@ pub enum Kind {
 
 /// Metadata of a file, known without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
+pub struct FileInfo {
     /// Kind.
     pub kind: Kind,
     /// Whether it belongs to another user than that of this process.
@@ -61,13 +61,13 @@ pub trait Look: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The system's error.
-    fn about(&self, path: &Path) -> io::Result<Option<About>>;
+    fn about(&self, path: &Path) -> io::Result<Option<FileInfo>>;
 
     /// Returns the metadata behind a path, following links. A broken link is `None`.
     ///
     /// # Errors
     /// The system's error.
-    fn behind(&self, path: &Path) -> io::Result<Option<About>>;
+    fn behind(&self, path: &Path) -> io::Result<Option<FileInfo>>;
 
     /// Reads the first bytes of a regular file, at most `most`. Links are followed.
     ///
@@ -112,11 +112,11 @@ pub trait Look: std::fmt::Debug + Send + Sync {
 pub struct Disk;
 
 impl Look for Disk {
-    fn about(&self, path: &Path) -> io::Result<Option<About>> {
+    fn about(&self, path: &Path) -> io::Result<Option<FileInfo>> {
         or_absent(path.symlink_metadata()).map(|about| about.as_ref().map(describe))
     }
 
-    fn behind(&self, path: &Path) -> io::Result<Option<About>> {
+    fn behind(&self, path: &Path) -> io::Result<Option<FileInfo>> {
         or_absent(path.metadata()).map(|about| about.as_ref().map(describe))
     }
 
@@ -213,7 +213,7 @@ fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn describe(about: &Metadata) -> About {
+fn describe(about: &Metadata) -> FileInfo {
     let is = about.file_type();
     let kind = match () {
         () if is.is_file() => Kind::File,
@@ -221,7 +221,7 @@ fn describe(about: &Metadata) -> About {
         () if is.is_symlink() => Kind::Link,
         () => Kind::Other,
     };
-    About { kind, foreign: about.uid() != rustix::process::geteuid().as_raw(), size: about.len() }
+    FileInfo { kind, foreign: about.uid() != rustix::process::geteuid().as_raw(), size: about.len() }
 }
 
 #[cfg(test)]

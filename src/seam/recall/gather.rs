@@ -125,7 +125,7 @@ impl Gathered {
             let newer = place.as_ref().map(|(_, place)| place.path.display().to_string()).unwrap_or_default();
             self.warnings.push(Warning::hidden(format!("{}: the project lies in {newer}", older.display())));
         }
-        let learned = forge.map(|forge| self.told(forge.learned())).unwrap_or_default();
+        let learned = forge.map(|forge| self.or_warn(forge.learned())).unwrap_or_default();
         self.invariants(&prefix, &learned);
         for read in phase.reads() {
             if let Some((vault, place)) = place.as_ref().filter(|(_, place)| place.exists) {
@@ -163,14 +163,14 @@ impl Gathered {
     fn forge(&mut self, forge: &LongTerm<'_>, prefix: &str, read: Read, learned: &[Learned]) {
         let topic = match read {
             Read::Index => {
-                if let Some(text) = self.told(forge.architecture()) {
+                if let Some(text) = self.or_warn(forge.architecture()) {
                     let from = From::Note(Note::parse(text.as_bytes(), true));
                     self.project.push(Source { label: format!("{prefix}.forge/architecture"), from });
                 }
                 return;
             }
             Read::Questions => {
-                let lines = self.told(forge.open_features());
+                let lines = self.or_warn(forge.open_features());
                 if !lines.is_empty() {
                     let text = lines.iter().map(|line| format!("- {line}\n")).collect();
                     self.project.push(Source { label: format!("{prefix}.forge/features"), from: From::Text(text) });
@@ -205,7 +205,7 @@ impl Gathered {
         }
     }
 
-    fn told<T: Default>(&mut self, result: Result<T, String>) -> T {
+    fn or_warn<T: Default>(&mut self, result: Result<T, String>) -> T {
         result.unwrap_or_else(|why| {
             self.warnings.push(Warning::unreadable(why));
             T::default()

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::readers::{About, Contents, DirEntry, Disk, Look};
+use crate::readers::{Contents, DirEntry, Disk, FileInfo, Look};
 
 use crate::{Context, Given, Seam, SeamConfig, StateError, Which};
 
@@ -158,9 +158,9 @@ impl Counted {
         if refused { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
 
-    fn describe(&self, path: &Path, about: Option<About>) -> Option<About> {
+    fn describe(&self, path: &Path, about: Option<FileInfo>) -> Option<FileInfo> {
         let given = self.foreign.lock().unwrap().iter().any(|foreign| path.starts_with(foreign));
-        about.map(|about| About { foreign: about.foreign || given, ..about })
+        about.map(|about| FileInfo { foreign: about.foreign || given, ..about })
     }
 
     fn count(&self, path: &Path, bytes: Option<usize>) {
@@ -171,12 +171,12 @@ impl Counted {
 }
 
 impl Look for Counted {
-    fn about(&self, path: &Path) -> io::Result<Option<About>> {
+    fn about(&self, path: &Path) -> io::Result<Option<FileInfo>> {
         self.check(path.parent().unwrap_or(path))?;
         Ok(self.describe(path, Disk.about(path)?))
     }
 
-    fn behind(&self, path: &Path) -> io::Result<Option<About>> {
+    fn behind(&self, path: &Path) -> io::Result<Option<FileInfo>> {
         self.check(path.parent().unwrap_or(path))?;
         Ok(self.describe(path, Disk.behind(path)?))
     }

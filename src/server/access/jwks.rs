@@ -43,7 +43,7 @@ pub(crate) struct KeySet(Vec<PublicKey>);
 
 /// A key in its wire format (RFC 7517, section 4; RFC 7518, section 6; RFC 8037).
 #[derive(Deserialize)]
-struct Written {
+struct JsonWebKey {
     kty: String,
     #[serde(rename = "use")]
     purpose: Option<String>,
@@ -78,7 +78,9 @@ impl KeySet {
         let mut usable = Vec::new();
         let mut reasons = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            match serde_json::from_value::<Written>(key.clone()).map_err(|_| "it is malformed").and_then(Written::read)
+            match serde_json::from_value::<JsonWebKey>(key.clone())
+                .map_err(|_| "it is malformed")
+                .and_then(JsonWebKey::read)
             {
                 Ok(key) => usable.push(key),
                 Err(reason) => reasons.push(format!("key {}: {reason}", index + 1)),
@@ -107,7 +109,7 @@ impl KeySet {
     }
 }
 
-impl Written {
+impl JsonWebKey {
     fn read(self) -> Result<PublicKey, &'static str> {
         if self.d.is_some() {
             return Err("it is a private key, which belongs to its issuer alone");

@@ -121,7 +121,7 @@ pub(crate) struct Access {
     /// The caller of requests without a token.
     anonymous: Caller,
     /// Keyed by the SHA-256 of the token.
-    known: Cache<[u8; 32], Known>,
+    known: Cache<[u8; 32], VerifiedToken>,
     clock: Arc<dyn Clock>,
 }
 
@@ -129,7 +129,7 @@ helmdeck_core::redacted_debug!(Access, this => rules = this.rules);
 
 /// A token that was verified recently.
 #[derive(Debug, Clone)]
-struct Known {
+struct VerifiedToken {
     caller: Caller,
     /// When the token expires.
     ends: Timestamp,
@@ -191,7 +191,7 @@ impl Access {
             Err(Trouble::Unavailable(error)) => return Err(error.into()),
         };
         let until = began.saturating_add(lives);
-        self.known.insert(digest, Known { caller: caller.clone(), ends, until, keys });
+        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, keys });
         Ok(caller)
     }
 

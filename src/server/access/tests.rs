@@ -25,13 +25,13 @@ fn auth(config: &AuthConfig, folder: &Path) -> Auth {
 }
 
 /// A server that accepts tokens of the shared secret, of the key set and of the database.
-struct Client {
+struct TestServer {
     fixture: Fixture,
     system: System,
     folder: tempfile::TempDir,
 }
 
-impl Client {
+impl TestServer {
     async fn open(config: AuthConfig, issuers: &[&Issuer]) -> Self {
         Self::over(ServerConfig::default(), config, issuers).await
     }
@@ -117,7 +117,7 @@ fn assert_refused(answer: &Answer, what: &str) {
 #[tokio::test]
 async fn a_token_of_each_kind_lets_its_caller_in() {
     let issuers = [Issuer::rsa("r"), Issuer::ec("e"), Issuer::ed("d")];
-    let client = Client::open(AuthConfig::default(), &issuers.iter().collect::<Vec<_>>()).await;
+    let client = TestServer::open(AuthConfig::default(), &issuers.iter().collect::<Vec<_>>()).await;
     let mut tokens: Vec<_> = issuers.iter().map(|issuer| issuer.token(&for_us("alice", "packs:run"))).collect();
     tokens.push(Issuer::shared(SECRET).token(&for_us("alice", "packs:run")));
     tokens.push(client.api_token("acme", "alice", "packs:run", None).await.1);
@@ -139,7 +139,7 @@ async fn a_token_of_each_kind_lets_its_caller_in() {
 
 #[tokio::test]
 async fn without_a_token_only_what_is_open_answers() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     for path in ["/api/v1/packs", RUN, "/api/v1/memory/facts", "/api/v1/nothing", "/mcp", "/metrics"] {
         let answer = client.get(path, "").await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{path}");
@@ -160,7 +160,7 @@ async fn without_a_token_only_what_is_open_answers() {
 #[tokio::test]
 async fn alg_confusion_hs256_signed_with_the_public_key_is_refused() {
     let rsa = Issuer::rsa("r");
-    let client = Client::open(AuthConfig::default(), &[&rsa]).await;
+    let client = TestServer::open(AuthConfig::default(), &[&rsa]).await;
     assert_eq!(client.post(RUN, &rsa.token(&for_us("alice", "packs:run")), "{}").await.status, 200);
     for form in rsa.public_forms() {
         let forged = Issuer::shared(&form).token(&for_us("alice", "packs:run"));
@@ -201,7 +201,7 @@ async fn alg_confusion_without_a_shared_secret_an_empty_or_public_one_does_not_d
 
 #[tokio::test]
 async fn alg_none_is_refused_in_every_spelling() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let unsigned = Issuer::shared(SECRET);
     for algorithm in ["none", "None", "NONE", "nOnE", ""] {
         let token = unsigned.token_with(&json!({"alg": algorithm}), &claims("alice", "admin"));
@@ -215,7 +215,7 @@ async fn alg_none_is_refused_in_every_spelling() {
 #[tokio::test]
 async fn key_id_tricks_reach_no_key_and_no_file() {
     let (ours, theirs) = (Issuer::ec("ours"), Issuer::ec("theirs"));
-    let client = Client::open(AuthConfig::default(), &[&ours]).await;
+    let client = TestServer::open(AuthConfig::default(), &[&ours]).await;
     for id in
         ["theirs", "ours", "", "../../../dev/null", "/dev/null", "' OR 1=1 --", "ours\0", "https://evil.example/k"]
     {
@@ -234,7 +234,7 @@ async fn key_id_tricks_reach_no_key_and_no_file() {
 #[tokio::test]
 async fn keys_named_by_the_token_are_ignored() {
     let (ours, theirs) = (Issuer::ec("ours"), Issuer::ec("theirs"));
-    let client = Client::open(AuthConfig::default(), &[&ours]).await;
+    let client = TestServer::open(AuthConfig::default(), &[&ours]).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let link = format!("http://{}/keys", listener.local_addr().unwrap());
@@ -251,7 +251,7 @@ async fn keys_named_by_the_token_are_ignored() {
 
 #[tokio::test]
 async fn crit_and_types_of_other_tokens_are_refused() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let issuer = Issuer::shared(SECRET);
     for header in [
         json!({"alg": "HS256", "crit": ["exp"], "exp": 1}),
@@ -266,7 +266,7 @@ async fn crit_and_types_of_other_tokens_are_refused() {
 
 #[tokio::test]
 async fn tokens_outside_their_time_are_refused() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let now = START.micros() / 1_000_000;
     let change = |name: &str, value: Value| {
         let mut claims = claims("alice", "packs:run");
@@ -294,7 +294,7 @@ async fn tokens_outside_their_time_are_refused() {
 async fn wrong_audience_and_wrong_issuer_are_refused() {
     let ec = Issuer::ec("e");
     let config = AuthConfig { issuer: "https://issuer.example".to_owned(), ..AuthConfig::default() };
-    let client = Client::open(config, &[&ec]).await;
+    let client = TestServer::open(config, &[&ec]).await;
     let with = |issuer: Value, audience: Value| {
         let mut claims = claims("alice", "packs:run");
         (claims["iss"], claims["aud"]) = (issuer, audience);
@@ -313,7 +313,7 @@ async fn wrong_audience_and_wrong_issuer_are_refused() {
 
 #[tokio::test]
 async fn url_tokens_and_second_headers_are_refused() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let good = shared("alice", "packs:run");
     for name in ["access_token", "token", "api_key"] {
         for token in ["", good.as_str()] {
@@ -334,7 +334,7 @@ async fn url_tokens_and_second_headers_are_refused() {
 
 #[tokio::test]
 async fn oversized_token_is_refused_undecoded() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let fits = "x".repeat(bearer::MAX_TOKEN_BYTES - 700);
     let padded = |padding: &str| {
         let mut claims = claims("alice", "packs:run");
@@ -348,7 +348,7 @@ async fn oversized_token_is_refused_undecoded() {
 
 #[tokio::test]
 async fn revoked_api_token_is_refused_within_a_second() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
     // A second handle stands for another process.
@@ -362,7 +362,7 @@ async fn revoked_api_token_is_refused_within_a_second() {
 
 #[tokio::test]
 async fn an_expired_api_token_is_refused_at_its_end() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let ends = START.saturating_add(Duration::from_millis(100));
     let (_, token) = client.api_token("acme", "alice", "packs:run", Some(ends)).await;
     assert_eq!(client.post(RUN, &token, "{}").await.status, 200);
@@ -378,7 +378,7 @@ async fn an_expired_api_token_is_refused_at_its_end() {
 
 #[tokio::test]
 async fn a_use_of_an_api_token_is_noted() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let (_, token) = client.api_token("acme", "alice", "packs:run", None).await;
     client.post(RUN, &token, "{}").await;
     let noted = async {
@@ -392,7 +392,7 @@ async fn a_use_of_an_api_token_is_noted() {
 #[tokio::test]
 async fn withdrawn_key_invalidates_cached_tokens() {
     let (old, new) = (Issuer::ec("old"), Issuer::ec("new"));
-    let client = Client::open(AuthConfig::default(), &[&old]).await;
+    let client = TestServer::open(AuthConfig::default(), &[&old]).await;
     let mut long = for_us("alice", "packs:run");
     long["exp"] = (START.micros() / 1_000_000 + 86_400).into();
     let (of_old, of_new) = (old.token(&long), new.token(&long));
@@ -407,7 +407,7 @@ async fn withdrawn_key_invalidates_cached_tokens() {
 #[tokio::test]
 async fn unavailable_keys_are_a_server_error() {
     let ec = Issuer::ec("e");
-    let client = Client::open(AuthConfig::default(), &[&ec]).await;
+    let client = TestServer::open(AuthConfig::default(), &[&ec]).await;
     std::fs::remove_file(client.folder.path().join("jwks.json")).unwrap();
     let answer = client.post(RUN, &ec.token(&for_us("alice", "packs:run")), "{}").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (503, "overloaded"));

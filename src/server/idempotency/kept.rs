@@ -10,7 +10,7 @@ use helmdeck_core::{Code, Error};
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Result of a call: the outcome as JSON, or the error.
-pub(crate) type Answer = Result<Bytes, Error>;
+pub(crate) type KeptAnswer = Result<Bytes, Error>;
 
 /// A SHA-256.
 pub(super) type Digest32 = [u8; 32];
@@ -22,32 +22,32 @@ pub(super) const MAX_BYTES: usize = 32 << 20;
 
 /// Keys in the order of their arrival, which is also the order of their expiry.
 #[derive(Default)]
-pub(super) struct Kept {
-    pub(super) slots: HashMap<Digest32, Slot>,
+pub(super) struct RecentKeys {
+    pub(super) slots: HashMap<Digest32, KeyEntry>,
     pub(super) order: VecDeque<Digest32>,
     pub(super) bytes: usize,
 }
 
 /// One key.
-pub(super) struct Slot {
+pub(super) struct KeyEntry {
     pub(super) request: Digest32,
     pub(super) ends: Duration,
-    pub(super) state: State,
+    pub(super) state: KeyState,
 }
 
-/// State of a call.
+/// KeyState of a call.
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum KeyState {
     Running,
     /// `None` if the answer was dropped to make room.
-    Done(Option<Answer>),
+    Done(Option<KeptAnswer>),
 }
 
-impl Kept {
+impl RecentKeys {
     pub(super) fn forget_ended(&mut self, now: Duration) {
         while let Some(id) = self.order.front().copied() {
             match self.slots.get(&id) {
-                Some(slot) if slot.ends > now || matches!(slot.state, State::Running) => break,
+                Some(slot) if slot.ends > now || matches!(slot.state, KeyState::Running) => break,
                 _ => self.free(&id),
             }
         }
@@ -57,7 +57,7 @@ impl Kept {
         if self.slots.len() < MAX_KEYS {
             return Ok(());
         }
-        let done = |id: &&Digest32| self.slots.get(*id).is_some_and(|slot| matches!(slot.state, State::Done(_)));
+        let done = |id: &&Digest32| self.slots.get(*id).is_some_and(|slot| matches!(slot.state, KeyState::Done(_)));
         let oldest = self.order.iter().find(done).copied();
         let oldest =
             oldest.ok_or_else(|| Error::new(Code::Overloaded, "too many calls with an Idempotency-Key run"))?;
@@ -75,28 +75,28 @@ impl Kept {
         }
     }
 
-    pub(super) fn done(&mut self, id: &Digest32, answer: Answer) {
+    pub(super) fn done(&mut self, id: &Digest32, answer: KeptAnswer) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        slot.state = State::Done(Some(answer));
+        slot.state = KeyState::Done(Some(answer));
         self.bytes += slot.bytes();
         for id in &self.order {
             if self.bytes <= MAX_BYTES {
                 break;
             }
             if let Some(slot) = self.slots.get_mut(id)
-                && matches!(slot.state, State::Done(_))
+                && matches!(slot.state, KeyState::Done(_))
             {
                 self.bytes -= slot.bytes();
-                slot.state = State::Done(None);
+                slot.state = KeyState::Done(None);
             }
         }
     }
 }
 
-impl Slot {
+impl KeyEntry {
     const fn bytes(&self) -> usize {
         match &self.state {
-            State::Done(Some(Ok(body))) => body.len(),
+            KeyState::Done(Some(Ok(body))) => body.len(),
             _ => 0,
         }
     }

@@ -12,7 +12,7 @@ use helmdeck_core::{Code, Error, Identity, Timestamp};
 use helmdeck_memory::{KeyRing, Namespace, StoreError};
 use helmdeck_system::{Begun, System};
 
-use super::kept::{Answer, Digest32, KEPT_FOR, State};
+use super::kept::{Digest32, KEPT_FOR, KeptAnswer, KeyState};
 
 const OPERATION: &str = "rest";
 const PURPOSE: &str = "idempotency";
@@ -44,22 +44,22 @@ impl Ledger {
         id: &Digest32,
         request: &Digest32,
         now: Timestamp,
-    ) -> Result<Option<(State, bool)>, Error> {
+    ) -> Result<Option<(KeyState, bool)>, Error> {
         self.sweep(now).await;
         // The lease lasts as long as the key: after a crash it is unknown what the call did.
         let begun = self.system.begin(&scope(identity), &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
         Ok(match begun {
             Begun::New => None,
-            Begun::InFlight { digest } => Some((State::Running, digest == request)),
+            Begun::InFlight { digest } => Some((KeyState::Running, digest == request)),
             Begun::Done { digest, answer } => {
                 let answer = answer.and_then(|sealed| self.unseal(identity, id, &sealed));
-                Some((State::Done(answer), digest == request))
+                Some((KeyState::Done(answer), digest == request))
             }
         })
     }
 
     /// Stores the result of the call, or frees its key if there is none.
-    pub(super) async fn finish(&self, identity: &Identity, id: &Digest32, answer: Option<&Answer>, now: Timestamp) {
+    pub(super) async fn finish(&self, identity: &Identity, id: &Digest32, answer: Option<&KeptAnswer>, now: Timestamp) {
         let written = match answer {
             Some(answer) => {
                 let sealed = self.seal(identity, id, answer);
@@ -85,7 +85,7 @@ impl Ledger {
         }
     }
 
-    fn seal(&self, identity: &Identity, id: &Digest32, answer: &Answer) -> Option<Vec<u8>> {
+    fn seal(&self, identity: &Identity, id: &Digest32, answer: &KeptAnswer) -> Option<Vec<u8>> {
         let plain = encode(answer);
         if plain.len() > MAX_ANSWER_BYTES {
             return None;
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// An answer that cannot be decrypted counts as no longer stored.
-    fn unseal(&self, identity: &Identity, id: &Digest32, sealed: &[u8]) -> Option<Answer> {
+    fn unseal(&self, identity: &Identity, id: &Digest32, sealed: &[u8]) -> Option<KeptAnswer> {
         let plain = self.keyring.as_ref()?.open_blob(&Namespace::of_caller(identity), PURPOSE, id, sealed).ok()?;
         decode(plain)
     }
@@ -110,14 +110,14 @@ fn unavailable(error: StoreError) -> Error {
 }
 
 /// Encodes an outcome as `+` and its JSON, an error as `-`, its code, a line feed and its message.
-fn encode(answer: &Answer) -> Vec<u8> {
+fn encode(answer: &KeptAnswer) -> Vec<u8> {
     match answer {
         Ok(body) => [b"+", &body[..]].concat(),
         Err(error) => format!("-{}\n{}", error.code(), error.message()).into_bytes(),
     }
 }
 
-fn decode(plain: Vec<u8>) -> Option<Answer> {
+fn decode(plain: Vec<u8>) -> Option<KeptAnswer> {
     match plain.first()? {
         b'+' => Some(Ok(Bytes::from(plain).slice(1..))),
         _ => {

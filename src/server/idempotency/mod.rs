@@ -18,14 +18,20 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
-use kept::{Answer, Digest32, KEPT_FOR, Kept, Slot, State};
+use kept::{Digest32, KEPT_FOR, KeptAnswer, KeyEntry, KeyState, RecentKeys};
 pub(crate) use ledger::Ledger;
 
-/// Header of a repeated answer.
-pub(crate) const REPLAYED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("idempotency-replayed"), HeaderValue::from_static("true"));
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Marks a response as the answer of an earlier request, if it is one.
+pub(crate) fn mark<B>(response: &mut http::Response<B>, replayed: bool) {
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+}
+
 /// What a request with a key asks for. The same input is another request if the operation differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -57,16 +63,16 @@ pub(crate) struct Idempotency(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecentKeys>,
     ledger: Option<Ledger>,
 }
 
-/// State of a key when a call with it arrives.
+/// KeyState of a key when a call with it arrives.
 pub(crate) enum Begun {
     /// The key is new: the call may run, and must report its result.
     New(Ticket),
     /// The answer of the first call.
-    Repeat(Answer),
+    Repeat(KeptAnswer),
 }
 
 /// The right to run the only call of a key.
@@ -98,7 +104,7 @@ impl Idempotency {
                 return repeat(&slot.state, slot.request == request);
             }
             kept.make_room()?;
-            kept.slots.insert(id, Slot { request, ends: now + KEPT_FOR, state: State::Running });
+            kept.slots.insert(id, KeyEntry { request, ends: now + KEPT_FOR, state: KeyState::Running });
             kept.order.push_back(id);
             Ticket { id, identity: Arc::clone(&call.identity), inner: Arc::clone(&self.0), finished: false }
         };
@@ -117,22 +123,22 @@ impl Idempotency {
     }
 }
 
-fn repeat(state: &State, same_request: bool) -> Result<Begun, Problem> {
+fn repeat(state: &KeyState, same_request: bool) -> Result<Begun, Problem> {
     let conflict = |detail| Err(Problem::new(Code::Conflict, detail));
     match state {
         _ if !same_request => Err(Problem::http(
             StatusCode::UNPROCESSABLE_ENTITY,
             "this Idempotency-Key was used for another request; take a new key",
         )),
-        State::Running => conflict("the first call with this Idempotency-Key has not ended; try again later"),
-        State::Done(None) => conflict("the call with this Idempotency-Key was made; its answer is no longer kept"),
-        State::Done(Some(answer)) => Ok(Begun::Repeat(answer.clone())),
+        KeyState::Running => conflict("the first call with this Idempotency-Key has not ended; try again later"),
+        KeyState::Done(None) => conflict("the call with this Idempotency-Key was made; its answer is no longer kept"),
+        KeyState::Done(Some(answer)) => Ok(Begun::Repeat(answer.clone())),
     }
 }
 
 impl Ticket {
     /// Stores the answer. If it says that nothing was done, the key is free again instead.
-    pub(crate) async fn finish(mut self, answer: &Answer) {
+    pub(crate) async fn finish(mut self, answer: &KeptAnswer) {
         let kept = !matches!(answer, Err(error) if nothing_was_done(error));
         if let Some(ledger) = &self.inner.ledger {
             // Write to the database first: while the call counts as running in memory, no other request reads the
@@ -170,7 +176,7 @@ fn nothing_was_done(error: &Error) -> bool {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, RecentKeys> {
         self.kept.lock()
     }
 }

@@ -98,19 +98,19 @@ async fn malformed_keys_are_refused() {
 
 #[test]
 fn memory_is_bounded_and_the_oldest_answer_goes_first() {
-    let mut kept = Kept::default();
+    let mut kept = RecentKeys::default();
     let id = |n: usize| digest(&[&n.to_be_bytes()]);
     for n in 0..MAX_KEYS {
         kept.make_room().unwrap();
-        kept.slots.insert(id(n), Slot { request: [0; 32], ends: Duration::from_secs(9), state: State::Running });
+        kept.slots.insert(id(n), KeyEntry { request: [0; 32], ends: Duration::from_secs(9), state: KeyState::Running });
         kept.order.push_back(id(n));
     }
     assert!(kept.make_room().is_err(), "running calls do not make room");
     for n in 0..3 {
         kept.done(&id(n), Ok(vec![0; MAX_BYTES / 2].into()));
     }
-    assert!(matches!(kept.slots[&id(0)].state, State::Done(None)));
-    assert!(matches!(kept.slots[&id(2)].state, State::Done(Some(_))));
+    assert!(matches!(kept.slots[&id(0)].state, KeyState::Done(None)));
+    assert!(matches!(kept.slots[&id(2)].state, KeyState::Done(Some(_))));
     assert_eq!(kept.bytes, MAX_BYTES / 2 * 2);
     kept.make_room().unwrap();
     assert!(!kept.slots.contains_key(&id(0)) && kept.slots.len() == kept.order.len());

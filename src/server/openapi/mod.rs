@@ -33,11 +33,11 @@ const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversati
         (name = "operations", description = "Health and counters"),
     ),
 )]
-struct Head;
+struct OpenApiHead;
 
 /// Returns the document without operations.
 pub(crate) fn head() -> utoipa::openapi::OpenApi {
-    Head::openapi()
+    OpenApiHead::openapi()
 }
 
 /// Answers with the document: `routes`, and the packs that the caller may run.

@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct ArtifactQuery {
     /// Only artifacts of this pack
     #[param(value_type = Option<String>)]
     pack: Option<PackName>,
@@ -58,9 +58,13 @@ struct Filter {
 ///
 /// A page may hold fewer artifacts than asked for, even none, and still have a `next`.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "artifacts", operation_id = "list_artifacts",
-    params(Filter),
+    params(ArtifactQuery),
     responses((status = 200, description = "The artifacts", body = ref("#/components/schemas/ArtifactList")), Problems))]
-async fn list(State(state): State<EngineState>, By(caller): By, filter: Params<Filter>) -> Result<Response, Problem> {
+async fn list(
+    State(state): State<EngineState>,
+    By(caller): By,
+    filter: Params<ArtifactQuery>,
+) -> Result<Response, Problem> {
     let filter = filter.read()?;
     let limit = page_size(filter.limit)?;
     if filter.all {

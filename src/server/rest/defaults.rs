@@ -36,7 +36,7 @@ struct Whose {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DefaultsReply<'a> {
     tenant: &'a str,
     subject: &'a str,
     #[serde(flatten)]
@@ -60,5 +60,5 @@ async fn show(State(state): State<EngineState>, By(caller): By, whose: Params<Wh
     );
     need_own(&caller, &asked)?;
     let defaults = state.limits.in_time(memory.defaults(&asked)).await??;
-    json(&Answer { tenant: &asked.tenant, subject: &asked.subject, defaults })
+    json(&DefaultsReply { tenant: &asked.tenant, subject: &asked.subject, defaults })
 }

@@ -17,34 +17,34 @@ const LONGEST: Duration = Duration::from_secs(1 << 31);
 /// `only-if-cached` never runs the handler, `no-store` never writes. Of two ages the smaller one
 /// counts.
 pub(super) fn apply(headers: &HeaderMap, call: &mut Call) {
-    let mut wanted = Wanted::default();
+    let mut wanted = CacheControl::default();
     for value in headers.get_all(CACHE_CONTROL) {
         for part in value.to_str().unwrap_or_default().split(',') {
             wanted.read(part, call);
         }
     }
     call.directive = match wanted {
-        Wanted { only_if_cached: true, no_cache, .. } => {
+        CacheControl { only_if_cached: true, no_cache, .. } => {
             if no_cache {
                 // No stored answer is acceptable and none may be made: every answer is too old.
                 call.max_age = Some(Duration::ZERO);
             }
             Directive::OnlyIfCached
         }
-        Wanted { no_store: true, .. } => Directive::Bypass,
-        Wanted { no_cache: true, .. } => Directive::Refresh,
+        CacheControl { no_store: true, .. } => Directive::Bypass,
+        CacheControl { no_cache: true, .. } => Directive::Refresh,
         _ => return,
     };
 }
 
 #[derive(Default)]
-struct Wanted {
+struct CacheControl {
     no_store: bool,
     no_cache: bool,
     only_if_cached: bool,
 }
 
-impl Wanted {
+impl CacheControl {
     fn read(&mut self, part: &str, call: &mut Call) {
         let (name, argument) = match part.split_once('=') {
             Some((name, argument)) => (name.trim(), Some(argument.trim().trim_matches('"'))),

@@ -89,10 +89,7 @@ pub(super) async fn run(state: &CallState, caller: &Caller, asked: CallRequest) 
     if let Some(applied) = prefer.applied() {
         response.headers_mut().insert(prefer::APPLIED, applied);
     }
-    if replayed {
-        let (name, value) = idempotency::REPLAYED;
-        response.headers_mut().insert(name, value);
-    }
+    idempotency::mark(&mut response, replayed);
     Ok(response)
 }
 
@@ -142,7 +139,7 @@ fn shown(job: &Job) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct JobListQuery {
     /// `queued`, `running`, `succeeded`, `failed` or `cancelled`
     #[param(value_type = Option<String>)]
     state: Option<JobState>,
@@ -155,9 +152,13 @@ struct Filter {
 
 /// Lists the caller's jobs, newest first. An administrator sees those of everybody.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", operation_id = "list_jobs",
-    params(Filter),
+    params(JobListQuery),
     responses((status = 200, description = "The jobs", body = ref("#/components/schemas/JobList")), Problems))]
-async fn list(State(state): State<EngineState>, By(caller): By, filter: Params<Filter>) -> Result<Response, Problem> {
+async fn list(
+    State(state): State<EngineState>,
+    By(caller): By,
+    filter: Params<JobListQuery>,
+) -> Result<Response, Problem> {
     let owner = reach(&caller, JOB)?;
     let filter = filter.read()?;
     let query = JobQuery { state: filter.state, after: filter.after, limit: filter.limit.unwrap_or(0) };

@@ -3,14 +3,12 @@
 //! Callers reach their own namespaces, administrators every one. No route here returns a stored value. Without a memory
 //! key, all of them answer that memory is off.
 
-use std::collections::BTreeMap;
-
 use axum::extract::{Request, State};
 use axum::response::Response;
-use helmdeck_core::{Caller, Code, Identity, PackName, Permission, Timestamp};
+use helmdeck_core::{Caller, Code, Identity, PackName, Permission};
 use helmdeck_engine::{Selector, store_error};
-use helmdeck_memory::{Cursor, EntryMeta, Kind, Namespace, Page};
-use serde::{Deserialize, Serialize};
+use helmdeck_memory::{Cursor, Kind, Namespace, Page};
+use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -27,46 +25,19 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 }
 
 /// Owner of entries. An empty subject stands for what the whole tenant shares.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Owner {
     tenant: String,
     subject: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Holding {
-    #[serde(flatten)]
-    owner: Owner,
-    kind: &'static str,
-    rows: u64,
-    bytes: u64,
-}
-
-#[derive(Serialize)]
-struct MemoryEntry {
-    #[serde(flatten)]
-    owner: Owner,
-    kind: &'static str,
-    key: String,
-    category: String,
-    tags: Vec<String>,
-    attributes: BTreeMap<String, String>,
-    fingerprint: String,
-    version: u64,
-    created_at: String,
-    updated_at: String,
-    expires_at: Option<String>,
-    size: u64,
 }
 
 /// Which entries to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct MemoryQuery {
     /// Only cached answers of this pack; not together with `kind` or `prefix`
     pack: Option<String>,
     /// `cache`, `note`, `fact`, `audit` or `conversation`
@@ -107,15 +78,7 @@ struct Purge {
 async fn namespaces(State(state): State<EngineState>, By(caller): By) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryRead)?;
     let stats = state.limits.in_time(state.memory()?.store().namespaces()).await?.map_err(store_error)?;
-    let visible = stats.into_iter().filter(|stats| may_see(&caller, &stats.namespace));
-    let namespaces: Vec<Holding> = visible
-        .map(|stats| Holding {
-            owner: (&stats.namespace).into(),
-            kind: stats.kind.as_str(),
-            rows: stats.rows,
-            bytes: stats.bytes,
-        })
-        .collect();
+    let namespaces: Vec<_> = stats.into_iter().filter(|stats| may_see(&caller, &stats.namespace)).collect();
     json(&serde_json::json!({ "namespaces": namespaces }))
 }
 
@@ -123,12 +86,12 @@ async fn namespaces(State(state): State<EngineState>, By(caller): By) -> Result<
 ///
 /// They are of one namespace (the caller's own by default) and one kind (`cache` by default).
 #[utoipa::path(get, path = "/api/v1/memory/entries", tag = "memory", operation_id = "list_entries",
-    params(Filter),
+    params(MemoryQuery),
     responses((status = 200, description = "The entries", body = ref("#/components/schemas/EntryList")), Problems))]
 async fn entries(
     State(state): State<EngineState>,
     By(caller): By,
-    filter: Params<Filter>,
+    filter: Params<MemoryQuery>,
 ) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryRead)?;
     let filter = filter.read()?;
@@ -138,8 +101,7 @@ async fn entries(
     let page = Page { limit, after: filter.after.map(Cursor) };
     let listing = state.memory()?.store().list(&namespace, kind, &prefix, page);
     let page = state.limits.in_time(listing).await?.map_err(store_error)?;
-    let entries: Vec<MemoryEntry> = page.entries.into_iter().map(MemoryEntry::from).collect();
-    json(&serde_json::json!({ "entries": entries, "next": page.next }))
+    json(&serde_json::json!({ "entries": page.entries, "next": page.next }))
 }
 
 /// Purges cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
@@ -171,7 +133,7 @@ fn may_see(caller: &Caller, namespace: &Namespace) -> bool {
     (own && !identity.is_anonymous()) || caller.permissions.allow(&Permission::Admin)
 }
 
-impl Filter {
+impl MemoryQuery {
     fn namespace(&self, identity: &Identity) -> Namespace {
         Namespace::new(
             self.tenant.as_deref().unwrap_or(identity.tenant()),
@@ -215,35 +177,6 @@ impl Purge {
                 Code::InvalidInput,
                 "give exactly one of \"all\": true, \"pack\", \"tag\", \"namespace\", or \"namespace\" with \"key\"",
             )),
-        }
-    }
-}
-
-impl From<&Namespace> for Owner {
-    fn from(namespace: &Namespace) -> Self {
-        Self {
-            tenant: namespace.tenant.as_ref().to_owned(),
-            subject: namespace.subject.as_ref().to_owned(),
-            session: namespace.session.as_deref().map(str::to_owned),
-        }
-    }
-}
-
-impl From<EntryMeta> for MemoryEntry {
-    fn from(meta: EntryMeta) -> Self {
-        Self {
-            owner: (&meta.namespace).into(),
-            kind: meta.kind.as_str(),
-            key: meta.key,
-            category: meta.category,
-            tags: meta.tags,
-            attributes: meta.attributes,
-            fingerprint: meta.fingerprint,
-            version: meta.version,
-            created_at: meta.created_at.to_rfc3339(),
-            updated_at: meta.updated_at.to_rfc3339(),
-            expires_at: meta.expires_at.map(Timestamp::to_rfc3339),
-            size: meta.size,
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct PackQuery {
     /// Those too that wait for something
     #[serde(default)]
     #[param(value_type = Option<bool>)]
@@ -76,9 +76,9 @@ struct Refused {
 /// With `all=true` the others are in the list too: `waits_for` says what is missing and how to supply it.
 ///
 /// `refused` lists the manifests that could not be read, each with its first problem; only administrators see it.
-#[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", params(Filter),
+#[utoipa::path(get, path = "/api/v1/packs", tag = "packs", operation_id = "list_packs", params(PackQuery),
     responses((status = 200, description = "The packs", body = ref("#/components/schemas/PackList"))))]
-async fn list(State(engine): State<Engine>, By(caller): By, filter: Params<Filter>) -> Result<Response, Problem> {
+async fn list(State(engine): State<Engine>, By(caller): By, filter: Params<PackQuery>) -> Result<Response, Problem> {
     let infos = if filter.read()?.all { engine.all_packs() } else { engine.packs() };
     let may_run = |info: &&PackInfo| caller.permissions.allow_run(info.name.as_str());
     let packs = infos.iter().filter(may_run).map(summary).collect();
@@ -204,10 +204,7 @@ async fn run_once(state: &CallState, pack: Found, call: Call, key: String) -> Re
             Begun::Repeat(answer) => (answer, true),
         };
         let mut response = answer.map_or_else(|error| Problem::from(error).into_response(), outcome);
-        if replayed {
-            let (name, value) = idempotency::REPLAYED;
-            response.headers_mut().insert(name, value);
-        }
+        idempotency::mark(&mut response, replayed);
         Ok(response)
     });
     let lost = |error| Error::new(Code::Internal, "the call ended without an answer").with_source(error);

@@ -32,7 +32,7 @@ pub(super) async fn run(on: &CommandContext<'_>, arguments: &AddArgs) -> Result<
             })?;
         }
     }
-    tell(on, &identity).await
+    note_strategy(on, &identity).await
 }
 
 async fn add(on: &CommandContext<'_>, identity: &Identity, turn: NewTurn) -> Result<Added> {
@@ -133,7 +133,7 @@ fn turn(line: &[u8]) -> Result<NewTurn, String> {
 }
 
 /// Prints how the strategy treated the turns, if the user should know.
-async fn tell(on: &CommandContext<'_>, identity: &Identity) -> Result<()> {
+async fn note_strategy(on: &CommandContext<'_>, identity: &Identity) -> Result<()> {
     if on.setup.output.json {
         return Ok(());
     }

@@ -12,6 +12,7 @@ use super::context::{CommandContext, identity, seconds, shown};
 use crate::args::{ConversationIdArgs, ConversationListArgs};
 use crate::exit::{Failure, Result};
 use crate::output::{columns, size};
+use crate::table::table;
 
 /// Page size of a list.
 const PAGE: usize = 200;
@@ -43,13 +44,13 @@ fn text(patch: &LlmContextPatch) -> String {
         }
     }
     for recent in &patch.recent_turns {
-        text.push_str(&format!("\n{}", told(recent.id, &recent.turn)));
+        text.push_str(&format!("\n{}", turn_text(recent.id, &recent.turn)));
     }
     text
 }
 
 /// Returns a turn, with its key above it.
-fn told(key: TurnId, turn: &ConversationTurn) -> String {
+fn turn_text(key: TurnId, turn: &ConversationTurn) -> String {
     format!("{key}  {}\n{}", turn.timestamp.as_str(), said(turn))
 }
 
@@ -163,20 +164,19 @@ fn turns_text(page: &TurnPage, name: &str) -> String {
         return format!("no turn of {name} is listed, of {}", page.total);
     }
     let mut text = if page.items.iter().any(|item| item.value.is_some()) {
-        let turn = |item: &TurnInfo| item.value.as_deref().map(|turn| told(item.key, turn)).unwrap_or_default();
+        let turn = |item: &TurnInfo| item.value.as_deref().map(|turn| turn_text(item.key, turn)).unwrap_or_default();
         page.items.iter().map(turn).collect::<Vec<_>>().join("\n")
     } else {
-        let mut rows = vec![["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"].map(str::to_owned).to_vec()];
-        rows.extend(page.items.iter().map(|item: &TurnInfo| {
-            vec![
+        let rows = page.items.iter().map(|item: &TurnInfo| {
+            [
                 item.key.to_string(),
                 item.timestamp.clone(),
                 size(item.size_bytes),
                 item.tokens.to_string(),
                 if item.folded { "yes" } else { "no" }.to_owned(),
             ]
-        }));
-        columns(&rows)
+        });
+        table(["KEY", "WHEN", "SIZE", "TOKENS", "IN SUMMARY"], rows)
     };
     if page.unreadable > 0 {
         text.push_str(&format!("unreadable: {}\n", page.unreadable));
@@ -211,11 +211,9 @@ fn conversations_text(page: &ConversationPage) -> String {
     if page.sessions.is_empty() {
         return "there are no conversations".to_owned();
     }
-    let mut rows =
-        vec![["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"].map(str::to_owned).to_vec()];
-    rows.extend(page.sessions.iter().map(|session: &ConversationInfo| {
+    let rows = page.sessions.iter().map(|session: &ConversationInfo| {
         let end = session.expires_at.map(helmdeck_core::Timestamp::to_rfc3339);
-        vec![
+        [
             session.session.clone(),
             format!("{}/{}", session.tenant, session.user),
             session.turns.to_string(),
@@ -224,8 +222,8 @@ fn conversations_text(page: &ConversationPage) -> String {
             end.map_or_else(|| "never".to_owned(), |end| format!("{}Z", seconds(&end).trim_end_matches('Z'))),
             session.health.to_string(),
         ]
-    }));
-    let mut text = columns(&rows);
+    });
+    let mut text = table(["SESSION", "CALLER", "TURNS", "SIZE", "CHANGED", "ENDS", "HEALTH"], rows);
     if let Some(next) = &page.next {
         text.push_str(&format!("more: --after '{next}'\n"));
     }

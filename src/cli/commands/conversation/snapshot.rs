@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::context::{CommandContext, held, identity, read_all, shown};
 use crate::args::{ConversationIdArgs, SnapshotArgs};
-use crate::commands::archive::{Draft, taken};
+use crate::commands::archive::{PendingFile, taken};
 use crate::exit::{Exit, Failure, Result};
 use crate::output::size;
 
@@ -38,10 +38,10 @@ pub(super) async fn take(on: &CommandContext<'_>, arguments: &SnapshotArgs) -> R
         false => snapshot.bytes,
     };
     let Some(path) = &arguments.output else { return on.setup.output.raw(&bytes) };
-    let (draft, mut file) = Draft::beside(path)?;
+    let (pending, mut file) = PendingFile::beside(path)?;
     let failed = |error: io::Error| Failure::new(Exit::Failed, format!("{}: {error}", path.display()));
     file.write_all(&bytes).map_err(failed)?;
-    draft.keep(&file, path, arguments.force)?;
+    pending.keep(&file, path, arguments.force)?;
     let value = json!({"file": path.display().to_string(), "bytes": bytes.len(), "strategy": strategy});
     on.print(&value, || {
         format!("wrote {} ({}, {strategy}) to {}", shown(&identity), size(bytes.len() as u64), path.display())

@@ -47,7 +47,8 @@ pub struct HttpSpec {
 }
 
 /// A request method (RFC 9110 section 9).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum HttpMethod {
     /// Reads.
     Get,
@@ -69,15 +70,8 @@ impl HttpMethod {
 
     /// Returns the name on the wire (`GET`).
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Returns whether the method only reads by definition (RFC 9110 section 9.2.1).

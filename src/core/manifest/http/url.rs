@@ -150,12 +150,12 @@ fn origin(scheme: &str, authority: &str) -> Result<Url, String> {
     }
 }
 
-type Parts = (Vec<Template>, Vec<(String, Option<Template>)>);
+type UrlParts = (Vec<Template>, Vec<(String, Option<Template>)>);
 
 /// Splits the text after the host into segments and parameters.
 ///
 /// Only text outside placeholders separates them.
-fn split(parts: &[TemplatePart]) -> Result<Parts, String> {
+fn split(parts: &[TemplatePart]) -> Result<UrlParts, String> {
     let (mut path, mut query): (Vec<Vec<TemplatePart>>, Vec<Vec<TemplatePart>>) = (Vec::new(), Vec::new());
     for part in parts {
         let TemplatePart::Text(text) = part else {

@@ -31,7 +31,7 @@ fn resident() -> u64 {
 
 async fn hub(hot_bytes: u64) -> Arc<Hub> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let parts = Parts {
+    let parts = HubDependencies {
         store: helmdeck_testkit::sealed_memory(Arc::clone(&clock)).await,
         keyring: Arc::new(helmdeck_testkit::keyring()),
         system: None,

@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 
 use super::error::{Outcome, unavailable};
 use super::rows::{self, get};
-use super::work::{DriverStore, Next, RowKey, Slot, Space, Work};
+use super::work::{ChangedRow, DriverStore, Next, RowKey, Space, Work};
 use crate::entry::{Kind, Namespace};
 use crate::requests::Existing;
 
@@ -171,7 +171,7 @@ fn fill(work: &mut Work, rows: &[RowName<'_>], looked: &[Row]) {
     for ((namespace, kind, key), found) in rows.iter().zip(found) {
         if let Some(place) = work.place(namespace, *kind, key) {
             let stored = found.filter(|(space, _)| *space == place.0).map(|(_, stored)| stored);
-            work.slots.insert(place, Slot { stored, next: Next::Same });
+            work.slots.insert(place, ChangedRow { stored, next: Next::Same });
         }
     }
 }
@@ -193,7 +193,7 @@ pub(super) async fn lock(db: &Object, work: &mut Work, ids: &[i64], only_free: b
 pub(super) async fn look(db: &Object, work: &mut Work, place: &RowKey) -> Outcome<()> {
     let statement = db.prepare_cached(LOOK).await?;
     let found = db.query_opt(&statement, &[&[place.0].as_slice(), &[place.1.as_bytes()].as_slice()]).await?;
-    work.slots.insert(place.clone(), Slot { stored: found.as_ref().map(stored), next: Next::Same });
+    work.slots.insert(place.clone(), ChangedRow { stored: found.as_ref().map(stored), next: Next::Same });
     Ok(())
 }
 

@@ -69,7 +69,7 @@ pub(super) enum Next {
 
 /// Row of a transaction: stored and new content.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ChangedRow {
     /// The stored content.
     pub(super) stored: Option<DriverStore>,
     /// The new content.
@@ -105,7 +105,7 @@ pub(super) struct Work {
     /// The spaces that are locked.
     pub(super) spaces: BTreeMap<i64, Space>,
     /// The rows that were looked at.
-    pub(super) slots: HashMap<RowKey, Slot>,
+    pub(super) slots: HashMap<RowKey, ChangedRow>,
     /// Rows already deleted in the database, for each space and key id.
     pub(super) gone: HashMap<(i64, String), i64>,
     /// Deletes to notify other replicas of.
@@ -146,7 +146,7 @@ impl Work {
         let place = self
             .place(&put.namespace, put.kind, &put.key)
             .ok_or_else(|| StoreError::Corrupt("a space that was locked is gone".to_owned()))?;
-        let (cost, live) = match self.slots.get(&place).and_then(Slot::row) {
+        let (cost, live) = match self.slots.get(&place).and_then(ChangedRow::row) {
             None => (None, None),
             Some((existing, expires_at, cost)) => {
                 (Some(cost), expires_at.is_none_or(|end| end > batch.now).then_some(existing))
@@ -186,7 +186,7 @@ impl Work {
 
     /// Deletes a row; returns whether it existed.
     pub(super) fn delete(&mut self, place: RowKey) -> bool {
-        let Some((_, _, cost)) = self.slots.get(&place).and_then(Slot::row) else { return false };
+        let Some((_, _, cost)) = self.slots.get(&place).and_then(ChangedRow::row) else { return false };
         self.set(place, Next::Nothing, (-1, -cost));
         true
     }
@@ -195,7 +195,7 @@ impl Work {
         let Some(space) = self.spaces.get_mut(&place.0) else { return };
         let before = *space;
         space.grow(rows, bytes);
-        let slot = self.slots.entry(place.clone()).or_insert(Slot { stored: None, next: Next::Same });
+        let slot = self.slots.entry(place.clone()).or_insert(ChangedRow { stored: None, next: Next::Same });
         let next = std::mem::replace(&mut slot.next, next);
         self.undo.push(Undo { place, next, space: before });
     }
@@ -203,7 +203,7 @@ impl Work {
     /// Drops the rows: they were written, and the database is the source of truth.
     pub(super) fn written(&mut self) {
         for ((space, _), slot) in self.slots.drain() {
-            let Slot { stored, next } = slot;
+            let ChangedRow { stored, next } = slot;
             if matches!(next, Next::Same) {
                 continue;
             }
@@ -235,7 +235,7 @@ impl Space {
     }
 }
 
-impl Slot {
+impl ChangedRow {
     /// Returns version and times, expiry, and cost of the row after the transaction.
     fn row(&self) -> Option<(Existing, Option<Timestamp>, i64)> {
         match &self.next {

@@ -6,7 +6,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"
 
 #[tokio::test]
 async fn revoked_token_ends_stream_and_session() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let (id, token) = client.api_token("acme", "alice", "packs:run", None).await;
     let (_, other) = client.api_token("acme", "alice", "packs:run", None).await;
     let send = async |method: Method, token: &str, session: &str, body: &str| {
@@ -44,7 +44,7 @@ async fn revoked_token_ends_stream_and_session() {
 
 #[tokio::test]
 async fn session_survives_while_its_token_cannot_be_checked() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let (id, alice) = client.api_token("acme", "alice", "packs:run", None).await;
     let send = async |token: &str, session: &str, body: &str| {
         let bearer = format!("Bearer {token}");

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn each_route_requires_its_scope() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let every = ["packs:run", "metrics:read", "memory:read", "memory:write", "admin"];
     let fact = r#"{"key":"a","value":"b"}"#;
     for (method, path, body, scope, missing) in [
@@ -42,7 +42,7 @@ async fn each_route_requires_its_scope() {
 
 #[tokio::test]
 async fn a_glob_narrows_what_is_run_listed_and_shown() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let narrow = shared("alice", "packs:run:test.c*");
     assert_eq!(client.post(CACHED, &narrow, "{}").await.status, 200);
     assert_eq!(client.post(RUN, &narrow, "{}").await.problem(), "forbidden");
@@ -63,7 +63,7 @@ async fn a_glob_narrows_what_is_run_listed_and_shown() {
 
 #[tokio::test]
 async fn artifacts_are_private_to_their_owner() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let token = async |tenant: &str, user: &str, scope: &str| client.api_token(tenant, user, scope, None).await.1;
     let owner = token("b", "alice", "packs:run").await;
     let outcome = client.post(RUN, &owner, r#"{"file":"canary"}"#).await.json();
@@ -82,7 +82,7 @@ async fn artifacts_are_private_to_their_owner() {
 
 #[tokio::test]
 async fn memory_of_others_stays_hidden() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let all = "packs:run memory:read memory:write";
     let token = async |tenant: &str, user: &str| client.api_token(tenant, user, all, None).await.1;
     let (alice, bob, other) = (token("acme", "alice").await, token("acme", "bob").await, token("b", "alice").await);
@@ -120,7 +120,7 @@ async fn memory_of_others_stays_hidden() {
 #[tokio::test]
 async fn anonymous_callers_run_packs_uncached() {
     let config = AuthConfig { anonymous_scope: "packs:run:test.*".to_owned(), ..AuthConfig::default() };
-    let client = Client::open(config, &[]).await;
+    let client = TestServer::open(config, &[]).await;
     for _ in 0..2 {
         let answer = client.post(CACHED, "", "{}").await;
         assert_eq!(answer.status, 200);
@@ -147,7 +147,7 @@ async fn anonymous_callers_run_packs_uncached() {
 #[tokio::test]
 async fn callers_have_a_rate_each() {
     let server = ServerConfig { rate_per_second: 2, ..ServerConfig::default() };
-    let client = Client::over(server, AuthConfig::default(), &[]).await;
+    let client = TestServer::over(server, AuthConfig::default(), &[]).await;
     let (alice, bob) = (shared("alice", "packs:run"), shared("bob", "packs:run"));
     for _ in 0..2 {
         assert_eq!(client.post(RUN, &alice, "{}").await.status, 200);
@@ -159,7 +159,7 @@ async fn callers_have_a_rate_each() {
 
 #[tokio::test]
 async fn idempotency_keys_of_two_callers_do_not_meet() {
-    let client = Client::plain().await;
+    let client = TestServer::plain().await;
     let mut runs = Vec::new();
     for user in ["alice", "bob", "alice"] {
         let bearer = format!("Bearer {}", shared(user, "packs:run"));

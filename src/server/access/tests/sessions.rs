@@ -70,7 +70,7 @@ async fn claim_with_another_name_can_be_configured() {
 #[tokio::test]
 async fn sessions_of_a_caller_share_one_rate() {
     let server = ServerConfig { rate_per_second: 1, rate_burst: 2, ..ServerConfig::default() };
-    let client = Client::over(server, AuthConfig::default(), &[]).await;
+    let client = TestServer::over(server, AuthConfig::default(), &[]).await;
     let mut refused = 0;
     for session in ["A", "B", "C", "D"] {
         refused += u32::from(client.post(RUN, &token(Some(session)), "{}").await.status == 429);

@@ -49,7 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct ConversationQuery {
     /// Only of this tenant; another than the caller's own needs the scope `admin`
     tenant: Option<String>,
     /// Only of this user; another than the caller itself needs the scope `admin`
@@ -60,7 +60,7 @@ struct Filter {
     after: Option<String>,
 }
 
-impl Filter {
+impl ConversationQuery {
     /// Narrows a filter to what the caller may see.
     fn narrowed(self, caller: &Caller) -> Result<ConversationFilter, Problem> {
         let other = |named: &Option<String>, own: &str| named.as_deref().is_some_and(|named| named != own);
@@ -113,12 +113,12 @@ enum Format {
 ///
 /// Expired conversations are left out. Counters over all callers are shown to administrators only.
 #[utoipa::path(get, path = "/api/v1/conversations", tag = "conversations", operation_id = "list_conversations",
-    params(Filter),
+    params(ConversationQuery),
     responses((status = 200, description = "The conversations", body = ref("#/components/schemas/DialogueList")), Problems))]
 async fn list(
     State(state): State<ConversationState>,
     By(caller): By,
-    filter: Params<Filter>,
+    filter: Params<ConversationQuery>,
 ) -> Result<Response, Problem> {
     let memory = memory(&state, &caller, &Permission::MemoryRead)?;
     let filter = filter.read()?.narrowed(&caller)?;

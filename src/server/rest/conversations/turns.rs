@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct TurnQuery {
     /// The tenant; the caller's own by default. Another one needs the scope `admin`
     tenant: Option<String>,
     /// The user; the caller itself by default. Another one needs the scope `admin`
@@ -46,7 +46,7 @@ struct Filter {
     after: Option<TurnId>,
 }
 
-impl NamesOwner for Filter {
+impl NamesOwner for TurnQuery {
     fn owner(&self) -> (Option<&str>, Option<&str>) {
         (self.tenant.as_deref(), self.user.as_deref())
     }
@@ -71,7 +71,7 @@ impl NamesOwner for Filter {
 async fn add(conversation: Conversation, request: Request) -> Result<Response, Problem> {
     let key = idempotency::key(request.headers())?;
     let mut turn: NewTurn = conversation.state.limits.read_json(request, u64::MAX).await?;
-    if is_empty(&turn) {
+    if turn.is_empty() {
         // Most likely the request had no body.
         return Err(Problem::new(Code::InvalidInput, "the turn is empty: give user_message or assistant_response"));
     }
@@ -83,35 +83,24 @@ async fn add(conversation: Conversation, request: Request) -> Result<Response, P
     };
     let added = conversation.in_time(adding).await?;
     let mut response = json(&added)?;
-    let headers = response.headers_mut();
     if let Some(id) = added.id
         && let Ok(address) = HeaderValue::try_from(conversation.address(&id.to_string()))
     {
-        headers.insert(LOCATION, address);
+        response.headers_mut().insert(LOCATION, address);
     }
-    if added.repeated {
-        let (name, replayed) = idempotency::REPLAYED;
-        headers.insert(name, replayed);
-    }
+    idempotency::mark(&mut response, added.repeated);
     if added.id.is_some() && !added.repeated {
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
 }
 
-fn is_empty(turn: &NewTurn) -> bool {
-    let NewTurn { user_message, assistant_response, trajectory_digest, artifacts_shown, artifacts_hidden_refs, .. } =
-        turn;
-    let silent = user_message.is_empty() && assistant_response.is_empty();
-    silent && trajectory_digest.is_none() && artifacts_shown.is_none() && artifacts_hidden_refs.is_none()
-}
-
 /// Lists the turns of a conversation, newest first, in pages. With `texts=true` it is a full export.
 #[utoipa::path(get, path = "/api/v1/conversations/{session}/turns", tag = "conversations", operation_id = "list_turns",
-    params(ConversationInfo, Filter),
+    params(ConversationInfo, TurnQuery),
     responses((status = 200, description = "The turns", body = ref("#/components/schemas/TurnList")), Problems))]
-async fn list(mut conversation: Conversation<Filter>) -> Result<Response, Problem> {
-    let Filter { content_search, folded, texts, limit, after, .. } = &mut conversation.query;
+async fn list(mut conversation: Conversation<TurnQuery>) -> Result<Response, Problem> {
+    let TurnQuery { content_search, folded, texts, limit, after, .. } = &mut conversation.query;
     let filter = TurnFilter {
         content_search: content_search.take(),
         folded: *folded,

@@ -7,7 +7,7 @@ const OF_ALICE: &str = "tenant=acme&user=alice";
 
 #[tokio::test]
 async fn each_route_asks_for_its_scope() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     for held in ["packs:run", "metrics:read", "memory:read", "memory:write", "admin"] {
         let who = Who("acme", "alice", held);
         for (method, route, body) in ROUTES {
@@ -31,7 +31,7 @@ async fn each_route_asks_for_its_scope() {
 
 #[tokio::test]
 async fn equal_conversation_names_stay_separate() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     for who in [ALICE, BOB, OTHER] {
         client.say(who, "s", &format!("{}/{} said it", who.0, who.1)).await;
     }
@@ -59,7 +59,7 @@ async fn equal_conversation_names_stay_separate() {
 
 #[tokio::test]
 async fn only_an_administrator_names_another_owner_on_any_route() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     client.say(ALICE, "s", "canary").await;
     let before = client.get(ALICE, "/s/snapshot").await.body;
     for who in [BOB, OTHER] {
@@ -88,7 +88,7 @@ async fn only_an_administrator_names_another_owner_on_any_route() {
 
 #[tokio::test]
 async fn administrators_act_for_others_and_are_logged() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     client.say(ALICE, "a%20b", "hers").await;
     client.say(BOB, "t", "his").await;
     client.say(OTHER, "t", "theirs").await;
@@ -132,7 +132,7 @@ async fn administrators_act_for_others_and_are_logged() {
 
 #[tokio::test]
 async fn nothing_is_kept_for_callers_without_a_token() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     for (method, route, body) in ROUTES {
         let answer = client.ask(NOBODY, method.clone(), &format!("{ROOT}/s{route}"), body).await;
         assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (401, "unauthenticated"), "{method} {route}");

@@ -54,9 +54,9 @@ const ROUTES: [(Method, &str, &str); 12] = [
     (DELETE, "", ""),
 ];
 
-struct Client(Fixture);
+struct RestClient(Fixture);
 
-impl Client {
+impl RestClient {
     async fn open(config: Config) -> Self {
         Self::over(ServerConfig::default(), ConversationSetup { config, summarizer: Some(Arc::new(Joined)) }).await
     }
@@ -156,7 +156,7 @@ fn rolling() -> Config {
 
 #[tokio::test]
 async fn a_turn_is_added_shown_listed_and_deleted() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let turn = json!({
         "user_message": "héllo <b>", "assistant_response": "", "timestamp": "2026-11-22T16:00:00.123456789+01:00",
         "trajectory_digest": {"tools_invoked": ["t"], "observations_summary": "o", "reasoning_summary": "", "artifacts_refs": []},
@@ -199,7 +199,7 @@ async fn a_turn_is_added_shown_listed_and_deleted() {
 
 #[tokio::test]
 async fn turn_is_added_once_per_key_and_body_key_wins() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let path = format!("{ROOT}/s/turns");
     let send =
         async |key: &str, body: &str| client.ask_with(ALICE, POST, &path, &[("idempotency-key", key)], body).await;
@@ -223,7 +223,7 @@ async fn turn_is_added_once_per_key_and_body_key_wins() {
 
 #[tokio::test]
 async fn a_context_is_json_or_a_prompt_or_nothing() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let prompt = "/s/context?format=prompt";
     assert_eq!(
         (client.get(ALICE, prompt).await.status.as_u16(), client.get(ALICE, prompt).await.body.as_str()),
@@ -247,7 +247,7 @@ async fn a_context_is_json_or_a_prompt_or_nothing() {
 
 #[tokio::test]
 async fn unknown_parameters_are_refused_and_not_echoed() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     for body in [
         "",
         "{",
@@ -292,7 +292,7 @@ async fn unknown_parameters_are_refused_and_not_echoed() {
 async fn what_is_too_large_is_refused() {
     let config = Config { max_turn_bytes: 1000, ..Config::default() };
     let server = ServerConfig { max_body_bytes: 4000, ..ServerConfig::default() };
-    let client = Client::over(server, ConversationSetup { config, summarizer: None }).await;
+    let client = RestClient::over(server, ConversationSetup { config, summarizer: None }).await;
     for length in [1000, 5000] {
         let body = json!({"user_message": "x".repeat(length)}).to_string();
         assert_eq!(client.post(ALICE, "/s/turns", &body).await.problem(), "too_large", "{length}");
@@ -307,7 +307,7 @@ async fn what_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn strategy_none_stores_nothing_and_says_so() {
-    let client = Client::open(Config { strategy: Strategy::None, ..Config::default() }).await;
+    let client = RestClient::open(Config { strategy: Strategy::None, ..Config::default() }).await;
     let added = client.post(ALICE, "/s/turns", r#"{"user_message":"a"}"#).await;
     assert_eq!((added.status.as_u16(), &added.json()["id"], added.header("location")), (200, &Value::Null, ""));
     assert!(client.said(ALICE, "s").await.is_empty());
@@ -316,7 +316,7 @@ async fn strategy_none_stores_nothing_and_says_so() {
 
 #[tokio::test]
 async fn counters_are_shown_once_memory_is_open() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let metrics = async || client.ask(BOSS, GET, "/metrics", "").await.body;
     assert!(!metrics().await.contains("helmdeck_conversation"), "looking opens nothing");
     client.say(ALICE, "s", "canary").await;

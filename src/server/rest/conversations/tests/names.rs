@@ -22,7 +22,7 @@ const HOSTILE: [(&str, &str); 14] = [
 
 #[tokio::test]
 async fn a_name_is_a_name_whatever_it_looks_like() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     for (name, written) in HOSTILE {
         let place = client.say(ALICE, written, name).await;
         let shown = client.ask(ALICE, GET, &place, "").await;
@@ -49,7 +49,7 @@ async fn a_name_is_a_name_whatever_it_looks_like() {
 
 #[tokio::test]
 async fn invalid_names_are_refused_on_every_route() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let long = "x".repeat(257);
     for name in ["%00", "a%0Ab", "%FF", "%C3", &long] {
         for (method, route, body) in ROUTES {
@@ -77,7 +77,7 @@ async fn invalid_names_are_refused_on_every_route() {
 
 #[tokio::test]
 async fn invalid_owner_is_refused_and_logged_once() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let answer = client.get(BOSS, "/s/context?tenant=acme&user=").await;
     assert_eq!((answer.status.as_u16(), answer.problem().as_str()), (400, "invalid_input"));
     assert!(answer.json()["detail"].as_str().unwrap().contains("user_id empty"), "{answer:?}");

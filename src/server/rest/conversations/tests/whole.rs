@@ -19,7 +19,7 @@ const FOREIGN: &str = concat!(
 
 #[tokio::test]
 async fn a_snapshot_comes_out_as_it_went_in() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     client.say(ALICE, "s", "before").await;
     let restored = client.post(ALICE, "/s/restore", FOREIGN).await;
     assert_eq!((restored.status.as_u16(), restored.body.as_str()), (204, ""), "{restored:?}");
@@ -34,7 +34,7 @@ async fn a_snapshot_comes_out_as_it_went_in() {
 
 #[tokio::test]
 async fn a_snapshot_that_is_none_changes_nothing() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     client.say(ALICE, "s", "kept").await;
     let before = client.get(ALICE, "/s/snapshot").await.body;
     for body in [
@@ -63,7 +63,7 @@ async fn a_snapshot_that_is_none_changes_nothing() {
 async fn snapshots_may_be_as_large_as_a_conversation() {
     let config = Config { max_bytes: 100_000, max_turn_bytes: 100_000, budget_tokens: 0, ..Config::default() };
     let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let client = Client::over(server, ConversationSetup { config, summarizer: None }).await;
+    let client = RestClient::over(server, ConversationSetup { config, summarizer: None }).await;
     let turn = |text: &str| {
         format!(
             r#"{{"UserMessage":"{text}","AssistantResponse":"","TrajectoryDigest":null,"ArtifactsShown":null,"ArtifactsHiddenRefs":null,"Timestamp":"2026-06-02T10:00:00Z"}}"#
@@ -81,7 +81,7 @@ async fn snapshots_may_be_as_large_as_a_conversation() {
 }
 
 /// Sends a large snapshot that never ends.
-fn endless(client: &Client, user: &str) -> Sending {
+fn endless(client: &RestClient, user: &str) -> Sending {
     let now = START.micros() / 1_000_000;
     let claims = json!({"sub": user, "tenant": "acme", "scope": "memory:write", "exp": now + 600, "iat": now});
     let request = Request::builder()
@@ -96,7 +96,7 @@ fn endless(client: &Client, user: &str) -> Sending {
 type Sending = std::pin::Pin<Box<dyn Future<Output = Result<axum::response::Response, std::convert::Infallible>>>>;
 
 /// Takes all slots for large snapshots, until the answer is dropped.
-fn all_places(client: &Client) -> Vec<Sending> {
+fn all_places(client: &RestClient) -> Vec<Sending> {
     let mut slow: Vec<_> =
         ["bob", "carol"].into_iter().flat_map(|user| [endless(client, user), endless(client, user)]).collect();
     for sending in &mut slow {
@@ -107,7 +107,7 @@ fn all_places(client: &Client) -> Vec<Sending> {
 
 #[tokio::test]
 async fn few_large_snapshots_are_read_at_once() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let slow = all_places(&client);
     assert_eq!(endless(&client, "alice").await.unwrap().status(), 503);
     let small = client.post(ALICE, "/s/restore", FOREIGN);
@@ -123,7 +123,7 @@ async fn few_large_snapshots_are_read_at_once() {
 
 #[tokio::test]
 async fn large_snapshots_are_limited_per_caller() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let mut slow = [endless(&client, "bob"), endless(&client, "bob")];
     assert!(slow.iter_mut().all(|sending| sending.now_or_never().is_none()));
     assert_eq!(endless(&client, "bob").await.unwrap().status(), 503);
@@ -133,7 +133,7 @@ async fn large_snapshots_are_limited_per_caller() {
 #[tokio::test]
 async fn few_large_snapshots_are_made_at_once() {
     let server = ServerConfig { max_body_bytes: 2000, ..ServerConfig::default() };
-    let client = Client::over(server, ConversationSetup { config: Config::default(), summarizer: None }).await;
+    let client = RestClient::over(server, ConversationSetup { config: Config::default(), summarizer: None }).await;
     client.say(ALICE, "small", "a").await;
     for _ in 0..2 {
         client.say(ALICE, "large", &"x".repeat(1500)).await;
@@ -149,7 +149,7 @@ async fn few_large_snapshots_are_made_at_once() {
 
 #[tokio::test]
 async fn a_conversation_is_emptied_and_forgotten() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     let first = client.say(ALICE, "s", "a").await;
     assert_eq!(client.post(ALICE, "/s/flush", "").await.status, 204);
     assert!(client.said(ALICE, "s").await.is_empty());
@@ -164,7 +164,7 @@ async fn a_conversation_is_emptied_and_forgotten() {
 
 #[tokio::test]
 async fn fold_summarises_and_shows_in_health_and_trace() {
-    let client = Client::open(rolling()).await;
+    let client = RestClient::open(rolling()).await;
     for text in ["one", "two", "three"] {
         client.say(ALICE, "s", text).await;
     }
@@ -191,7 +191,7 @@ async fn fold_summarises_and_shows_in_health_and_trace() {
 
 #[tokio::test]
 async fn a_closed_memory_says_so_on_every_route() {
-    let client = Client::plain().await;
+    let client = RestClient::plain().await;
     client.say(ALICE, "s", "a").await;
     client.0.conversations.close(Duration::from_secs(5)).await;
     for (method, route, body) in ROUTES {
