@@ -198,7 +198,7 @@ mod tests {
     use crate::terminal::Terminals;
 
     fn silent() -> Output {
-        Output { json: false, verbose: 0, interactive: false, terminals: Terminals::default() }
+        Output { json: false, verbose: 0, quiet: false, interactive: false, terminals: Terminals::default() }
     }
 
     /// Saves a candidate of a project in a folder, with this note vault.

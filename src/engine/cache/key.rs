@@ -32,7 +32,7 @@ impl Key {
     }
 }
 
-/// KeyParts of a key, besides the caller.
+/// Parts of a key, besides the caller.
 pub(crate) struct KeyParts<'a> {
     pub(crate) pack: &'a PackName,
     pub(crate) version: Version,

@@ -22,7 +22,7 @@ use crate::error::StoreError;
 pub use export::{Exported, export};
 pub use import::{Imported, import};
 
-/// ArchiveFilter of entries. Default: all.
+/// Filter of entries. Default: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArchiveFilter {
     /// Entries of this namespace only; without a conversation, those of all conversations of the caller.

@@ -35,7 +35,7 @@ pub(super) struct KeyEntry {
     pub(super) state: KeyState,
 }
 
-/// KeyState of a call.
+/// State of a call.
 #[derive(Clone)]
 pub(super) enum KeyState {
     Running,

@@ -67,7 +67,7 @@ struct Inner {
     ledger: Option<Ledger>,
 }
 
-/// KeyState of a key when a call with it arrives.
+/// State of a key when a call with it arrives.
 pub(crate) enum Begun {
     /// The key is new: the call may run, and must report its result.
     New(Ticket),
