@@ -78,6 +78,7 @@ pub(crate) fn fields(schema: &Value, input: &Value) -> Vec<Field> {
     let mut fields: Vec<Field> = properties
         .iter()
         .map(|(name, property)| {
+            let property = resolved(schema, property);
             let kind = kind(property);
             let value = input.get(name).map(|value| text(value, &kind)).unwrap_or_default();
             let (id, required) = (format!("{PREFIX}{name}"), required(name));
@@ -86,6 +87,12 @@ pub(crate) fn fields(schema: &Value, input: &Value) -> Vec<Field> {
         .collect();
     fields.sort_by_key(|field| !field.required);
     fields
+}
+
+/// Follows a reference to a definition of the same schema.
+fn resolved<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
+    let pointer = property["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    pointer.and_then(|pointer| schema.pointer(pointer)).unwrap_or(property)
 }
 
 fn kind(property: &Value) -> Kind {
@@ -123,6 +130,13 @@ fn text(value: &Value, kind: &Kind) -> String {
     }
 }
 
+/// Fills fields with what was sent, so that a person can correct it.
+pub(crate) fn refill(fields: &mut [Field], sent: &Sent) {
+    for field in fields {
+        sent.value(&field.id).clone_into(&mut field.value);
+    }
+}
+
 /// Returns the input that a form has: of its fields, or of its field for JSON. An empty field is left out.
 ///
 /// # Errors
@@ -135,7 +149,7 @@ pub(crate) fn input(schema: &Value, sent: &Sent) -> Result<Value, String> {
     let Some(properties) = schema["properties"].as_object() else { return Ok(Value::Object(input)) };
     for (name, property) in properties {
         if let Some(text) = sent.get(&format!("{PREFIX}{name}")) {
-            let value = value(text, property).map_err(|error| format!("{name}: {error}"))?;
+            let value = value(text, resolved(schema, property)).map_err(|error| format!("{name}: {error}"))?;
             input.insert(name.clone(), value);
         }
     }
@@ -176,9 +190,10 @@ mod tests {
                 "focus": { "type": "array", "items": { "type": "string" } },
                 "kind": { "enum": ["a", "b"] },
                 "path": { "type": "string", "maxLength": 100 },
-                "rest": { "type": "object" },
+                "rest": { "$ref": "#/$defs/rest" },
                 "weight": { "type": "number" },
             },
+            "$defs": { "rest": { "type": "object" } },
         })
     }
 
@@ -208,7 +223,8 @@ mod tests {
 
     #[test]
     fn fields_become_values_of_their_type() {
-        let of = |text: &str, name: &str| value(text, &schema()["properties"][name]);
+        let schema = schema();
+        let of = |text: &str, name: &str| value(text, resolved(&schema, &schema["properties"][name]));
         assert_eq!(of("7", "budget"), Ok(json!(7)));
         assert_eq!(of("true", "deep"), Ok(json!(true)));
         assert_eq!(of("x\r\n\r\ny z\r\n", "focus"), Ok(json!(["x", "y z"])));

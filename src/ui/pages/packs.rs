@@ -166,6 +166,7 @@ async fn run(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response 
             Ok(input) => input,
             Err(wrong) => {
                 let mut shown = pack_page(&ui, &sent.caller, pack, &json!({}));
+                schema_form::refill(&mut shown.fields, &sent);
                 sent.value("json").clone_into(&mut shown.json);
                 shown.failure = Some(Failure::new(StatusCode::BAD_REQUEST, wrong));
                 return Ok(with_status(StatusCode::BAD_REQUEST, &shown));
