@@ -40,7 +40,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("conversation", &["core", "events", "memory", "llm"]),
     // Read by processes; nothing that it reads may know it.
     ("seam", &["core", "git", "forge-files", "forge-documents"]),
-    ("server", &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam"]),
+    // Everything comes through the REST routes that the server gives it.
+    ("ui", &["core"]),
+    (
+        "server",
+        &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam", "ui"],
+    ),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];
 

@@ -43,7 +43,7 @@ struct Inner {
     /// Requests of each caller, with authentication.
     callers: Each,
     /// Authentication; `None` = every caller is the local caller.
-    access: Option<Access>,
+    access: Option<Arc<Access>>,
     local: Caller,
     clock: Arc<dyn Clock>,
     router: Router,
@@ -69,7 +69,7 @@ impl EntryService {
     pub(crate) fn new(
         router: Router,
         mcp: Mcp,
-        access: Option<Access>,
+        access: Option<Arc<Access>>,
         clock: Arc<dyn Clock>,
         config: &ServerConfig,
     ) -> Self {
@@ -192,6 +192,7 @@ impl EntryService {
         };
         let caller = match &inner.access {
             None => inner.local.clone(),
+            Some(access) if is_page(uri.path()) => Box::pin(access.page_caller(uri, headers)).await?,
             Some(access) => access.caller(uri, headers).await?,
         };
         let mut share = None;
@@ -200,7 +201,8 @@ impl EntryService {
                 rate.take(&caller.identity.without_session(), inner.clock.monotonic())?;
             }
             let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
-            if nobody && uri.path() != DOCUMENT {
+            // A page sends a visitor without a token to where it can sign in.
+            if nobody && uri.path() != DOCUMENT && !is_page(uri.path()) {
                 return Err(Problem::new(Code::Unauthenticated, "this needs a bearer token"));
             }
             if inner.access.is_some() {
@@ -227,7 +229,12 @@ pub(crate) fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
 
+/// Says whether a path is one of the pages for people.
+pub(crate) fn is_page(path: &str) -> bool {
+    path == "/ui" || path.starts_with("/ui/")
+}
+
 /// Says whether a path reaches the engine, so that its requests are limited.
 fn is_limited(path: &str) -> bool {
-    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/")
+    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/") || is_page(path)
 }

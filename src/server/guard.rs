@@ -12,6 +12,7 @@ use http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use crate::body;
+use crate::entry::is_page;
 use crate::problem::Problem;
 
 /// Where the browser says a request came from (<https://www.w3.org/TR/fetch-metadata/>).
@@ -64,7 +65,9 @@ impl Guard {
             if !text.is_some_and(|text| is_same_origin(text, host)) {
                 return Err(foreign());
             }
-            typed(asked)?;
+            if !is_form_of_a_page(asked) {
+                typed(asked)?;
+            }
         }
         let mut sites = asked.headers.get_all(SEC_FETCH_SITE).iter();
         if sites.any(|site| site != "same-origin" && site != "none") && !is_followed_link(asked) {
@@ -118,6 +121,12 @@ fn typed(asked: &Asked<'_>) -> Result<(), Problem> {
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "a web page must send the body as JSON, with the header \"Content-Type: application/json\"",
     ))
+}
+
+/// Says whether a page of ours sent a form. Its origin is ours, and its form has a token.
+fn is_form_of_a_page(asked: &Asked<'_>) -> bool {
+    let kind = asked.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    is_page(asked.uri.path()) && kind == Some(b"application/x-www-form-urlencoded".as_slice())
 }
 
 /// Says whether a person followed a link to one of our pages.
@@ -176,7 +185,8 @@ pub(crate) fn origin_authority(origin: &str) -> Option<&str> {
     host_name(authority).map(|_| authority)
 }
 
-fn is_local_name(name: &str) -> bool {
+/// Says whether a host is this machine, by its name or a loopback address.
+pub(crate) fn is_local_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
 }
 

@@ -17,6 +17,8 @@ mod problem;
 mod rest;
 mod serve;
 mod session_header;
+#[cfg(feature = "ui")]
+mod ui;
 
 #[cfg(test)]
 mod fixture;

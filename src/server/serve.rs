@@ -202,8 +202,11 @@ impl Server {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         let app = App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates);
-        let access = self.auth.map(|auth| Access::new(auth, Arc::clone(&self.clock)));
-        let entry = EntryService::new(rest::router(app.clone()), mcp.clone(), access, self.clock, &self.config);
+        let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
+        let routes = rest::router(app.clone());
+        #[cfg(feature = "ui")]
+        let routes = crate::ui::with_pages(routes, app.engine().memory().is_some(), access.clone(), &self.clock);
+        let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)

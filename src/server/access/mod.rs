@@ -8,6 +8,7 @@ mod challenge;
 mod extract;
 mod jwks;
 mod jwt;
+mod pages;
 mod settings;
 
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct Auth {
     secret: Option<Secret>,
     keys: Option<Source>,
     tokens: Option<System>,
+    /// Where the tokens of browsers are, also if API tokens are off.
+    browsers: Option<System>,
     anonymous: Option<Permissions>,
 }
 
@@ -75,6 +78,7 @@ impl Auth {
             KeySource::File(path) => Source::File(path),
             KeySource::Url(url) => Source::Url(url.clone(), egress.naming(&url)),
         });
+        let browsers = system.clone();
         let tokens = match (config.api_tokens, system) {
             (true, None) => return Err("api_tokens is on, and there is no data folder to keep them in".to_owned()),
             (on, system) => system.filter(|_| on),
@@ -97,7 +101,7 @@ impl Auth {
             session_claim: config.session_claim.clone(),
             leeway: config.leeway,
         };
-        Ok(Some(Self { rules, secret, keys, tokens, anonymous }))
+        Ok(Some(Self { rules, secret, keys, tokens, browsers, anonymous }))
     }
 
     /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key set.
@@ -118,6 +122,7 @@ pub(crate) struct Access {
     secret: Option<DecodingKey>,
     keys: Option<Jwks>,
     tokens: Option<System>,
+    browsers: Option<System>,
     /// The caller of requests without a token.
     anonymous: Caller,
     /// Keyed by the SHA-256 of the token.
@@ -146,6 +151,7 @@ impl Access {
             secret: auth.secret.map(|secret| DecodingKey::from_secret(secret.expose().as_bytes())),
             keys: auth.keys.map(|source| Jwks::new(source, Arc::clone(&clock))),
             tokens: auth.tokens,
+            browsers: auth.browsers,
             anonymous: Caller {
                 identity: Arc::new(Identity::anonymous()),
                 permissions: Arc::new(auth.anonymous.unwrap_or_default()),
@@ -231,6 +237,9 @@ impl Access {
             Trouble::Unavailable(Error::new(Code::Overloaded, message).with_source(error))
         })?;
         let found = found.ok_or(Reason("there is no such API token"))?;
+        if pages::is_for_pages(&found) {
+            return Err(Reason("it is for the pages only").into());
+        }
         let now = self.clock.now();
         if !found.is_live(now) {
             return Err(Reason("the API token is revoked or has expired").into());

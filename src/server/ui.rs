@@ -1,0 +1,92 @@
+//! The pages for people, behind sign-in: mounts `helmdeck-ui` beside the REST routes.
+
+use std::sync::Arc;
+
+use aes_gcm::aead::Generate;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use helmdeck_core::{Caller, Clock};
+use helmdeck_ui::{Settings, sign_in_page};
+use http::header::{ACCEPT, SET_COOKIE};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use crate::access::Access;
+
+/// Limit of the form that signs in, in bytes: a token has at most 8 KiB.
+const MAX_SIGN_IN_BYTES: usize = 16 << 10;
+/// Path of the page that signs in.
+const SIGN_IN: &str = "/ui/sign-in";
+
+/// Adds the pages to the REST routes. `/` leads browsers to them.
+pub(crate) fn with_pages(rest: Router, memory: bool, access: Option<Arc<Access>>, clock: &Arc<dyn Clock>) -> Router {
+    // Without random bytes there is no safe form, so there are no pages.
+    let Ok(form_key) = <[u8; 32]>::try_generate() else {
+        tracing::error!("the system has no random numbers, so there are no pages");
+        return rest;
+    };
+    let settings = Settings { memory, signs_in: access.is_some(), form_key, clock: Arc::clone(clock) };
+    let mut pages = helmdeck_ui::router(rest.clone(), settings);
+    if let Some(access) = access {
+        let sign_in = Router::new()
+            .route(SIGN_IN, get(ask).post(sign_in))
+            .route("/ui/sign-out", post(sign_out))
+            .with_state(access);
+        pages = pages.layer(middleware::from_fn(signed_in)).merge(sign_in);
+    }
+    rest.merge(pages).route("/", get(root))
+}
+
+/// Leads a browser to the pages.
+async fn root(headers: HeaderMap) -> Response {
+    let accepts =
+        |kind: &str| headers.get(ACCEPT).and_then(|text| text.to_str().ok()).is_some_and(|text| text.contains(kind));
+    if accepts("text/html") {
+        return Redirect::to("/ui").into_response();
+    }
+    let detail = "there is nothing at \"/\"; see /docs";
+    crate::problem::Problem::new(helmdeck_core::Code::NotFound, detail).into_response()
+}
+
+/// Sends visitors who have not signed in to where they can.
+async fn signed_in(request: Request, next: Next) -> Response {
+    let known = request.extensions().get::<Caller>().is_some_and(|caller| !caller.identity.is_anonymous());
+    if known || request.uri().path().starts_with("/ui/assets/") {
+        return next.run(request).await;
+    }
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Redirect::to(SIGN_IN).into_response();
+    }
+    sign_in_page(Some("You are not signed in any more. Nothing was changed."))
+}
+
+async fn ask() -> Response {
+    sign_in_page(None)
+}
+
+async fn sign_in(State(access): State<Arc<Access>>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = Limited::new(body, MAX_SIGN_IN_BYTES).collect().await else {
+        return sign_in_page(Some("The form is too large."));
+    };
+    let bytes = body.to_bytes();
+    let token = form_urlencoded::parse(&bytes).find(|(name, _)| name == "token").map(|(_, value)| value);
+    match access.sign_in(token.as_deref().unwrap_or_default(), &parts.headers).await {
+        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/ui")).into_response(),
+        Err(trouble) => sign_in_page(Some(&trouble)),
+    }
+}
+
+async fn sign_out(State(access): State<Arc<Access>>, headers: HeaderMap) -> Response {
+    match access.sign_out(&headers).await {
+        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to(SIGN_IN)).into_response(),
+        Err(trouble) => (StatusCode::SERVICE_UNAVAILABLE, sign_in_page(Some(&trouble))).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

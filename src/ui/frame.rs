@@ -1,0 +1,135 @@
+//! What all pages have in common: the frame around them, their headers, and errors.
+
+use askama::Template;
+use axum::response::{IntoResponse, Response};
+use helmdeck_core::{Caller, Permission, Timestamp};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+
+use crate::assets;
+use crate::rest::Failure;
+
+/// What a page may load: our style sheet, from here. No script, no frame around it, forms to here only.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+/// A page in the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Overview,
+    Packs,
+    Calls,
+    Jobs,
+    Cache,
+    Memory,
+    Conversations,
+    Files,
+}
+
+impl Place {
+    /// Path and name of each place, in the order of the navigation.
+    const ALL: [(Self, &'static str, &'static str); 8] = [
+        (Self::Overview, "/ui", "Overview"),
+        (Self::Packs, "/ui/packs", "Packs"),
+        (Self::Calls, "/ui/calls", "Calls"),
+        (Self::Jobs, "/ui/jobs", "Jobs"),
+        (Self::Cache, "/ui/cache", "Cache"),
+        (Self::Memory, "/ui/memory", "Memory"),
+        (Self::Conversations, "/ui/conversations", "Conversations"),
+        (Self::Files, "/ui/files", "Files"),
+    ];
+
+    const fn needs_memory(self) -> bool {
+        matches!(self, Self::Calls | Self::Cache | Self::Memory | Self::Conversations)
+    }
+}
+
+/// Frame of a page.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) title: String,
+    place: Place,
+    /// The caller, as `tenant/user`.
+    pub(crate) caller: String,
+    pub(crate) admin: bool,
+    /// Whether callers sign in, and so can sign out.
+    pub(crate) signs_in: bool,
+    /// Whether gate 1 is open.
+    pub(crate) memory: bool,
+    pub(crate) now: Timestamp,
+    /// Token that every form of the page sends back.
+    pub(crate) form_token: String,
+}
+
+/// Entry of the navigation.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) path: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) current: bool,
+}
+
+impl Frame {
+    pub(crate) fn new(title: &str, place: Place, caller: &Caller, ui: &crate::Ui) -> Self {
+        let identity = &caller.identity;
+        Self {
+            title: title.to_owned(),
+            place,
+            caller: format!("{}/{}", identity.tenant(), identity.user()),
+            admin: caller.permissions.allow(&Permission::Admin),
+            signs_in: ui.signs_in,
+            memory: ui.memory,
+            now: ui.clock.now(),
+            form_token: ui.form_token(caller),
+        }
+    }
+
+    /// Returns the entries of the navigation: what needs memory is there if memory is on.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let shown = Place::ALL.into_iter().filter(|(place, ..)| self.memory || !place.needs_memory());
+        shown.map(|(place, path, name)| Link { path, name, current: place == self.place }).collect()
+    }
+
+    pub(crate) fn style(&self) -> &'static str {
+        assets::style_path()
+    }
+}
+
+/// Answers with a page.
+pub(crate) fn page(template: &impl Template) -> Response {
+    with_status(StatusCode::OK, template)
+}
+
+/// Answers with a page and a status.
+pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Response {
+    let Ok(html) = template.render() else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be written").into_response();
+    };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (status, headers, html).into_response()
+}
+
+/// Page of an error.
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    frame: Frame,
+    failure: &'a Failure,
+}
+
+/// Answers with the page of an error.
+pub(crate) fn failed(ui: &crate::Ui, caller: &Caller, place: Place, failure: &Failure) -> Response {
+    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let frame = Frame::new(&failure.title, place, caller, ui);
+    with_status(status, &ErrorPage { frame, failure })
+}

@@ -1,0 +1,197 @@
+//! Conversations: a list, and one with its turns, its summary and its health.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawPathParams, RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{answered, done, path_value};
+use crate::Ui;
+use crate::frame::{Frame, Place, failed, page};
+use crate::request::{By, Sent};
+use crate::rest::{self, segment};
+use crate::shown::{self, Time};
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/conversations", get(list))
+        .route("/ui/conversations/{session}", get(show))
+        .route("/ui/conversations/{session}/turns/{turn}/delete", post(delete_turn))
+        .route("/ui/conversations/{session}/{action}", post(change))
+}
+
+/// A conversation in the list.
+#[derive(Debug, Deserialize)]
+struct Summary {
+    tenant: String,
+    user: String,
+    session: String,
+    turns: u64,
+    bytes: u64,
+    updated_at: Time,
+    expires_at: Option<Time>,
+    health: String,
+}
+
+impl Summary {
+    /// Path of its page.
+    fn path(&self) -> String {
+        let owner = format!("tenant={}&user={}", segment(&self.tenant), segment(&self.user));
+        format!("/ui/conversations/{}?{owner}", segment(&self.session))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ConversationList {
+    sessions: Vec<Summary>,
+    total: u64,
+    next: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "conversations.html")]
+struct ConversationsPage {
+    frame: Frame,
+    done: String,
+    list: ConversationList,
+}
+
+/// What the strategy makes of a conversation.
+#[derive(Debug, Deserialize)]
+struct Trace {
+    strategy: String,
+    summary: String,
+    recent_turn_count: u64,
+    estimated_tokens: u64,
+    health: String,
+    kept_turns: u64,
+    kept_bytes: u64,
+    backlog_turns: u64,
+    omitted_turns: u64,
+    failures: u64,
+    last_failure: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TurnList {
+    items: Vec<Turn>,
+    total: u64,
+    next: Option<String>,
+    unreadable: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Turn {
+    key: String,
+    timestamp: Time,
+    tokens: u64,
+    /// Whether it is in the summary.
+    folded: bool,
+    value: Option<TurnValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TurnValue {
+    user_message: String,
+    assistant_response: String,
+}
+
+#[derive(Template)]
+#[template(path = "conversation.html")]
+struct ConversationPage {
+    frame: Frame,
+    done: String,
+    session: String,
+    tenant: String,
+    user: String,
+    trace: Trace,
+    turns: TurnList,
+}
+
+impl ConversationPage {
+    /// Path of a form's action.
+    fn action(&self, name: &str) -> String {
+        format!("/ui/conversations/{}/{name}", segment(&self.session))
+    }
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let answer = async {
+        let filter = state.query(&["tenant", "user", "after"]);
+        let list = ui.rest.get(&caller, &format!("/api/v1/conversations?limit=50{filter}")).await?;
+        let frame = Frame::new("Conversations", Place::Conversations, &caller, &ui);
+        Ok(page(&ConversationsPage { frame, done: state.get("done").to_owned(), list }))
+    };
+    answered(&ui, &caller, Place::Conversations, answer.await)
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let session = path_value(&path, "session").to_owned();
+    let route = format!("/api/v1/conversations/{}", segment(&session));
+    let answer = async {
+        let owner = state.query(&["tenant", "user"]);
+        let trace = ui.rest.get(&caller, &format!("{route}/trace?{}", owner.trim_start_matches('&'))).await?;
+        let after = state.query(&["after"]);
+        let turns = ui.rest.get(&caller, &format!("{route}/turns?texts=true&limit=20{owner}{after}")).await?;
+        Ok(page(&ConversationPage {
+            frame: Frame::new(&format!("Conversation {session}"), Place::Conversations, &caller, &ui),
+            done: state.get("done").to_owned(),
+            tenant: state.get("tenant").to_owned(),
+            user: state.get("user").to_owned(),
+            session,
+            trace,
+            turns,
+        }))
+    };
+    answered(&ui, &caller, Place::Conversations, answer.await)
+}
+
+/// Returns the query that names the owner of the conversation that a form is about.
+fn owner(sent: &Sent) -> String {
+    let named = ["tenant", "user"].into_iter().filter_map(|name| Some((name, sent.get(name)?)));
+    let query: Vec<String> = named.map(|(name, value)| format!("{name}={}", segment(value))).collect();
+    if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
+}
+
+async fn delete_turn(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+    let (session, turn) = (segment(path_value(&path, "session")), segment(path_value(&path, "turn")));
+    let owner = owner(&sent);
+    let route = format!("/api/v1/conversations/{session}/turns/{turn}{owner}");
+    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
+        Ok(_) => done(&format!("/ui/conversations/{session}{owner}"), "The turn was deleted."),
+        Err(failure) => failed(&ui, &sent.caller, Place::Conversations, &failure),
+    }
+}
+
+/// Empties, forgets or summarises a conversation.
+async fn change(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+    let session = segment(path_value(&path, "session"));
+    let (route, owner) = (format!("/api/v1/conversations/{session}"), owner(&sent));
+    let here = format!("/ui/conversations/{session}{owner}");
+    let (method, route, back, sentence) = match path_value(&path, "action") {
+        "forget" => (Method::DELETE, format!("{route}{owner}"), "/ui/conversations", "The conversation was deleted."),
+        "flush" => (Method::POST, format!("{route}/flush{owner}"), here.as_str(), "The conversation was emptied."),
+        "fold" => (Method::POST, format!("{route}/fold{owner}"), here.as_str(), "The waiting turns were summarised."),
+        _ => {
+            let failure = rest::Failure::new(http::StatusCode::NOT_FOUND, "there is no such action");
+            return failed(&ui, &sent.caller, Place::Conversations, &failure);
+        }
+    };
+    let empty = json!({});
+    let body = (method == Method::POST).then_some(&empty);
+    match ui.rest.send(&sent.caller, method, &route, body).await {
+        Ok(answer) => {
+            let removed =
+                serde_json::from_slice::<Value>(&answer.body).ok().and_then(|value| value["removed_turns"].as_u64());
+            let receipt = removed.map(|turns| format!(" {} removed.", shown::count(turns, "turn"))).unwrap_or_default();
+            done(back, &format!("{sentence}{receipt}"))
+        }
+        Err(failure) => failed(&ui, &sent.caller, Place::Conversations, &failure),
+    }
+}

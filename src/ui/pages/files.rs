@@ -1,0 +1,119 @@
+//! Artifacts and sandboxes: what calls left behind.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawPathParams, RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::Method;
+use serde::Deserialize;
+
+use super::{answered, done, path_value};
+use crate::Ui;
+use crate::frame::{Frame, Place, failed, page};
+use crate::request::{By, Sent};
+use crate::rest::{path as encoded, segment};
+use crate::shown::{self, Time};
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/files", get(list))
+        .route("/ui/artifacts/{*key}", get(download).post(delete))
+        .route("/ui/sandboxes/{id}/end", post(end))
+}
+
+/// A file that a call wrote.
+#[derive(Debug, Deserialize)]
+pub(super) struct Artifact {
+    pub(super) key: String,
+    pub(super) name: String,
+    media_type: String,
+    pub(super) size: u64,
+    expires_at: Time,
+}
+
+impl Artifact {
+    /// Path of the download.
+    pub(super) fn path(&self) -> String {
+        format!("/ui/artifacts/{}", encoded(&self.key))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ArtifactList {
+    artifacts: Vec<Artifact>,
+    next: Option<String>,
+}
+
+/// A session that packs run commands in.
+#[derive(Debug, Deserialize)]
+struct Sandbox {
+    id: String,
+    tenant: String,
+    user: String,
+    pack: String,
+    created_at: Time,
+    expires_at: Time,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct SandboxList {
+    sessions: Vec<Sandbox>,
+}
+
+#[derive(Template)]
+#[template(path = "files.html")]
+struct FilesPage {
+    frame: Frame,
+    done: String,
+    pack: String,
+    list: ArtifactList,
+    sandboxes: Vec<Sandbox>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let answer = async {
+        let list =
+            ui.rest.get(&caller, &format!("/api/v1/artifacts?limit=50{}", state.query(&["pack", "after"]))).await?;
+        // A server without sandboxes refuses.
+        let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
+        Ok(page(&FilesPage {
+            frame: Frame::new("Files", Place::Files, &caller, &ui),
+            done: state.get("done").to_owned(),
+            pack: state.get("pack").to_owned(),
+            list,
+            sandboxes: sandboxes.sessions,
+        }))
+    };
+    answered(&ui, &caller, Place::Files, answer.await)
+}
+
+/// Sends an artifact as the REST route does: as an attachment, never rendered.
+async fn download(State(ui): State<Ui>, By(caller): By, path: RawPathParams) -> Response {
+    let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
+    match ui.rest.open(&caller, Method::GET, &route, None).await {
+        Ok(response) if response.status().is_success() => response,
+        _ => {
+            let detail = "this artifact has expired, was deleted, or is of somebody else";
+            let failure = crate::rest::Failure::new(http::StatusCode::NOT_FOUND, detail);
+            failed(&ui, &caller, Place::Files, &failure)
+        }
+    }
+}
+
+async fn delete(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+    let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
+    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
+        Ok(_) => done("/ui/files", "The artifact was deleted."),
+        Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
+    }
+}
+
+async fn end(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+    let route = format!("/api/v1/sessions/{}", segment(path_value(&path, "id")));
+    match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
+        Ok(_) => done("/ui/files", "The sandbox has ended."),
+        Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
+    }
+}

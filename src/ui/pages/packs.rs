@@ -1,0 +1,248 @@
+//! Packs: a list by family, and one with its contract and a form that runs it.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawPathParams, RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use helmdeck_core::Caller;
+use helmdeck_core::text::shell_quoted;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::Artifact;
+use super::{answered, path_value, see_other};
+use crate::Ui;
+use crate::frame::{Frame, Place, page, with_status};
+use crate::request::{By, Sent};
+use crate::rest::{self, Failure, segment};
+use crate::schema_form::{self, Field};
+use crate::shown;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/packs", get(list)).route("/ui/packs/{name}", get(show).post(run))
+}
+
+#[derive(Debug, Deserialize)]
+struct PackList {
+    packs: Vec<Summary>,
+}
+
+/// A pack in the list.
+#[derive(Debug, Deserialize)]
+struct Summary {
+    name: String,
+    description: String,
+    read_only: bool,
+    cached: bool,
+    #[serde(rename = "async")]
+    asynchronous: bool,
+    waits_for: Option<String>,
+}
+
+/// Packs whose names begin with the same word.
+#[derive(Debug)]
+struct Family {
+    name: String,
+    packs: Vec<Summary>,
+}
+
+#[derive(Template)]
+#[template(path = "packs.html")]
+struct PacksPage {
+    frame: Frame,
+    filter: String,
+    all: bool,
+    count: u64,
+    families: Vec<Family>,
+}
+
+/// Contract of a pack.
+#[derive(Debug, Deserialize)]
+struct Pack {
+    name: String,
+    version: String,
+    title: Option<String>,
+    description: String,
+    read_only: bool,
+    destructive: bool,
+    waits_for: Option<String>,
+    outdated: Option<String>,
+    handler: String,
+    timeout_s: f64,
+    input: Value,
+    output: Value,
+    cache: Option<Value>,
+    cached: bool,
+    #[serde(default)]
+    credentials: Value,
+    #[serde(default)]
+    examples: Vec<Example>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Example {
+    #[serde(default)]
+    description: String,
+    input: Value,
+}
+
+/// What a call of the page answered.
+#[derive(Debug)]
+struct Outcome {
+    output: String,
+    duration: String,
+    artifacts: Vec<Artifact>,
+    /// The cache's word, and what it means.
+    cache: Option<(String, &'static str)>,
+    /// Line that makes the same call with `curl`.
+    curl: String,
+    /// Line that makes the same call at a shell.
+    shell: String,
+    /// Message that makes the same call over MCP.
+    mcp: String,
+}
+
+#[derive(Template)]
+#[template(path = "pack.html")]
+struct PackPage {
+    frame: Frame,
+    pack: Pack,
+    fields: Vec<Field>,
+    json: String,
+    input_schema: String,
+    output_schema: String,
+    cache: Option<String>,
+    credentials: Option<String>,
+    outcome: Option<Outcome>,
+    failure: Option<Failure>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let answer = async {
+        let all = state.get("all") == "true";
+        let list: PackList = ui.rest.get(&caller, &format!("/api/v1/packs?all={all}")).await?;
+        let filter = state.get("filter").trim().to_lowercase();
+        let matches = |pack: &Summary| {
+            filter
+                .split_whitespace()
+                .all(|word| pack.name.contains(word) || pack.description.to_lowercase().contains(word))
+        };
+        let mut families: BTreeMap<String, Vec<Summary>> = BTreeMap::new();
+        for pack in list.packs.into_iter().filter(matches) {
+            families.entry(pack.name.split('.').next().unwrap_or_default().to_owned()).or_default().push(pack);
+        }
+        let families: Vec<Family> = families.into_iter().map(|(name, packs)| Family { name, packs }).collect();
+        Ok(page(&PacksPage {
+            frame: Frame::new("Packs", Place::Packs, &caller, &ui),
+            filter: state.get("filter").to_owned(),
+            all,
+            count: families.iter().map(|family| family.packs.len() as u64).sum(),
+            families,
+        }))
+    };
+    answered(&ui, &caller, Place::Packs, answer.await)
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let answer = async {
+        let pack = find(&ui, &caller, &path).await?;
+        let example = state.get("example").parse().ok().and_then(|number: usize| pack.examples.get(number));
+        let input = example.map_or_else(|| json!({}), |example| example.input.clone());
+        Ok(page(&pack_page(&ui, &caller, pack, &input)))
+    };
+    answered(&ui, &caller, Place::Packs, answer.await)
+}
+
+async fn run(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+    let answer = async {
+        let pack = find(&ui, &sent.caller, &path).await?;
+        let input = match schema_form::input(&pack.input, &sent) {
+            Ok(input) => input,
+            Err(wrong) => {
+                let mut shown = pack_page(&ui, &sent.caller, pack, &json!({}));
+                schema_form::refill(&mut shown.fields, &sent);
+                sent.value("json").clone_into(&mut shown.json);
+                shown.failure = Some(Failure::new(StatusCode::BAD_REQUEST, wrong));
+                return Ok(with_status(StatusCode::BAD_REQUEST, &shown));
+            }
+        };
+        let route = format!("/api/v1/packs/{}", segment(&pack.name));
+        let called = ui.rest.send(&sent.caller, Method::POST, &route, Some(&input)).await;
+        let mut shown = pack_page(&ui, &sent.caller, pack, &input);
+        match called {
+            Ok(answer) if answer.status == StatusCode::ACCEPTED => {
+                let job: Value = rest::read(&answer)?;
+                return Ok(see_other(&format!("/ui/jobs/{}", segment(job["id"].as_str().unwrap_or_default()))));
+            }
+            Ok(answer) => shown.outcome = Some(outcome(&shown.pack.name, &input, &rest::read(&answer)?)),
+            Err(failure) => {
+                let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
+                shown.failure = Some(failure);
+                return Ok(with_status(status, &shown));
+            }
+        }
+        Ok(page(&shown))
+    };
+    answered(&ui, &sent.caller, Place::Packs, answer.await)
+}
+
+async fn find(ui: &Ui, caller: &Caller, path: &RawPathParams) -> Result<Pack, Failure> {
+    ui.rest.get(caller, &format!("/api/v1/packs/{}", segment(path_value(path, "name")))).await
+}
+
+fn pack_page(ui: &Ui, caller: &Caller, pack: Pack, input: &Value) -> PackPage {
+    let fields = schema_form::fields(&pack.input, input);
+    let some = |value: &Value| match value {
+        Value::Null => None,
+        Value::Array(items) if items.is_empty() => None,
+        value => Some(shown::json(value)),
+    };
+    PackPage {
+        frame: Frame::new(pack.title.as_deref().unwrap_or(&pack.name), Place::Packs, caller, ui),
+        fields,
+        json: shown::json(input),
+        input_schema: shown::json(&pack.input),
+        output_schema: shown::json(&pack.output),
+        cache: pack.cache.as_ref().and_then(some),
+        credentials: some(&pack.credentials),
+        pack,
+        outcome: None,
+        failure: None,
+    }
+}
+
+fn outcome(pack: &str, input: &Value, answer: &Value) -> Outcome {
+    let artifacts = Vec::<Artifact>::deserialize(&answer["artifacts"]).unwrap_or_default();
+    let text = input.to_string();
+    let quoted = shell_quoted(&text);
+    let message = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": pack, "arguments": input },
+    });
+    Outcome {
+        output: shown::json(&answer["output"]),
+        duration: shown::millis(answer["duration_ms"].as_u64().unwrap_or_default()),
+        artifacts,
+        cache: answer["cache"]["status"].as_str().map(|word| (word.to_owned(), cache_word(word))),
+        curl: format!("curl --json {quoted} http://127.0.0.1:7700/api/v1/packs/{pack}"),
+        shell: format!("helmdeck run {pack} --input {quoted}"),
+        mcp: message.to_string(),
+    }
+}
+
+/// Returns what a word of the cache means.
+fn cache_word(word: &str) -> &'static str {
+    match word {
+        "hit" => "from the cache",
+        "miss" => "run now, and stored if it may be",
+        "stale" => "from the cache, older than its ttl, and renewed in the background",
+        "revalidated" => "from the cache, after a check that nothing has changed",
+        "coalesced" => "from an equal call that ran at the same time",
+        _ => "not cached",
+    }
+}
