@@ -11,7 +11,7 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
-use super::{API_TOKEN_KNOWN_FOR, Access, Known, bearer};
+use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer};
 use crate::guard;
 use crate::problem::Problem;
 
@@ -52,7 +52,7 @@ impl Access {
         let caller = Caller { identity: identity.into(), permissions: permissions.into() };
         let until = began.saturating_add(API_TOKEN_KNOWN_FOR);
         let ends = found.expires_at.unwrap_or(helmdeck_core::Timestamp::MAX);
-        self.known.insert(digest, Known { caller: caller.clone(), ends, until, keys: None });
+        self.known.insert(digest, VerifiedToken { caller: caller.clone(), ends, until, keys: None });
         Ok(caller)
     }
 
