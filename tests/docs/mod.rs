@@ -78,6 +78,7 @@ pages! {
     packs: "docs/packs.md",
     packs_command: "docs/packs-command.md",
     packs_http: "docs/packs-http.md",
+    pages: "docs/pages.md",
     repo: "docs/repo.md",
     rest: "docs/rest.md",
     seam: "docs/seam.md",
