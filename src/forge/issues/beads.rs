@@ -98,6 +98,14 @@ impl Issues<'_> {
             }
         }
         let closed = history::all(project.files())?;
+        let here = self.read()?.issues;
+        let known: Vec<&str> =
+            here.iter().chain(closed.iter().map(|record| &record.issue)).filter_map(bead_of).collect();
+        new.retain(|new| !known.contains(&new.bead.id.as_str()));
+        if new.is_empty() {
+            // Nothing is locked or written.
+            return Ok(adopted);
+        }
         let done: Vec<String> = closed.iter().map(|record| record.issue.linear_id.clone()).collect();
         let mut records = Vec::new();
         let _common = project.common_lock()?;
