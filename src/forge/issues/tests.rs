@@ -186,7 +186,7 @@ fn a_start_switches_the_branch_if_the_tree_allows_it() {
     fixture.repository.write("a", "2");
     let dirty = start("LOCAL-1");
     assert_eq!(outcome(&dirty), Some(BranchOutcome::NotSwitched));
-    assert!(dirty.branch.unwrap().why.unwrap().contains("1 paths are not committed (a)"));
+    assert!(dirty.branch.unwrap().why.unwrap().contains("1 file not committed (a)"));
     fixture.repository.run(&["checkout", "--quiet", "a"]);
     let created = start("LOCAL-1");
     assert_eq!(outcome(&created), Some(BranchOutcome::Created));
