@@ -1,11 +1,10 @@
 //! Start work on an issue: its focus, its state and its branch.
 
+use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{GitRefs, IN_PROGRESS, Issue, Issues, absent, check_key, history};
-use helmdeck_core::text::count;
-
 use crate::error::{Category, Error, Result};
 use crate::focus::{Set, SetFocus};
 use crate::git::{Git, Run};
