@@ -180,6 +180,8 @@ fn every_manifest_is_understood_and_no_input_is_a_command() {
         "features_list",
         "features_next",
         "focus_show",
+        "issue_list",
+        "issue_show",
         "artifact_get",
         "artifact_list",
         "skill_list",

@@ -42,6 +42,20 @@ pub fn kind_of(path: &str) -> Option<&'static Kind> {
     })
 }
 
+/// Returns the default content of the document at a path. That of an issue or a comment has its name.
+#[must_use]
+pub(crate) fn skeleton_at(kind: &Kind, path: &str) -> Vec<u8> {
+    let name = path.rsplit('/').next().and_then(|name| name.strip_suffix(".json")).unwrap_or_default().to_owned();
+    let made = match kind.name {
+        "issue" => {
+            crate::json::print(&crate::issues::Issue { title: name.clone(), linear_id: name, ..Default::default() })
+        }
+        "comment" => crate::json::print(&crate::issues::Comment { id: name, ..Default::default() }),
+        _ => return kind.skeleton(),
+    };
+    made.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

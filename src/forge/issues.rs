@@ -14,6 +14,7 @@ mod start;
 mod store;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use close::{Closed, Done};
 pub use edit::{Add, Changed, CriterionDone, Edit, NewComment};

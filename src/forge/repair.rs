@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::artifacts::Artifacts;
 use crate::checkpoints::Checkpoints;
+use crate::documents::skeleton_at;
 use crate::error::{Category, Error, Result};
 use crate::files::{LOST, Unreadable, check_path, last_good};
 use crate::init;
@@ -261,7 +262,7 @@ fn candidates(project: &Project, path: &str, form: Form, bytes: &[u8]) -> Result
             offer(
                 Source::Skeleton,
                 "as a new project begins: all it held is lost but for the copy".into(),
-                kind.skeleton(),
+                skeleton_at(kind, path),
             );
         }
         Form::Config => offer(

@@ -40,7 +40,7 @@ fn feature_takes_four_commands_and_few_words() {
     assert_eq!(fixture.git(&["branch", "--show-current"]), "feature/LOCAL-1-halve-a-number");
     fixture.write("src/lib.rs", &with_halving(4));
     let verified = says(&fixture, commands[1]).stdout;
-    assert!(verified.starts_with("FORGE-001 passes: 1 tests ran\n"), "{verified}");
+    assert!(verified.starts_with("FORGE-001 passes: 1 test ran\n"), "{verified}");
     let made = says(&fixture, commands[2]).stdout;
     assert!(made.contains("[LOCAL-1] Halve numbers\n") && made.contains("files: src/lib.rs\n"), "{made}");
     let done = says(&fixture, commands[3]).stdout;

@@ -98,6 +98,14 @@ impl Issues<'_> {
             }
         }
         let closed = history::all(project.files())?;
+        let here = self.read()?.issues;
+        let known: Vec<&str> =
+            here.iter().chain(closed.iter().map(|record| &record.issue)).filter_map(bead_of).collect();
+        new.retain(|new| !known.contains(&new.bead.id.as_str()));
+        if new.is_empty() {
+            // Nothing is locked or written.
+            return Ok(adopted);
+        }
         let done: Vec<String> = closed.iter().map(|record| record.issue.linear_id.clone()).collect();
         let mut records = Vec::new();
         let _common = project.common_lock()?;
@@ -238,8 +246,9 @@ fn criteria(text: &str) -> Vec<Criterion> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let all = lines.map(|line| {
         let item = ["- ", "* ", "+ "].into_iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line);
-        let item = item.trim_start_matches(|c: char| c.is_ascii_digit());
-        let item = if item.len() < line.len() { item.strip_prefix(". ").unwrap_or(item) } else { line };
+        // `1. Text`, but not `2 texts`.
+        let unnumbered = item.trim_start_matches(|c: char| c.is_ascii_digit());
+        let item = unnumbered.strip_prefix(". ").filter(|_| unnumbered.len() < item.len()).unwrap_or(item);
         let (done, text) = match item.get(..4) {
             Some("[x] " | "[X] ") => (true, &item[4..]),
             Some("[ ] ") => (false, &item[4..]),
@@ -313,7 +322,10 @@ mod tests {
         assert_eq!((one.issue.kind.as_deref(), one.issue.priority, one.ready), (Some("feature"), Some(1), false));
         assert_eq!((one.waits_for.as_slice(), one.issue.parent()), (&["LOCAL-2".to_owned()][..], Some("LOCAL-3")));
         let criteria: Vec<_> = one.issue.acceptance_criteria.iter().map(|one| (one.text(), one.is_done())).collect();
-        assert_eq!(criteria, [("It exports CSV", true), ("It exports JSON", false), ("The 2nd try works", false)]);
+        assert_eq!(
+            criteria,
+            [("It exports CSV", true), ("It exports JSON", false), ("2 retries work", false), ("It is fast", false)]
+        );
         assert_eq!(one.issue.comments.len(), 2);
         let closed = issues.show("LOCAL-4").unwrap();
         assert!(closed.item.over && closed.summary.unwrap().contains("Fixed in the parser"));

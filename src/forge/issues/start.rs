@@ -1,5 +1,6 @@
 //! Start work on an issue: its focus, its state and its branch.
 
+use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -197,7 +198,7 @@ fn check_out(git: &Git, issue: &Issue, start: &Start) -> Result<BranchState> {
     let dirty: Vec<&str> = status.outside(git.memory()).collect();
     if !dirty.is_empty() {
         let some = dirty.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-        return stay(format!("{} paths are not committed ({some}): commit or stash them first", dirty.len()));
+        return stay(format!("{} not committed ({some}): commit or stash first", count(dirty.len(), "file")));
     }
     let exists = git.reference(&format!("refs/heads/{name}"))?.is_some();
     let args: &[&str] = if exists {

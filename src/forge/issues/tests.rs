@@ -37,6 +37,29 @@ fn each_issue_has_a_file_of_its_own() {
     assert_eq!(listed.counts, Counts { open: 2, ready: 2, blocked: 0, done: 0 });
 }
 
+const WORKER: &str = "issues::tests::a_worker_adds_issues";
+
+#[test]
+#[ignore = "a worker of another test"]
+fn a_worker_adds_issues() {
+    let Some((project, number)) = crate::fixture::given() else { return };
+    for n in 0..5 {
+        let add = Add { title: format!("{number} {n}"), ..Add::default() };
+        crate::fixture::in_turn(|| project.issues().add(&add));
+    }
+}
+
+#[test]
+fn eight_processes_give_no_key_twice() {
+    let fixture = Fixture::new();
+    fixture.eight(WORKER);
+    let listed = fixture.project.issues().list(Scope::Open).unwrap();
+    let keys: std::collections::BTreeSet<_> = listed.issues.iter().map(|item| &item.issue.linear_id).collect();
+    let titles: std::collections::BTreeSet<_> = listed.issues.iter().map(|item| &item.issue.title).collect();
+    assert_eq!((keys.len(), titles.len()), (40, 40));
+    assert!(keys.contains(&"LOCAL-40".to_owned()));
+}
+
 #[test]
 fn an_issue_of_the_list_is_changed_there() {
     let fixture = Fixture::new();
@@ -163,7 +186,7 @@ fn a_start_switches_the_branch_if_the_tree_allows_it() {
     fixture.repository.write("a", "2");
     let dirty = start("LOCAL-1");
     assert_eq!(outcome(&dirty), Some(BranchOutcome::NotSwitched));
-    assert!(dirty.branch.unwrap().why.unwrap().contains("1 paths are not committed (a)"));
+    assert!(dirty.branch.unwrap().why.unwrap().contains("1 file not committed (a)"));
     fixture.repository.run(&["checkout", "--quiet", "a"]);
     let created = start("LOCAL-1");
     assert_eq!(outcome(&created), Some(BranchOutcome::Created));
@@ -207,4 +230,8 @@ fn a_damaged_issue_is_named_and_never_overwritten() {
     assert_eq!(fixture.text(".forge/linear/issues/LOCAL-1.json"), "{");
     let damaged = crate::repair::damaged_files(&fixture.project).unwrap();
     assert!(damaged.iter().any(|file| file.path == ".forge/linear/issues/LOCAL-1.json"), "{damaged:?}");
+    // The last good copy comes first; without one, an issue with that key and nothing else.
+    let skeleton = crate::repair::Mend { yes: true, from: Some(crate::repair::Source::Skeleton) };
+    crate::repair::repair(&fixture.project, ".forge/linear/issues/LOCAL-1.json", skeleton).unwrap();
+    assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.title, "LOCAL-1");
 }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::features::{Evidence, Features, Item, Standing};
 use crate::focus::{Focus, Focused};
 use crate::health::{self, Code, Colour, Severity};
+use crate::issues::Scope;
 use crate::knowledge::{Invariant, Kind, Knowledge, Search};
 use crate::layout::session_folder;
 use crate::progress::Progress;
@@ -70,7 +71,7 @@ pub(crate) fn gather(project: &Project, session: Option<&Session>, warnings: &[S
         invariants,
         learnings,
         skills: on.skills(focus.as_ref()),
-        idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| focus.reason.clone()),
+        idle: focus.as_ref().filter(|focus| focus.task.is_none()).and_then(|focus| idle(project, focus)),
         focus: focus.as_ref().and_then(line),
         warnings: Section::default(),
     };
@@ -261,6 +262,16 @@ impl Context<'_> {
 fn order(folder: &str) -> (&str, u32) {
     let number = session_of(folder).parse::<SessionId>().map_or(0, |id| id.number);
     (folder.get(..10).unwrap_or_default(), number)
+}
+
+/// Returns why there is no task; if an issue can be started since, that it can.
+fn idle(project: &Project, focus: &Focus) -> Option<String> {
+    // Of damaged issues no copy is made here: this only reads.
+    let read = crate::issues::read(&project.files().reading()).ok();
+    let listed = read.and_then(|_| project.issues().list(Scope::Ready).ok());
+    let ready = listed.and_then(|listed| listed.issues.into_iter().next());
+    let ready = ready.map(|item| format!("{} can be started: helmdeck forge start", item.issue.linear_id));
+    ready.or_else(|| focus.reason.clone())
 }
 
 /// Returns the search words of a focus.

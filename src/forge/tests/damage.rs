@@ -14,7 +14,7 @@ use crate::files::Document;
 use crate::focus::Focus;
 use crate::git::Branches;
 use crate::health;
-use crate::issues::Active;
+use crate::issues::{Active, Comment, Issue};
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, EXCEPTIONS, HEALTH, JOURNAL, PROGRESS, QUARANTINE};
 use crate::progress::Progress;
@@ -70,6 +70,13 @@ const ALL: &[Type] = &[
     document!("paused", Paused, Paused::PATH, None),
     document!("focus", Focus, Focus::PATH, Some(include_str!("../fixtures/focus.json"))),
     document!("active", Active, Active::PATH, None),
+    document!(
+        "issue",
+        Issue,
+        ".forge/linear/issues/SX9-123.json",
+        Some(include_str!("../../forge_documents/fixtures/issue.json"))
+    ),
+    document!("comment", Comment, ".forge/linear/comments/SX9-123/c.json", Some("{\"id\": \"c\", \"text\": \"t\"}\n")),
     document!("session", Session, ".forge/memory/short-term/sessions/2025-12-24-session-001/session.json", None),
     document!("sessions", ActiveSessions, ActiveSessions::PATH, None),
     document!("branches", Branches, Branches::PATH, None),

@@ -21,7 +21,7 @@ use crate::fixture::{in_turn, start, told};
 use crate::focus::Focus;
 use crate::git::Branches;
 use crate::health::{self, Health, Inputs};
-use crate::issues::Active;
+use crate::issues::{Active, Comment, Issue};
 use crate::json::{Json, Members};
 use crate::knowledge::KnowledgeFile;
 use crate::layout::{CONFIG, EVENTS_OUTBOX, EXCEPTIONS};
@@ -39,6 +39,8 @@ const PROCESSES: usize = 8;
 /// Of each, for each kind of file.
 const CHANGES: usize = 60;
 const MANIFEST: &str = ".forge/git/checkpoints/SX9-123-v1.json";
+const ISSUE: &str = ".forge/linear/issues/SX9-123.json";
+const COMMENT: &str = ".forge/linear/comments/SX9-123/c.json";
 /// The files of a session that is not the primary one.
 const SECOND_FOCUS: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/focus.json";
 const SECOND_SESSION: &str = ".forge/memory/short-term/sessions/2025-12-24-session-002/session.json";
@@ -73,7 +75,20 @@ macro_rules! counted {
     };
 }
 
-counted!(KnowledgeFile, FeaturesFile, Manifest, Journal, Paused, Focus, Active, Session, ActiveSessions, Branches);
+counted!(
+    KnowledgeFile,
+    FeaturesFile,
+    Manifest,
+    Journal,
+    Paused,
+    Focus,
+    Active,
+    Issue,
+    Comment,
+    Session,
+    ActiveSessions,
+    Branches
+);
 
 fn number(members: &Members) -> u64 {
     match members.0.get("count") {
@@ -130,6 +145,8 @@ const ALL: &[Kind] = &[
     document!("focus", Focus, Focus::PATH),
     document!("focus of a second session", Focus, SECOND_FOCUS),
     document!("active", Active, Active::PATH),
+    document!("issue", Issue, ISSUE),
+    document!("comment", Comment, COMMENT),
     document!("session", Session, SECOND_SESSION),
     document!("sessions", ActiveSessions, ActiveSessions::PATH),
     document!("branches", Branches, Branches::PATH),
@@ -275,6 +292,8 @@ fn of_what_eight_processes_do_to_any_kind_of_file_nothing_is_lost() {
         };
         write(CONFIG, SETTINGS);
         write(MANIFEST, include_str!("../../forge_documents/fixtures/checkpoint.json"));
+        write(ISSUE, include_str!("../../forge_documents/fixtures/issue.json"));
+        write(COMMENT, "{\"id\": \"c\", \"text\": \"t\"}\n");
         for name in SKILLS {
             write(&format!(".forge/skills/{name}/skill.toml"), &SKILL.replace("one", name));
             write(&format!(".forge/skills/{name}/instructions.md"), "Do it.\n");

@@ -100,8 +100,9 @@ impl Work<'_> {
     fn files(&self, named: &[String]) -> Result<(Vec<String>, Vec<String>)> {
         let git = self.project.git()?;
         let status = git.status()?;
-        let changed: Vec<String> =
+        let mut changed: Vec<String> =
             status.outside(git.memory()).filter_map(|path| git.in_project(path)).map(str::to_owned).collect();
+        changed.sort();
         let below = |path: &str, all: &[String]| {
             all.iter().any(|one| {
                 let one = one.trim_end_matches('/');

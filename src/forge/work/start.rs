@@ -66,7 +66,10 @@ impl Work<'_> {
     /// `NotFound` for an unknown issue or feature; as [`Sessions::start`] and `Issues::start`.
     pub fn start(&self, start: &Start) -> Result<Started> {
         let project = self.project;
-        project.check_not_paused()?;
+        if project.check_not_paused().is_err() {
+            // This ends a pause whose reason is gone, and reports any other.
+            Sessions::new(project).start(&start.session)?;
+        }
         let wish = StartIssue { branch: start.branch.clone(), no_branch: start.no_branch };
         // A wrong name starts no session.
         let target = self.target(start.what.as_deref())?;

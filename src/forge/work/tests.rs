@@ -7,12 +7,16 @@ use crate::issues::{Add, BranchOutcome};
 const QUICK: &str = "[verify]\nrunner = 'sh: grep -q yes tested && echo ran {prefix}'\ncount_regex = '(?m)^ran '\n\
                      commands = ['true']\n[session]\nprobes = 0\n";
 
+/// What belongs to one clone alone.
+const IGNORED: &str =
+    ".local/\nmemory/short-term/*\n!memory/short-term/sessions/\ngit/commits.log\ngit/branches.json\n";
+
 fn fixture(config: &str) -> Fixture {
     let fixture = Fixture::with_config(&format!("{QUICK}{config}"));
     for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
         fixture.repository.run(&["config", name, value]);
     }
-    fixture.repository.write(".forge/.gitignore", ".local/\ngit/commits.log\ngit/branches.json\n");
+    fixture.repository.write(".forge/.gitignore", IGNORED);
     fixture.repository.write("tested", "no\n");
     fixture.repository.commit("first");
     fixture
@@ -159,8 +163,19 @@ fn a_text_is_remembered_with_its_context() {
     work.remember("Rounding: write down which way").unwrap();
     work.remember("The cookie is set late").unwrap();
     let file = crate::knowledge::Knowledge::new(&fixture.project).read().unwrap();
-    let texts: Vec<_> =
+    let mut texts: Vec<_> =
         file.patterns.successful.iter().map(|entry| (entry.context.as_str(), entry.approach.as_str())).collect();
-    assert_eq!(texts, [("Rounding", "write down which way"), ("Fix the login", "The cookie is set late")]);
-    assert_eq!(file.patterns.successful[0].trace.linear.as_deref(), Some("LOCAL-1"));
+    texts.sort_unstable();
+    assert_eq!(texts, [("Fix the login", "The cookie is set late"), ("Rounding", "write down which way")]);
+    assert!(file.patterns.successful.iter().all(|entry| entry.trace.linear.as_deref() == Some("LOCAL-1")));
+}
+
+#[test]
+fn the_briefing_names_an_issue_that_can_be_started_since() {
+    let fixture = fixture("");
+    Sessions::new(&fixture.project).start(&crate::sessions::Start::default()).unwrap();
+    let briefing = || crate::prime::prime(&fixture.project, None).unwrap().text;
+    assert!(briefing().contains("focus: none, no issue is open"), "{}", briefing());
+    fixture.project.issues().add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
+    assert!(briefing().contains("focus: none, LOCAL-1 can be started: helmdeck forge start\n"), "{}", briefing());
 }

@@ -7,6 +7,7 @@ use helmdeck_forge::git::message::Severity;
 use helmdeck_forge::git::{Commits, Hook, Origin};
 use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
 use helmdeck_forge::sessions::Sessions;
+use helmdeck_forge::work::Work;
 use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
@@ -67,8 +68,7 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
         HookCommand::PrepareCommitMsg { file, source, .. } => {
             let Some(project) = on.find()? else { return on.done() };
             let Ok(origin) = origin(&project) else { return on.done() };
-            let focus = Sessions::new(&project).focus_now()?.show()?;
-            let key = focus.and_then(|shown| shown.focus.linear_issue);
+            let key = Work::new(&project).key()?;
             // A message that is too long or not text stays unchanged: a partial one must not replace it.
             let Ok(text) = String::from_utf8(message(file)?) else { return on.done() };
             if text.len() as u64 > MAX_MESSAGE {

@@ -1,5 +1,6 @@
 //! `helmdeck forge issue`.
 
+use helmdeck_core::text::count;
 use helmdeck_forge::artifacts::Artifacts;
 use helmdeck_forge::issues::{
     Add, BranchOutcome, BranchState, Criterion, CriterionDone, Done, Edit, Issue, Item, Listed, NewComment, Scope,
@@ -42,7 +43,9 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
         C::Comment { key, text, by } => {
             let comment = NewComment { text: text.clone(), by: by.clone() };
             let changed = on.change(|project| project.issues().comment(key, &comment))?;
-            on.print(&changed, || format!("{}: {} comments", changed.issue.linear_id, changed.issue.comments.len()))
+            on.print(&changed, || {
+                format!("{}: {}", changed.issue.linear_id, count(changed.issue.comments.len(), "comment"))
+            })
         }
         C::Done { key, anyway, cancelled, what, why, learned } => {
             let done = Done {

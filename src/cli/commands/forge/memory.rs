@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use helmdeck_core::text::count;
 use helmdeck_forge::Error;
 use helmdeck_forge::artifacts::{Artifacts, Filter, Gc, Kind, Put};
 use helmdeck_forge::features::{Add, BlockedBy, Edit, Features, Manual, Problem, Status, Verified, Which, is_id};
@@ -147,14 +148,14 @@ const TEST_LINES: usize = 12;
 /// Returns what a verification found, with the end of the output of what failed.
 fn verified_text(verified: &Verified) -> String {
     let problem = verified.problem.map_or("passes", Problem::as_str);
-    let mut lines = vec![format!("{} {problem}: {} tests ran", verified.id, verified.executed)];
+    let mut lines = vec![format!("{} {problem}: {} ran", verified.id, count(verified.executed, "test"))];
     for run in &verified.runs {
         let end = match run.exit {
             Some(exit) => format!("exit {exit}"),
             None if run.timed_out => "timed out".to_owned(),
             None => "did not run".to_owned(),
         };
-        lines.push(format!("  {} ({} tests, {} ms, {end})", run.command, run.executed, run.ms));
+        lines.push(format!("  {} ({}, {} ms, {end})", run.command, count(run.executed, "test"), run.ms));
         if run.exit != Some(0) {
             let all: Vec<&str> = run.output.lines().collect();
             lines.extend(all[all.len().saturating_sub(TEST_LINES)..].iter().map(|line| format!("    {line}")));

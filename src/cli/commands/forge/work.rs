@@ -1,5 +1,6 @@
 //! `helmdeck forge start`, `commit`, `done`, `status` and `remember`: a day in few words.
 
+use helmdeck_core::text::count;
 use helmdeck_forge::git::{Commits, NewCommit};
 use helmdeck_forge::knowledge::{Learning, What};
 use helmdeck_forge::sessions::{Sessions, Start as StartSession};
@@ -179,7 +180,7 @@ fn finished_text(finished: &Finished) -> String {
     }
     let session = &finished.session;
     let minutes = session.duration_s / 60;
-    lines.push(format!("session {} ended: {minutes} min, {} commits", session.session, session.commits));
+    lines.push(format!("session {} ended: {minutes} min, {}", session.session, count(session.commits, "commit")));
     lines.extend(session.next.iter().map(|next| format!("next: {next}")));
     let warnings = finished.warnings.iter().chain(&session.warnings);
     lines.extend(warnings.map(|warning| format!("warning: {warning}")));
@@ -214,7 +215,7 @@ fn status_text(status: &Status) -> String {
         lines.push(format!("branch {branch}"));
     }
     if let Some(changed) = status.changed.as_ref().filter(|changed| changed.count > 0) {
-        lines.push(format!("{} files not committed: {}", changed.count, some(&changed.files)));
+        lines.push(format!("{} not committed: {}", count(changed.count, "file"), some(&changed.files)));
     }
     let (issues, features) = (&status.issues, &status.features);
     lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
