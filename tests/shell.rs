@@ -36,6 +36,12 @@ fn family_and_nothing_propose_packs() {
         assert!(nothing.stderr.contains("\n  test          .echo .plain .slow\n"), "{}", nothing.stderr);
         assert!(nothing.stderr.contains(&format!("hint: `helmdeck {} conversation`", arguments.join(" "))));
     }
+    let near = home.run(KEY, &["run", "repo.mapp"]);
+    assert!(
+        near.stderr.contains("did you mean \"repo.map\"?\n  hint: `helmdeck pack show repo.map`"),
+        "{}",
+        near.stderr
+    );
     let near = home.run(KEY, &["run", "repo__map"]);
     assert!(
         near.stderr.contains("did you mean \"repo.map\"?\n  hint: `helmdeck pack show repo.map`"),
@@ -50,6 +56,8 @@ fn hint_names_the_real_pack() {
     let key = home.run(KEY, &["run", "test.echo", "rpo=a"]);
     let expected = "error: the pack takes no \"rpo\"; did you mean \"repo\"?\n  hint: `helmdeck pack show test.echo` prints what it takes\n";
     assert_eq!((key.code, key.stderr.as_str()), (2, expected));
+    let json = home.run(KEY, &["run", "test.echo", "--input", "{\"rpo\": \"a\"}"]);
+    assert!(json.stderr.contains("\n  at /: \"rpo\" is not known; did you mean \"repo\"?\n"), "{}", json.stderr);
     let typed = home.run(KEY, &["run", "test.echo", "--input", "{\"repo\": 1}"]);
     assert!(typed.stderr.contains("\n  at /repo: "), "{}", typed.stderr);
     assert!(

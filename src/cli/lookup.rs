@@ -33,7 +33,14 @@ pub(crate) async fn find(engine: &Engine, pack: &PackRef, output: Output) -> Res
     };
     let packs = engine.all_packs();
     let known: Vec<Known> = packs.iter().map(|pack| (pack.name.as_str(), pack.description.as_str())).collect();
-    Err(meant(&pack.name, &known, room(output)).unwrap_or_else(|| error.into()))
+    Err(meant(&pack.name, &known, room(output)).unwrap_or_else(|| {
+        let near = nearest(&pack.name, known.iter().map(|(name, _)| *name).filter(|name| *name != pack.name));
+        let failure = Failure::from(error);
+        match near {
+            Some(near) => failure.with_hint(format!("`helmdeck pack show {near}` prints what it takes")),
+            None => failure,
+        }
+    }))
 }
 
 /// Makes the failure of a command that names no pack: it shows the families of the packs that can work.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use self::cost::Graph;
 use crate::error::Violation;
 use crate::json::members;
+use crate::suggest;
 
 /// Limit of violations in one answer.
 const MAX_VIOLATIONS: usize = 20;
@@ -167,12 +168,23 @@ impl Schema {
                 pointer: error.instance_path().to_string(),
                 detail: match error.kind() {
                     jsonschema::error::ValidationErrorKind::Required { property } => format!("{property} is missing"),
+                    jsonschema::error::ValidationErrorKind::AdditionalProperties { unexpected } => {
+                        self.unknown(unexpected, &error.schema_path().to_string())
+                    }
                     _ => error.masked_with("the value").to_string(),
                 },
             })
             .collect();
         violations.dedup();
         Err(violations)
+    }
+
+    /// Says which members the object at a path of the schema does not know.
+    fn unknown(&self, unexpected: &[String], path: &str) -> String {
+        let object = path.rsplit_once('/').and_then(|(object, _)| self.source.pointer(object));
+        let known = object.and_then(|object| object["properties"].as_object());
+        let known: Vec<&str> = known.into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
+        suggest::unknown(unexpected, &known)
     }
 
     /// Fills in omitted defaults: those under `properties`, `items`, `allOf` and local `$ref`.
@@ -435,6 +447,16 @@ mod tests {
         let text = format!("{violations:?}");
         assert!(text.contains("/n") && text.contains("\\\"r\\\""), "{text}");
         assert!(!text.contains("canary-value"), "{text}");
+    }
+
+    #[test]
+    fn unknown_members_get_suggestions() {
+        let inner = json!({"type": "object", "properties": {"path": {}, "depth": {}}, "additionalProperties": false});
+        let schema = schema(json!({"properties": {"in": {"$ref": "#/$defs/in"}}, "$defs": {"in": inner}}));
+        let told = |document: &Value| schema.validate(document).unwrap_err().remove(0);
+        let one = told(&json!({"in": {"pth": "canary"}}));
+        let expected = "\"pth\" is not known; did you mean \"path\"?";
+        assert_eq!((one.pointer.as_str(), one.detail.as_str()), ("/in", expected));
     }
 
     #[test]

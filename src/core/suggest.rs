@@ -1,5 +1,10 @@
 //! Suggestions for mistyped words: "did you mean ...?".
 
+use crate::text::escaped;
+
+/// Limit of unknown words that a message names.
+const NAMED: usize = 5;
+
 /// Returns the known word that is nearest to a mistyped one, if one is near enough to be meant.
 ///
 /// # Examples
@@ -21,4 +26,28 @@ pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
 /// Returns `; did you mean "..."?` for the nearest known word, or nothing.
 pub fn did_you_mean<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(unknown, known).map_or_else(String::new, |word| format!("; did you mean \"{word}\"?"))
+}
+
+/// Says that words are not known, each with the nearest one that is. The words may come from anybody.
+pub(crate) fn unknown(words: &[String], known: &[&str]) -> String {
+    let tell =
+        |word: &String| format!("\"{}\" is not known{}", escaped(word, 80), did_you_mean(word, known.iter().copied()));
+    let mut told: Vec<String> = words.iter().take(NAMED).map(tell).collect();
+    if words.len() > NAMED {
+        told.push(format!("and {} more", words.len() - NAMED));
+    }
+    told.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_unknown_words_are_counted() {
+        let words: Vec<String> = (0..9).map(|number| format!("zzzzzz\n{number}")).collect();
+        let told = unknown(&words, &["path"]);
+        assert!(told.starts_with("\"zzzzzz\\n0\" is not known, ") && told.ends_with(", and 4 more"), "{told}");
+        assert_eq!(unknown(&["pth".to_owned()], &["path"]), "\"pth\" is not known; did you mean \"path\"?");
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn explain(setup: &Setup, arguments: &CallArgs) -> Result<()> {
     }
     let engine = setup.engine(MemoryUse::ReadOnly, false).await?;
     let explanation = match run::make(setup, &engine, arguments).await {
-        Ok((call, _)) => engine.explain(call).await.map_err(Into::into),
+        Ok((call, pack)) => engine.explain(call).await.map_err(|error| run::explained(error, &pack)),
         Err(failure) => Err(failure),
     };
     engine.shutdown().await;

@@ -33,7 +33,8 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
     if arguments.call.pack.is_none() {
         return Err(lookup::no_pack(setup, "run").await);
     }
-    let engine = setup.engine(MemoryUse::IfReachable, false).await?;
+    let starting = Progress::of_call(setup.output, false);
+    let engine = starting.beside(setup.engine(MemoryUse::IfReachable, false)).await?;
     let mut stop = None;
     let ended = call_and_print(setup, &engine, arguments, &mut stop).await;
     let Some(answer) = ended.transpose() else { return Err(at_once()) };
@@ -106,7 +107,7 @@ async fn call_and_print(
 }
 
 /// Adds what the pack waits for, if it waits for something, and the pack's name to the hint.
-fn explained(error: Error, pack: &PackInfo) -> Failure {
+pub(crate) fn explained(error: Error, pack: &PackInfo) -> Failure {
     let failure = Failure::from(error).about_pack(pack.name.as_str());
     match pack.waits_for {
         Some(missing) => failure.with_hint(format!("{} waits for {missing}", pack.name)),
