@@ -2,10 +2,9 @@
 //!
 //! It writes no secret.
 
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use helmdeck_core::text::line_of;
 use helmdeck_engine::McpStatus;
 use serde_json::json;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
@@ -18,6 +17,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::table::table;
 use crate::wire::{MemoryUse, Setup};
+use crate::write_file;
 
 /// Minimum length of a literal that counts as a secret when its name says so.
 const MIN_SECRET_BYTES: usize = 8;
@@ -263,8 +263,7 @@ impl File {
             Err(error) => return Err(problem(error.to_string())),
         };
         let document = text.parse::<DocumentMut>().map_err(|error| {
-            let before = text.as_bytes().iter().take(error.span().unwrap_or_default().start);
-            let line = before.filter(|byte| **byte == b'\n').count() + 1;
+            let line = line_of(&text, error.span().unwrap_or_default().start);
             Failure::config(format!("{}:{line}: {}", found.path.display(), error.message().replace('\n', ", ")))
         })?;
         // A link stays a link: its target is replaced.
@@ -304,24 +303,8 @@ impl File {
 
     /// Writes the file atomically.
     fn save(&self) -> Result<()> {
-        let fail = |error: std::io::Error| {
-            Failure::new(Exit::Failed, format!("{} cannot be written: {error}", self.path.display()))
-        };
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder).map_err(fail)?;
-        let mode = std::fs::metadata(&self.path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-        let write = || -> std::io::Result<()> {
-            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
-            file.write_all(self.document.to_string().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&aside, &self.path)
-        };
-        write().map_err(|error| {
-            let _ = std::fs::remove_file(&aside);
-            fail(error)
-        })
+        write_file::replace(&self.path, self.document.to_string().as_bytes())
+            .map_err(|error| Failure::new(Exit::Failed, format!("{} cannot be written: {error}", self.path.display())))
     }
 }
 
