@@ -43,6 +43,10 @@ pub struct FilesConfig {
     pub max_bytes: u64,
     /// How much may lie in `scratch/` before a warning, in bytes. Default: 50 MiB.
     pub scratch_bytes: u64,
+    /// Whether new learnings and features get a file each, so that merges by others have no conflicts.
+    ///
+    /// Existing files of both forms are read in any case. Default: no; `init` sets it for a new project.
+    pub per_entry: bool,
 }
 
 /// How features and checkpoints are verified: `[verify]`.
@@ -246,7 +250,7 @@ impl FilesConfig {
 
 impl Default for FilesConfig {
     fn default() -> Self {
-        Self { max_bytes: crate::files::MAX_FILE, scratch_bytes: 50 << 20 }
+        Self { max_bytes: crate::files::MAX_FILE, scratch_bytes: 50 << 20, per_entry: false }
     }
 }
 

@@ -38,7 +38,11 @@ pub fn kind_of(path: &str) -> Option<&'static Kind> {
         // A session's own copy has the type of the file of the same name.
         let name = path.rsplit('/').next().unwrap_or(path);
         let session = path.starts_with(crate::layout::SESSIONS);
-        KINDS.iter().find(|kind| below(kind.path) || (session && kind.path.rsplit('/').next() == Some(name)))
+        // So has the file of an entry: that of its document.
+        let entry = |kind: &Kind| kind.path.strip_suffix(".json").is_some_and(below);
+        KINDS
+            .iter()
+            .find(|kind| below(kind.path) || entry(kind) || (session && kind.path.rsplit('/').next() == Some(name)))
     })
 }
 

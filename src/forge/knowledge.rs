@@ -161,7 +161,7 @@ impl Knowledge<'_> {
         let now = self.project.files().read(KNOWLEDGE)?;
         let kept = match self.project.repository()? {
             Some(git) => match git.head()? {
-                Some(head) => git.file_at(&head, &git.in_memory(KNOWLEDGE))?,
+                Some(head) => git.document_at(&head, KNOWLEDGE)?,
                 None => None,
             },
             None => None,

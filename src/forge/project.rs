@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use helmdeck_events::Sink;
+use helmdeck_forge_documents::entries::EntryFiles;
 use serde::Deserialize;
 
 pub(crate) use find::{FoundProject, Repository};
@@ -88,6 +89,7 @@ impl Project {
         let writer = Writer { clock: Arc::clone(&environment.clock), agent: environment.agent.clone() };
         let root = found.root.clone();
         let files = Files::new(&found.root, writer, max, common).tracked_by(move |path| is_tracked(&root, path));
+        let files = files.with_entries(Arc::new(EntryFiles { apart: config.files.per_entry }));
         let mut project =
             Self { found, environment, config, files, git: OnceLock::new(), server_rests: AtomicU64::new(0) };
         if project.environment.sink.is_none() {

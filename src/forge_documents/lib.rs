@@ -2,6 +2,7 @@
 
 pub mod branches;
 pub mod checkpoints;
+pub mod entries;
 pub mod features;
 pub mod issues;
 pub mod knowledge;

@@ -9,4 +9,6 @@ mod apart;
 mod links;
 mod rules;
 
+pub(crate) use apart::{next_id, rename, title};
 pub use rules::{Merged, merge};
+pub(crate) use rules::{name_of, union};

@@ -7,6 +7,7 @@
 
 mod atomic;
 mod document;
+mod entries;
 mod folders;
 mod leaks;
 mod lock;
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 
 pub use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, MAX_FILE, Unreadable, decode, text};
+pub use entries::{Entries, EntryWrite};
 pub use folders::FolderEntry;
 pub use folders::part_of;
 pub use lock::Lock;
@@ -94,6 +96,7 @@ type Tracks = dyn Fn(&str) -> Result<bool> + Send + Sync;
 pub struct Files {
     shared: Arc<Shared>,
     tracks: Option<Arc<Tracks>>,
+    entries: Option<Arc<dyn Entries>>,
     allowed: Vec<String>,
     reading: bool,
 }
@@ -125,7 +128,7 @@ impl Files {
         let common = common.map_or_else(|| local.clone(), |folder| Lock::new(folder, COMMON_LOCK));
         let rollback = Lock::new(root, ROLLBACK_LOCK);
         let shared = Shared { root: root.to_owned(), writer, max, local, common, rollback, session: RwLock::default() };
-        Self { shared: Arc::new(shared), tracks: None, allowed: Vec::new(), reading: false }
+        Self { shared: Arc::new(shared), tracks: None, entries: None, allowed: Vec::new(), reading: false }
     }
 
     /// Returns the root: no path leads out of it.
@@ -321,12 +324,18 @@ impl Files {
         Err(error)
     }
 
-    /// Reads a whole file. `None` if it is absent.
+    /// Reads a whole file, or a document with its entries. `None` if it is absent.
     ///
     /// # Errors
-    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read.
+    /// `Corrupt` (`E_TOO_LARGE`) if it is larger than `[files] max_bytes`: then nothing of it is read;
+    /// `Corrupt` if the file of an entry is damaged.
     /// `Refused` for a path that leaves the root, `Failed` if it is not a regular file or cannot be read.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.read_one(path)?.map(|main| self.joined(path, main)).transpose()
+    }
+
+    /// Reads a file without the entries that have files of their own.
+    fn read_one(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let io = |error: std::io::Error| Error::io("cannot read", &self.root().join(path), &error);
         let Some(place) = path::resolve(self.root(), path, false)? else { return Ok(None) };
         let no_file = || io(std::io::Error::other("it is no file"));
@@ -383,6 +392,10 @@ impl Files {
     /// Writes without a scan, under the lock the caller holds.
     pub fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
         self.check_writing(path)?;
+        if self.put_apart(path, bytes)? { Ok(()) } else { self.put_one(path, bytes, mode) }
+    }
+
+    fn put_one(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
         let place = self.place(path)?;
         atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }

@@ -10,6 +10,10 @@ pub const CONFIG: &str = ".forge/config.toml";
 pub const KNOWLEDGE: &str = ".forge/memory/long-term/knowledge.json";
 /// The features, and which of them work.
 pub const FEATURES: &str = ".forge/memory/long-term/features.json";
+/// The knowledge with a file for each entry.
+pub const KNOWLEDGE_ENTRIES: &str = ".forge/memory/long-term/knowledge";
+/// The features with a file for each entry.
+pub const FEATURES_ENTRIES: &str = ".forge/memory/long-term/features";
 /// How the system is built.
 pub const ARCHITECTURE: &str = ".forge/memory/long-term/architecture.md";
 /// The folder of the current session.

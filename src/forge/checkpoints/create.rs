@@ -130,7 +130,7 @@ impl Checkpoints<'_> {
         let before = Stand::of(git)?;
         let (commands, checks) = self.check(asked)?;
         let mut warnings = Vec::new();
-        let committed = git.file_at(&before.head, &git.in_memory(layout::FEATURES))?;
+        let committed = git.document_at(&before.head, layout::FEATURES)?;
         if self.project.files().read(layout::FEATURES)?.is_some_and(|now| Some(now) != committed) {
             // The contract is read from the commit.
             warnings.push(format!("{} is not committed as it stands: what differs is not agreed", layout::FEATURES));

@@ -420,7 +420,7 @@ fn agreed(git: &Git, named: Option<&str>) -> Result<Option<Agreed>> {
         if !git.is_ancestor(&commit, &head)? {
             continue;
         }
-        let Some(bytes) = git.file_at(&commit, &git.in_memory(FEATURES))? else {
+        let Some(bytes) = git.document_at(&commit, FEATURES)? else {
             // That checkpoint has no contract.
             return Ok(None);
         };

@@ -223,9 +223,8 @@ impl Commits<'_> {
         self.project.files().check_secrets("the names of new files", &names)?;
         let tree = git.write_tree(&index)?;
         let both = |path: &str| -> Result<_> {
-            let path = self.below_root(git, path);
-            let old = head.map(|head| git.file_at(head, &path)).transpose()?.flatten();
-            Ok((old, git.file_of_tree(&tree, &path)?))
+            let old = head.map(|head| git.document_at(head, path)).transpose()?.flatten();
+            Ok((old, git.document_at(&tree, path)?))
         };
         let (old, new) = both(layout::FEATURES)?;
         let features = changed_features(old.as_deref(), new.as_deref());

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use std::ffi::OsString;
 
+use helmdeck_forge_documents::entries::EntryFiles;
+use helmdeck_forge_files::files::Entries as _;
 use helmdeck_git::{Merged, Stages};
 
 use super::{Oid, Run};
@@ -119,6 +121,31 @@ impl Git {
     pub fn in_memory(&self, path: &str) -> String {
         let rest = path.strip_prefix(FORGE).unwrap_or(path);
         format!("{}{rest}", self.memory())
+    }
+
+    /// Returns a document as a commit or a tree has it, with the entries that have files of their own.
+    ///
+    /// # Errors
+    /// The errors of running git.
+    pub fn document_at(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>> {
+        let Some(main) = self.file_at(tree, &self.in_memory(path))? else { return Ok(None) };
+        let documents = EntryFiles::default();
+        let Some(folder) = documents.folder(path) else { return Ok(Some(main)) };
+        let folder = format!("{}/", self.in_memory(&folder));
+        let listed = self.succeed(&["ls-tree", "-z", "--full-tree", tree.as_str(), "--", &folder], &Run::default())?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        // Each is "mode type id<tab>path".
+        let files = listed.split('\0').filter_map(|line| {
+            let (about, file) = line.split_once('\t')?;
+            let name = about.split(' ').nth(2).filter(|_| file.ends_with(".json") && about.contains(" blob "))?;
+            Some((file.to_owned(), name.to_owned()))
+        });
+        let (files, names): (Vec<String>, Vec<String>) = files.unzip();
+        let objects = self.objects(&names.join("\n"))?;
+        let entries: Vec<(String, Vec<u8>)> =
+            files.into_iter().zip(objects).filter_map(|(file, object)| Some((file, object?.bytes))).collect();
+        // What is damaged in a commit is reported where its files are read.
+        Ok(Some(documents.join(path, &main, &entries).unwrap_or(main)))
     }
 
     /// Says whether git ignores the memory: some users keep it out of the repository.

@@ -79,7 +79,7 @@ pub(super) fn is_expected(path: &str) -> bool {
             &[".gitattributes", ".gitignore", ".local", "config.toml", "git", "init.sh", "linear", "memory", "skills"]
         }
         MEMORY => &["artifacts", "long-term", "short-term"],
-        LONG_TERM => &["architecture.md", "features.json", "knowledge.json"],
+        LONG_TERM => &["architecture.md", "features", "features.json", "knowledge", "knowledge.json"],
         SHORT_TERM => &["focus.json", "progress.txt", "scratch", "sessions"],
         ARTIFACTS => &["code", "docs", "index.jsonl", "reports"],
         ".forge/linear" => &["active.json", "comments", "history", "issues", "outbox.jsonl", "templates"],

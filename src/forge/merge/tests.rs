@@ -1,6 +1,7 @@
 //! Merges of two versions, random ones too, and a real `git merge`.
 
 mod in_git;
+mod plain;
 
 use std::collections::BTreeSet;
 

@@ -8,8 +8,9 @@ use crate::knowledge::{Failed, KnowledgeFile, Trace};
 use crate::time::Time;
 
 /// Files and folders that are carried over to the checkpoint's code.
-pub(super) const CARRIED: [&str; 8] = [
+pub(super) const CARRIED: [&str; 9] = [
     crate::layout::KNOWLEDGE,
+    crate::layout::KNOWLEDGE_ENTRIES,
     crate::layout::ACTIVE,
     crate::layout::ISSUES,
     crate::layout::COMMENTS,

@@ -72,9 +72,7 @@ impl Recovery<'_> {
             check_version(layout::FEATURES, features.read_only)?;
         }
         let now = memory::read(self.project, layout::FEATURES)?;
-        let then = git
-            .file_at(&commit, &git.in_memory(layout::FEATURES))?
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let then = git.document_at(&commit, layout::FEATURES)?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(now) = now {
             let then = then.unwrap_or_else(|| nothing(&now));
             let features = serde_json::to_value(reset(&now, &then, rollback.started_at));

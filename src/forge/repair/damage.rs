@@ -140,7 +140,7 @@ fn look(files: &Files, path: String) -> Option<Damaged> {
         }
         Err(error) => {
             // `forge repair` cannot fix a path that is not a file, or that is not readable.
-            let next = next.filter(|_| error.category == Category::Corrupt);
+            let next = error.next.clone().or(next).filter(|_| error.category == Category::Corrupt);
             return Some(Damaged { path, extent: Extent::Whole, detail: error.message, next });
         }
     };

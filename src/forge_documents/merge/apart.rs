@@ -52,7 +52,7 @@ pub(super) fn apart(base: Option<&Json>, ours: &Json, theirs: &mut Json) -> Vec<
 /// Gives a feature its new id, and updates the features that wait for it.
 ///
 /// Evidence that it works is dropped, because it names the old id, and `passing` becomes `failing`.
-fn rename(feature: &mut Json, renamed: &BTreeMap<String, String>) {
+pub(crate) fn rename(feature: &mut Json, renamed: &BTreeMap<String, String>) {
     let change = |text: &mut Json| match text {
         Json::String(id) => {
             let new = renamed.get(id.as_str());
@@ -85,7 +85,7 @@ fn rename(feature: &mut Json, renamed: &BTreeMap<String, String>) {
     }
 }
 
-fn next_id(id: &str, used: &BTreeSet<String>) -> String {
+pub(crate) fn next_id(id: &str, used: &BTreeSet<String>) -> String {
     let prefix = id.rsplit_once('-').map_or(id, |(prefix, _)| prefix);
     let numbers = used.iter().filter_map(|id| split_id(id)).filter(|(other, _)| *other == prefix);
     let highest = numbers.map(|(_, number)| number).max().unwrap_or(0);
@@ -126,7 +126,7 @@ fn text<'a>(value: &'a Json, name: &str) -> Option<&'a str> {
 }
 
 /// Returns what a feature is called, however it is spaced.
-fn title(feature: &Json) -> Option<String> {
+pub(crate) fn title(feature: &Json) -> Option<String> {
     text(feature, "name").map(|name| id_of([name].into_iter()))
 }
 

@@ -76,6 +76,16 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     }
 }
 
+/// Joins two documents that have no common ancestor. Where they differ, the newer entry counts, or else ours.
+pub(crate) fn union(path: &str, ours: &Json, theirs: &Json) -> Json {
+    let place = JsonPath { path: "", depth: 0, newer: None };
+    let mut merged = value(None, ours, theirs, place, &mut Vec::new());
+    if names(path, KNOWLEDGE) {
+        settle(&mut merged, ours, theirs);
+    }
+    merged
+}
+
 /// Says whether a path, as git names it, is that of a document.
 ///
 /// The memory may be below the root of the repository.
@@ -357,7 +367,7 @@ fn one(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, con
 /// Returns the name by which an entry is matched: its id, its key or the hash of its texts.
 ///
 /// A plain value is its own name.
-pub(super) fn name_of(item: &Json) -> Option<String> {
+pub(crate) fn name_of(item: &Json) -> Option<String> {
     match item {
         Json::Object(members) => {
             let text = |name: &str| match members.0.get(name) {

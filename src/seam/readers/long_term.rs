@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 
 use helmdeck_core::text::collapse_whitespace;
 use helmdeck_forge_documents::ARCHITECTURE as DEFAULT_ARCHITECTURE;
+use helmdeck_forge_documents::entries::EntryFiles;
 use helmdeck_forge_documents::features::{FeaturesFile, Status};
 use helmdeck_forge_documents::knowledge::{Kind as Sort, KnowledgeFile};
-use helmdeck_forge_files::files::{Document, MAX_FILE, Unreadable, decode};
+use helmdeck_forge_files::files::{Document, Entries as _, MAX_FILE, Unreadable, decode};
 use helmdeck_forge_files::layout::{ARCHITECTURE, FORGE};
 use helmdeck_forge_files::time::Time;
 
 use super::look::{Kind, Look};
+
+/// Maximum number of entries of a document that have files of their own.
+const MOST_ENTRIES: usize = 20_000;
 
 /// The long-term memory of a project. Nothing is ever written: a damaged file is not even copied aside.
 #[derive(Debug, Clone)]
@@ -158,7 +162,30 @@ impl<'a> LongTerm<'a> {
         }
     }
 
+    /// Reads a document with the entries that have files of their own, or any other file.
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
+        let Some(main) = self.read_one(path)? else { return Ok(None) };
+        let Some(folder) = EntryFiles::default().folder(path) else { return Ok(Some(main)) };
+        let listed = self.look.list(&self.root.join(&folder), MOST_ENTRIES);
+        let listed = listed.map_err(|error| self.wrong(&folder, error))?.unwrap_or_default();
+        let mut entries = Vec::new();
+        for entry in listed {
+            let Some(name) = entry.name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))
+            else {
+                continue;
+            };
+            let file = format!("{folder}/{name}");
+            entries.extend(self.read_one(&file)?.map(|bytes| (file, bytes)));
+        }
+        entries.sort();
+        if entries.is_empty() {
+            return Ok(Some(main));
+        }
+        let joined = EntryFiles::default().join(path, &main, &entries);
+        joined.map(Some).map_err(|(file, at)| self.wrong(&format!("{file}:{}:{}", at.line, at.column), at.what))
+    }
+
+    fn read_one(&self, path: &str) -> Result<Option<Vec<u8>>, String> {
         let most = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
         // What lies in the project, and not in its memory, is none of it.
         if self.look.leads_out(&self.root.join(FORGE), &self.root.join(path)) {

@@ -237,7 +237,8 @@ fn compare(git: &Repository, base: &Ref, head: &Oid, known: Option<&Known>, foun
 /// Returns when `knowledge.json` was last committed.
 fn commit_time(project: &Project, git: &Repository) -> Option<Last> {
     let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
-    let args = ["log", "-1", "--format=%cI", "--end-of-options", "HEAD", "--", layout::KNOWLEDGE];
+    let args =
+        ["log", "-1", "--format=%cI", "--end-of-options", "HEAD", "--", layout::KNOWLEDGE, layout::KNOWLEDGE_ENTRIES];
     let output = git.run(&args, &run).ok().filter(crate::git::Output::ok)?;
     let at = Time::parse(output.text().trim()).ok()?;
     Some(Last { at, source: Source::Commit })
