@@ -91,7 +91,7 @@ pub struct Repair {
 
 /// Options of a repair.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Mend {
+pub struct RepairRequest {
     /// Write the replacement. Without it, the repair is only shown.
     pub yes: bool,
     /// Use this source instead of the first one offered.
@@ -103,7 +103,7 @@ pub struct Mend {
 /// # Errors
 /// `Usage` for a file outside the memory; `NotFound` if it is absent; `Refused` if a newer program
 /// wrote it, or if the requested version is not offered; errors from writing.
-pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
+pub fn repair(project: &Project, path: &str, request: RepairRequest) -> Result<Repair> {
     check_path(path)?;
     let form = form(path).ok_or_else(|| {
         Error::usage(format!("{path} is no file that can be repaired"))
@@ -112,7 +112,7 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
     })?;
     let unmerged = unmerged(project, path)?;
     // Finishing a merge is allowed during a pause, because the pause may wait for it.
-    if mend.yes && unmerged.is_none() {
+    if request.yes && unmerged.is_none() {
         project.check_not_paused()?;
     }
     let (bytes, huge) = match project.files().read(path) {
@@ -163,8 +163,9 @@ pub fn repair(project: &Project, path: &str, mend: Mend) -> Result<Repair> {
         staged: false,
         theirs: None,
     };
-    if mend.yes {
-        let chosen = repair.candidates.iter().find(|candidate| mend.from.is_none_or(|from| from == candidate.source));
+    if request.yes {
+        let chosen =
+            repair.candidates.iter().find(|candidate| request.from.is_none_or(|from| from == candidate.source));
         let chosen = chosen.ok_or_else(|| {
             let error = Error::refused(format!("no good version of {path} was found there"));
             if unmerged.is_some() { error.hint("settle the conflict in an editor, then `git add`") } else { error }

@@ -99,7 +99,14 @@ impl Entries for EntryFiles {
         Ok(json::print(&document).unwrap_or_else(|_| main.to_vec()))
     }
 
-    fn split(&self, path: &str, main: &[u8], entries: &[(String, Vec<u8>)], new: &[u8]) -> Option<Vec<EntryWrite>> {
+    fn split(
+        &self,
+        path: &str,
+        main: &[u8],
+        entries: &[(String, Vec<u8>)],
+        new: &[u8],
+        salt: u64,
+    ) -> Option<Vec<EntryWrite>> {
         if entries.is_empty() && !self.apart {
             return None;
         }
@@ -127,7 +134,7 @@ impl Entries for EntryFiles {
             let id = (entry.list, entry.key.clone());
             if self.apart && !in_main.contains(&id) && claimed.insert(id) {
                 let bytes = json::print(&alone(names, &entry)).ok()?;
-                writes.push((file_name(path, self, &entry, &bytes)?, Some(bytes)));
+                writes.push((file_name(path, &entry, &[&bytes[..], &salt.to_be_bytes()].concat())?, Some(bytes)));
             }
         }
         for ((file, mut document), kept) in entries.iter().zip(files).zip(kept) {
@@ -136,7 +143,9 @@ impl Entries for EntryFiles {
                 continue;
             }
             for (number, names) in names.iter().enumerate() {
-                if let Some(items) = list_mut(&mut document, names).filter(|items| !items.is_empty()) {
+                if !list(&document, names).is_empty()
+                    && let Some(items) = list_mut(&mut document, names)
+                {
                     *items = kept.iter().filter(|one| one.list == number).map(|one| one.value.clone()).collect();
                 }
             }
@@ -169,10 +178,7 @@ impl Entries for EntryFiles {
 /// Returns the entries of files with their places in the document. A feature whose id is taken gets the next one.
 fn placed(path: &str, main: &Json, files: &[Json]) -> Vec<Placed> {
     let features = lists(path).iter().position(|names| *names == ["features"]);
-    let ids =
-        |file: &Json| all(path, file).into_iter().filter(|one| path == FEATURES && one.list < 2).map(|one| id_of(&one));
-    let mut used: BTreeSet<String> =
-        ids(main).chain(files.iter().flat_map(|file| ids(file).collect::<Vec<_>>())).collect();
+    let mut used: BTreeSet<String> = std::iter::once(main).chain(files).flat_map(|file| ids(path, file)).collect();
     let mut taken: HashMap<String, Option<String>> = HashMap::new();
     for one in all(path, main).into_iter().filter(|one| Some(one.list) == features) {
         taken.insert(one.key, title(&one.value));
@@ -197,12 +203,17 @@ fn placed(path: &str, main: &Json, files: &[Json]) -> Vec<Placed> {
     placed
 }
 
-/// Returns the id that an entry of `features.json` stands for.
-fn id_of(entry: &Entry) -> String {
-    match &entry.value {
-        Json::String(id) => id.clone(),
-        _ => entry.key.clone(),
+/// Returns the ids of the features of a file, removed ones included.
+fn ids(path: &str, file: &Json) -> Vec<String> {
+    if path != FEATURES {
+        return Vec::new();
     }
+    let given = list(file, &["features"]).iter().map(key);
+    let retired = list(file, &["retired"]).iter().filter_map(|one| match one {
+        Json::String(id) => Some(id.clone()),
+        _ => None,
+    });
+    given.chain(retired).collect()
 }
 
 /// Merges two versions of an entry.
@@ -226,10 +237,10 @@ fn alone(names: &[&[&str]], entry: &Entry) -> Json {
 }
 
 /// Returns the name of a new entry's file: no two branches give one name to two entries.
-fn file_name(path: &str, files: &EntryFiles, entry: &Entry, bytes: &[u8]) -> Option<String> {
-    let folder = files.folder(path)?;
+fn file_name(path: &str, entry: &Entry, salted: &[u8]) -> Option<String> {
+    let folder = EntryFiles::default().folder(path)?;
     let list = lists(path).get(entry.list)?.last()?;
-    let hash = etag(bytes);
+    let hash = etag(salted);
     let own = if *list == "features" && is_id(&entry.key) {
         entry.key.clone()
     } else {

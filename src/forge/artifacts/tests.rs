@@ -448,7 +448,7 @@ fn an_index_that_grows_for_ever_is_read_for_ever() {
     let error = artifacts.put(b"c", &code("c.rs")).unwrap_err();
     assert!(error.category.exit_code() == 8 && error.message.starts_with(&part(1)), "{error}");
     assert_eq!(repair::damaged(&fixture.project).unwrap(), [part(1)]);
-    repair::repair(&fixture.project, &part(1), crate::repair::Mend { yes: true, from: None }).unwrap();
+    repair::repair(&fixture.project, &part(1), crate::repair::RepairRequest { yes: true, from: None }).unwrap();
     artifacts.put(b"c", &code("c.rs")).unwrap();
 }
 

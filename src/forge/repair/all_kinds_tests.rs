@@ -73,7 +73,7 @@ fn or_repaired<T>(claim: &str, path: &str, folder: &Path, act: impl Fn(&Project)
         Err(error) => {
             assert_eq!(error.category, Category::Corrupt, "{claim}: {error}");
             assert_eq!(error.next, Some(format!("helmdeck forge repair {path}")), "{claim}: {error}");
-            repair::repair(&open(folder), path, Mend { yes: true, from: None }).unwrap();
+            repair::repair(&open(folder), path, RepairRequest { yes: true, from: None }).unwrap();
             act(&open(folder)).unwrap_or_else(|error| panic!("{claim}, repaired: {error}"))
         }
     }
@@ -156,7 +156,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
         // An offered candidate repairs it.
         let project = open(folder);
         if repair::damaged(&project).unwrap().iter().any(|one| one == path) {
-            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
+            let repaired = repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap();
             assert!(repaired.applied.is_some() && repaired.copy.is_some(), "{claim}: {repaired:?}");
         }
         assert_eq!(repair::damaged_files(&open(folder)).unwrap(), [], "{claim}");
@@ -225,10 +225,10 @@ fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
         assert_eq!(committed(repository.path(), path), before, "{path}");
         if path == FEATURES {
             // This clone has no valid copy of it.
-            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
+            let repaired = repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap();
             assert_eq!(repaired.applied, Some(Source::Git), "{path}");
         } else {
-            let repaired = repair::repair(&project, path, Mend { yes: true, from: None }).unwrap();
+            let repaired = repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap();
             assert_eq!(repaired.applied, Some(Source::LastGood), "{path}");
         }
         assert_eq!(std::fs::read(&at).unwrap(), held, "{path}");

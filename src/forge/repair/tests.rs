@@ -52,7 +52,7 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     std::fs::write(&path, damaged).unwrap();
 
     assert_eq!(names(&project), [FEATURES]);
-    let shown = repair::repair(&project, FEATURES, Mend::default()).unwrap();
+    let shown = repair::repair(&project, FEATURES, RepairRequest::default()).unwrap();
     assert_eq!(sources(&shown), [Source::LastGood, Source::Git, Source::Skeleton]);
     assert!(shown.damage.as_ref().unwrap().starts_with("line 1, column "), "{shown:?}");
     assert!(
@@ -62,11 +62,11 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     assert!(shown.applied.is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
 
-    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: Some(Source::Git) }).unwrap();
+    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: Some(Source::Git) }).unwrap();
     assert_eq!(mended.applied, Some(Source::Git));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
     assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), damaged);
-    let nothing = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
+    let nothing = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert!(nothing.damage.is_none() && nothing.applied.is_none());
 }
 
@@ -75,10 +75,10 @@ fn of_a_list_of_lines_the_good_ones_are_kept() {
     let (folder, project) = project();
     let path = folder.path().join(crate::layout::EVENTS_OUTBOX);
     std::fs::write(&path, b"{\"a\":1}\n{\"b\":\n\xff\n{\"c\":3}\n{\"d\"").unwrap();
-    let shown = repair::repair(&project, crate::layout::EVENTS_OUTBOX, Mend::default()).unwrap();
+    let shown = repair::repair(&project, crate::layout::EVENTS_OUTBOX, RepairRequest::default()).unwrap();
     assert_eq!(sources(&shown), [Source::Salvage]);
     assert!(shown.candidates[0].detail.contains("3 damaged"));
-    repair::repair(&project, crate::layout::EVENTS_OUTBOX, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, crate::layout::EVENTS_OUTBOX, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"{\"a\":1}\n{\"c\":3}\n");
 }
 
@@ -92,9 +92,9 @@ fn an_index_whose_lines_are_lost_knows_its_files_again() {
     let error = Artifacts::new(&project).put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
     assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {ARTIFACT_INDEX}")));
     assert_eq!(names(&project), [ARTIFACT_INDEX]);
-    let shown = repair::repair(&project, ARTIFACT_INDEX, Mend::default()).unwrap();
+    let shown = repair::repair(&project, ARTIFACT_INDEX, RepairRequest::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column 1"));
-    repair::repair(&project, ARTIFACT_INDEX, Mend { yes: true, from: Some(Source::Salvage) }).unwrap();
+    repair::repair(&project, ARTIFACT_INDEX, RepairRequest { yes: true, from: Some(Source::Salvage) }).unwrap();
     let listed = Artifacts::new(&project).list(&crate::artifacts::Filter::default()).unwrap();
     assert!(listed.artifacts[0].rebuilt && listed.artifacts[0].path == stored.entry.path, "{listed:?}");
     assert!(names(&project).is_empty());
@@ -108,9 +108,9 @@ fn of_a_progress_the_lines_that_are_text_are_kept() {
         .unwrap();
     let error = Progress::new(&project).log("four").unwrap_err();
     assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {PROGRESS}")));
-    let shown = repair::repair(&project, PROGRESS, Mend::default()).unwrap();
+    let shown = repair::repair(&project, PROGRESS, RepairRequest::default()).unwrap();
     assert_eq!(sources(&shown), [Source::Salvage, Source::Skeleton]);
-    repair::repair(&project, PROGRESS, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, PROGRESS, RepairRequest { yes: true, from: None }).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(text, "=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:02] three\n");
     Progress::new(&project).log("four").unwrap();
@@ -137,11 +137,11 @@ fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
         project.files().quarantine(FEATURES, format!("{{{n}").as_bytes()).unwrap();
     }
     std::fs::write(&path, "{the eleventh").unwrap();
-    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
+    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), "{the eleventh");
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(64 << 20).unwrap();
-    let mended = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
+    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::metadata(folder.path().join(mended.copy.unwrap())).unwrap().len(), 64 << 20);
     assert!(repair::damaged(&project).unwrap().is_empty());
     assert_eq!(project.files().list(QUARANTINE).unwrap().len(), 12);
@@ -157,9 +157,9 @@ fn damaged_settings_are_mended_without_opening_them() {
     drop(project);
     let project = Project::open_anyway(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
     assert_eq!(names(&project), [CONFIG]);
-    let shown = repair::repair(&project, CONFIG, Mend::default()).unwrap();
+    let shown = repair::repair(&project, CONFIG, RepairRequest::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column"), "one may mend it by hand");
-    repair::repair(&project, CONFIG, Mend { yes: true, from: None }).unwrap();
+    repair::repair(&project, CONFIG, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
 }
 
@@ -168,10 +168,17 @@ fn only_our_own_files_are_repaired() {
     let (folder, project) = project();
     std::fs::write(folder.path().join("package.json"), "{").unwrap();
     for (path, code) in [("package.json", "E_USAGE"), ("../a.json", "E_PATH"), (".forge/none.jsonl", "E_NOT_FOUND")] {
-        assert_eq!(repair::repair(&project, path, Mend { yes: true, from: None }).unwrap_err().code, code, "{path}");
+        assert_eq!(
+            repair::repair(&project, path, RepairRequest { yes: true, from: None }).unwrap_err().code,
+            code,
+            "{path}"
+        );
     }
     std::fs::write(folder.path().join(FEATURES), "{\"schema_version\":\"2.0\",\"features\":1}").unwrap();
-    assert_eq!(repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap_err().code, "E_SCHEMA_NEWER");
+    assert_eq!(
+        repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap_err().code,
+        "E_SCHEMA_NEWER"
+    );
 }
 
 #[test]
@@ -183,7 +190,7 @@ fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
     fixture.write(&made.path, "{\"tag\": ");
     let project = fixture.project();
     assert_eq!(repair::damaged(&project).unwrap(), [made.path.as_str()]);
-    let mended = repair::repair(&project, &made.path, Mend { yes: true, from: None }).unwrap();
+    let mended = repair::repair(&project, &made.path, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!(mended.applied, Some(Source::Tag));
     assert_eq!(fixture.read(&made.path), whole);
     assert!(Checkpoints::new(&project).newest_usable().unwrap().is_some());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Mend, Source};
+use super::{RepairRequest, Source};
 use crate::environment::ProjectEnvironment;
 use crate::features::{Add, Features};
 use crate::git::fixture::{Repository, run_at};
@@ -82,13 +82,13 @@ fn merge_without_driver_keeps_both_sides() {
     let project = open(&clone);
     let next = &health::measure(&project).git.reasons[0].next;
     assert_eq!(*next, format!("helmdeck forge repair {FEATURES}"));
-    let shown = repair::repair(&project, KNOWLEDGE, Mend::default()).unwrap();
+    let shown = repair::repair(&project, KNOWLEDGE, RepairRequest::default()).unwrap();
     assert_eq!(shown.candidates.iter().map(|one| one.source).collect::<Vec<_>>(), [Source::Merge]);
     for from in [Source::LastGood, Source::Git, Source::Skeleton] {
-        let error = repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: Some(from) }).unwrap_err();
+        let error = repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: Some(from) }).unwrap_err();
         assert_eq!(error.code, "E_REFUSED", "one side alone is never taken");
     }
-    let done = repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: None }).unwrap();
+    let done = repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), true));
     let file = Knowledge::new(&project).read().unwrap();
     let contexts: Vec<&str> = file.patterns.successful.iter().map(|entry| entry.context.as_str()).collect();
@@ -96,14 +96,14 @@ fn merge_without_driver_keeps_both_sides() {
     assert_eq!(unmerged(&clone), FEATURES);
 
     // Two features got the same id: both stay, and a person decides, because reports name the old id.
-    let done = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
+    let done = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((done.applied, done.staged), (Some(Source::Merge), false));
     assert!(done.hint.unwrap().contains("git add"));
     assert!(done.theirs.is_some());
     let listed = Features::new(&project).list(false).unwrap();
     let names: Vec<&str> = listed.features.iter().map(|item| item.feature.name.as_str()).collect();
     assert_eq!(names, ["ours", "theirs"]);
-    let whole = repair::repair(&project, FEATURES, Mend { yes: true, from: None }).unwrap();
+    let whole = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert_eq!((whole.damage, whole.applied), (None, None), "what was settled is not written over");
     assert!(whole.hint.unwrap().contains("git add"));
     run_at(&clone, &["add", FEATURES]);
@@ -124,7 +124,7 @@ fn unfinished_merge_pauses_until_it_is_repaired_and_committed() {
     let project = open(&clone);
     Recovery::new(&project).pause("two paths are unmerged", None).unwrap();
     assert_eq!(
-        repair::repair(&project, KNOWLEDGE, Mend { yes: true, from: None }).unwrap().applied,
+        repair::repair(&project, KNOWLEDGE, RepairRequest { yes: true, from: None }).unwrap().applied,
         Some(Source::Merge)
     );
 }

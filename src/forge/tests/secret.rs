@@ -385,7 +385,7 @@ const DEEDS: &[(&str, Ends, Deed)] = &[
         let path = ".forge/.local/outbox.events.jsonl";
         let lines = format!("{}\n{{torn\n", serde_json::json!({ "data": text }));
         scene.with_file(path, &lines, || {
-            let mend = crate::repair::Mend { yes: true, from: None };
+            let mend = crate::repair::RepairRequest { yes: true, from: None };
             repair::repair(&scene.project, path, mend).map(drop)
         })
     }),

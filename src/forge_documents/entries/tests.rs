@@ -1,5 +1,7 @@
 //! Documents taken apart and put together again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 
 const APART: EntryFiles = EntryFiles { apart: true };
@@ -33,7 +35,9 @@ impl Store {
 
     /// Writes a version, and returns the names of the files that were written or removed.
     fn write(&mut self, new: &str) -> Vec<String> {
-        let writes = APART.split(self.path, self.main(), &self.entries(), new.as_bytes()).unwrap();
+        static SALT: AtomicU64 = AtomicU64::new(0);
+        let salt = SALT.fetch_add(1, Ordering::SeqCst);
+        let writes = APART.split(self.path, self.main(), &self.entries(), new.as_bytes(), salt).unwrap();
         let names = writes.iter().map(|(file, _)| file.clone()).collect();
         for (file, bytes) in writes {
             match bytes {
@@ -80,7 +84,7 @@ fn documents_of_the_rfc_stay_whole() {
         let mut store = Store::new(path, text);
         assert_eq!(store.read(), text);
         assert!(store.write(text).is_empty(), "{path}: nothing changed");
-        assert!(EntryFiles::default().split(path, text.as_bytes(), &[], text.as_bytes()).is_none());
+        assert!(EntryFiles::default().split(path, text.as_bytes(), &[], text.as_bytes(), 0).is_none());
     }
 }
 
@@ -166,5 +170,5 @@ fn damaged_entries_are_named_and_damaged_documents_passed_on() {
     assert_eq!((named, damage.line), (file.clone(), 2));
     store.files.insert(file, KNOWN.as_bytes().to_vec());
     assert_eq!(APART.join(KNOWLEDGE, b"{", &store.entries()).unwrap(), b"{");
-    assert!(APART.split(KNOWLEDGE, b"{", &store.entries(), KNOWN.as_bytes()).is_none());
+    assert!(APART.split(KNOWLEDGE, b"{", &store.entries(), KNOWN.as_bytes(), 0).is_none());
 }

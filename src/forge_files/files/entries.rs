@@ -1,6 +1,8 @@
 //! Documents whose entries may have files of their own, so that two branches add without changing one file.
 
+use std::collections::hash_map::RandomState;
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 
 use super::{Damage, Files, Unreadable};
@@ -22,7 +24,16 @@ pub trait Entries: fmt::Debug + Send + Sync {
     fn join(&self, path: &str, main: &[u8], entries: &[(String, Vec<u8>)]) -> Result<Vec<u8>, (String, Damage)>;
 
     /// Returns the writes that make a new version, in their order. `None` if it is written whole.
-    fn split(&self, path: &str, main: &[u8], entries: &[(String, Vec<u8>)], new: &[u8]) -> Option<Vec<EntryWrite>>;
+    ///
+    /// `salt` is a random number: it makes the names of new files unique among all clones.
+    fn split(
+        &self,
+        path: &str,
+        main: &[u8],
+        entries: &[(String, Vec<u8>)],
+        new: &[u8],
+        salt: u64,
+    ) -> Option<Vec<EntryWrite>>;
 }
 
 impl Files {
@@ -50,7 +61,8 @@ impl Files {
     pub(super) fn put_apart(&self, path: &str, new: &[u8]) -> Result<bool> {
         let (Some(entries), Some(files)) = (&self.entries, self.entry_files(path)?) else { return Ok(false) };
         let Some(main) = self.read_one(path)? else { return Ok(false) };
-        let Some(writes) = entries.split(path, &main, &files, new) else { return Ok(false) };
+        let salt = RandomState::new().build_hasher().finish();
+        let Some(writes) = entries.split(path, &main, &files, new, salt) else { return Ok(false) };
         for (file, bytes) in writes {
             let Some(bytes) = bytes else {
                 self.remove(&file)?;

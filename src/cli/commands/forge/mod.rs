@@ -18,7 +18,7 @@ use helmdeck_forge::events::{Events, Replay};
 use helmdeck_forge::health::{Colour, Health};
 use helmdeck_forge::init::Init;
 use helmdeck_forge::issues::Scope;
-use helmdeck_forge::repair::{Mend, Source};
+use helmdeck_forge::repair::{RepairRequest, Source};
 use helmdeck_forge::scratch::Scratch;
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Error, Project, Time, Trust};
@@ -253,7 +253,7 @@ impl CommandContext {
                 .into());
             }
         };
-        let repair = helmdeck_forge::repair::repair(&project, path, Mend { yes, from })?;
+        let repair = helmdeck_forge::repair::repair(&project, path, RepairRequest { yes, from })?;
         self.print(&repair, || match &repair.damage {
             Some(_) => serde_json::to_value(&repair).map(|value| plain(&value)).unwrap_or_default(),
             None => format!("{path}: nothing is damaged"),
