@@ -66,37 +66,14 @@ impl Entries for EntryFiles {
             return Ok(main.to_vec());
         }
         // Its own damage is reported by who reads the document.
-        let Some(mut document) = parse(main) else { return Ok(main.to_vec()) };
+        let Some(document) = parse(main) else { return Ok(main.to_vec()) };
         let mut files = Vec::with_capacity(entries.len());
         for (file, bytes) in entries {
             check(path, bytes).map_err(|damage| (file.clone(), damage))?;
             files.push(parse(bytes).unwrap_or_default());
         }
-        let mut at: HashMap<(usize, String), usize> = HashMap::new();
-        for (number, names) in lists(path).iter().enumerate() {
-            for (index, item) in list(&document, names).iter().enumerate() {
-                at.entry((number, key(item))).or_insert(index);
-            }
-        }
-        for Placed { entry, .. } in placed(path, &document, &files) {
-            let Some(items) = list_mut(&mut document, lists(path)[entry.list]) else { return Ok(main.to_vec()) };
-            match at.get(&(entry.list, entry.key.clone())).and_then(|index| items.get_mut(*index)) {
-                Some(there) if *there == entry.value => {}
-                Some(there) => *there = both(path, entry.list, there, &entry.value),
-                None => {
-                    at.insert((entry.list, entry.key), items.len());
-                    items.push(entry.value);
-                }
-            }
-        }
-        // A number that one branch gave and took back stands for another branch's feature.
-        let ids: HashSet<String> = list(&document, &["features"]).iter().map(key).collect();
-        if let Json::Object(members) = &mut document
-            && let Some(Json::Array(retired)) = members.0.get_mut("retired")
-        {
-            retired.retain(|one| !matches!(one, Json::String(id) if ids.contains(id)));
-        }
-        Ok(json::print(&document).unwrap_or_else(|_| main.to_vec()))
+        let whole = whole(path, document, &files);
+        Ok(whole.and_then(|whole| json::print(&whole).ok()).unwrap_or_else(|| main.to_vec()))
     }
 
     fn split(
@@ -113,26 +90,26 @@ impl Entries for EntryFiles {
         let (old, new) = (parse(main)?, parse(new)?);
         let files: Vec<Json> = entries.iter().map(|(_, bytes)| parse(bytes)).collect::<Option<_>>()?;
         let names = lists(path);
-        let in_main: HashSet<(usize, String)> = all(path, &old).into_iter().map(|one| (one.list, one.key)).collect();
-        let wanted: BTreeMap<(usize, String), Json> =
-            all(path, &new).into_iter().rev().map(|one| ((one.list, one.key), one.value)).collect();
+        let by_name = |document: &Json| -> BTreeMap<(usize, String), Json> {
+            all(path, document).into_iter().rev().map(|one| ((one.list, one.key), one.value)).collect()
+        };
+        let (in_main, before, wanted) = (by_name(&old), by_name(&whole(path, old.clone(), &files)?), by_name(&new));
+        let is_same = |id: &(usize, String)| before.get(id) == wanted.get(id);
         let mut claimed: HashSet<(usize, String)> = HashSet::new();
         let mut kept: Vec<Vec<Entry>> = vec![Vec::new(); files.len()];
-        for Placed { file, entry, .. } in placed(path, &old, &files) {
+        for Placed { file, entry } in placed(path, &old, &files) {
             let id = (entry.list, entry.key.clone());
-            // An entry in two files is merged in the document, and from now on it is in the first only.
-            if in_main.contains(&id) || claimed.contains(&id) {
-                continue;
-            }
-            if let Some(value) = wanted.get(&id) {
-                claimed.insert(id);
-                kept[file].push(Entry { value: value.clone(), ..entry });
-            }
+            let Some(value) = wanted.get(&id) else { continue };
+            // An entry in several files is merged at each reading. Only a change of it makes these files equal: to remove
+            // all but one would look like a rename to git, and conflict with that of another branch.
+            let value = if is_same(&id) { entry.value.clone() } else { value.clone() };
+            claimed.insert(id);
+            kept[file].push(Entry { value, ..entry });
         }
         let (mut writes, mut removals) = (Vec::new(), Vec::new());
         for entry in all(path, &new) {
             let id = (entry.list, entry.key.clone());
-            if self.apart && !in_main.contains(&id) && claimed.insert(id) {
+            if self.apart && !in_main.contains_key(&id) && claimed.insert(id) {
                 let bytes = json::print(&alone(names, &entry)).ok()?;
                 writes.push((file_name(path, &entry, &[&bytes[..], &salt.to_be_bytes()].concat())?, Some(bytes)));
             }
@@ -160,9 +137,13 @@ impl Entries for EntryFiles {
             if !list(&rest, names).is_empty()
                 && let Some(items) = list_mut(&mut rest, names)
             {
-                items.retain(|item| {
+                items.retain_mut(|item| {
                     let id = (number, key(item));
-                    in_main.contains(&id) || !claimed.contains(&id)
+                    let own = in_main.get(&id);
+                    if let Some(own) = own.filter(|_| is_same(&id)) {
+                        item.clone_from(own);
+                    }
+                    own.is_some() || !claimed.contains(&id)
                 });
             }
         }
@@ -173,6 +154,35 @@ impl Entries for EntryFiles {
         writes.extend(removals);
         Some(writes)
     }
+}
+
+/// Returns the whole document. `None` if something else has the place of a list.
+fn whole(path: &str, mut document: Json, files: &[Json]) -> Option<Json> {
+    let mut at: HashMap<(usize, String), usize> = HashMap::new();
+    for (number, names) in lists(path).iter().enumerate() {
+        for (index, item) in list(&document, names).iter().enumerate() {
+            at.entry((number, key(item))).or_insert(index);
+        }
+    }
+    for Placed { entry, .. } in placed(path, &document, files) {
+        let items = list_mut(&mut document, lists(path)[entry.list])?;
+        match at.get(&(entry.list, entry.key.clone())).and_then(|index| items.get_mut(*index)) {
+            Some(there) if *there == entry.value => {}
+            Some(there) => *there = both(path, entry.list, there, &entry.value),
+            None => {
+                at.insert((entry.list, entry.key), items.len());
+                items.push(entry.value);
+            }
+        }
+    }
+    // A number that one branch gave and took back stands for another branch's feature.
+    let ids: HashSet<String> = list(&document, &["features"]).iter().map(key).collect();
+    if let Json::Object(members) = &mut document
+        && let Some(Json::Array(retired)) = members.0.get_mut("retired")
+    {
+        retired.retain(|one| !matches!(one, Json::String(id) if ids.contains(id)));
+    }
+    Some(document)
 }
 
 /// Returns the entries of files with their places in the document. A feature whose id is taken gets the next one.

@@ -243,7 +243,9 @@ mod tests {
         init(folder.path(), ProjectEnvironment::default(), &Init { no_git: true, ..Init::default() }).unwrap();
         let note = json!({"kind": "fix", "slug": "retry-on-429", "body": "Wait as the header says."});
         let saved = saved(folder.path(), "", &note, true).unwrap();
-        let knowledge = fs::read_to_string(folder.path().join(".forge/memory/long-term/knowledge.json")).unwrap();
+        let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
+        let knowledge = project.files().read(helmdeck_forge::layout::KNOWLEDGE).unwrap().unwrap();
+        let knowledge = String::from_utf8(knowledge).unwrap();
         assert!(knowledge.contains("retry on 429") && knowledge.contains("Wait as the header says."), "{knowledge}");
         assert!(saved.saved && saved.path.contains("knowledge.json#"), "{saved:?}");
     }

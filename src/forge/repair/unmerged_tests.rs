@@ -40,6 +40,10 @@ fn merging(work: impl Fn(&Project, &str)) -> (Repository, tempfile::TempDir, Pat
     let (project, _) =
         init::init(repository.path(), ProjectEnvironment::default(), &Init { merge_driver: true, ..Init::default() })
             .unwrap();
+    // The form in which two additions can conflict.
+    repository.write(crate::layout::CONFIG, "");
+    drop(project);
+    let project = open(repository.path());
     learn(&project, "before");
     repository.commit("first");
     let folder = tempfile::tempdir().unwrap();

@@ -124,7 +124,14 @@ fn the_same_learning_on_both_sides_is_one() {
     let file: KnowledgeFile = serde_json::from_str(&merged.read()).unwrap();
     assert_eq!(file.patterns.successful.len(), 1);
     assert_eq!(file.patterns.successful[0].trace.seen, Some(2));
-    // The next change leaves one file of it.
+    // Another addition leaves both files alone, and a change of it keeps its count.
+    let mut counted = merged.clone();
+    let text = merged.read().replace("\"invariants\": []", "\"invariants\": [\"Divide\"]");
+    assert_eq!(counted.write(&text).len(), 1);
+    let text = counted.read().replace("\"seen\": 2", "\"seen\": 3");
+    counted.write(&text);
+    assert_eq!((counted.read(), counted.files.len()), (text, 4));
+    // A new text is another entry.
     let mut settled = merged.clone();
     let text = merged.read().replace("Divide", "Divide, do not shift");
     settled.write(&text);

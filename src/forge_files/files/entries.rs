@@ -60,7 +60,8 @@ impl Files {
     /// New files come first and removals last, so that no kill loses an entry.
     pub(super) fn put_apart(&self, path: &str, new: &[u8]) -> Result<bool> {
         let (Some(entries), Some(files)) = (&self.entries, self.entry_files(path)?) else { return Ok(false) };
-        let Some(main) = self.read_one(path)? else { return Ok(false) };
+        // What cannot be read, as it is too large, is replaced as a whole.
+        let Ok(Some(main)) = self.read_one(path) else { return Ok(false) };
         let salt = RandomState::new().build_hasher().finish();
         let Some(writes) = entries.split(path, &main, &files, new, salt) else { return Ok(false) };
         for (file, bytes) in writes {

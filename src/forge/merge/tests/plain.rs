@@ -8,7 +8,7 @@ use crate::knowledge::Knowledge;
 use crate::layout::CONFIG;
 use crate::project::Project;
 
-/// Number of pairs of branches; `HELMDECK_MERGE_PAIRS` sets another one.
+/// Number of pairs of branches; `HELMDECK_TEST_MERGE_PAIRS` sets another one.
 const PAIRS: u64 = 25;
 /// After so many pairs, a new project begins.
 const RESTART: u64 = 10;
@@ -27,7 +27,7 @@ impl Random {
 
 #[expect(clippy::disallowed_methods, reason = "scripts ask for the full number of pairs")]
 fn pairs() -> u64 {
-    std::env::var("HELMDECK_MERGE_PAIRS").ok().and_then(|number| number.parse().ok()).unwrap_or(PAIRS)
+    std::env::var("HELMDECK_TEST_MERGE_PAIRS").ok().and_then(|number| number.parse().ok()).unwrap_or(PAIRS)
 }
 
 fn project() -> Repository {

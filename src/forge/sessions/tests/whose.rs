@@ -41,7 +41,8 @@ fn who_names_no_session_never_works_in_another_agents() {
     }
     // Operations without a session still work, and read-only commands list the active sessions.
     sessions.learn(learned()).unwrap();
-    assert!(!fixture.read(".forge/memory/long-term/knowledge.json").contains(&theirs));
+    let learned = project.files().read(crate::layout::KNOWLEDGE).unwrap().unwrap();
+    assert!(!String::from_utf8_lossy(&learned).contains(&theirs));
     assert_eq!((sessions.current().unwrap(), sessions.shown().unwrap().unwrap().id), (None, theirs));
     assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), before);
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().state, State::Live);
@@ -107,7 +108,8 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
         let begin = Start { take_over, ..Start::default() };
         let begun = Sessions::new(&fixture.as_agent("Axiom")).start(&begin).unwrap();
         assert_eq!((begun.session.agent.as_str(), begun.abandoned.len()), ("Axiom", 0), "{:?}", begun.warnings);
-        let knowledge = fixture.read(".forge/memory/long-term/knowledge.json");
+        let knowledge = project.files().read(crate::layout::KNOWLEDGE).unwrap().unwrap();
+        let knowledge = String::from_utf8(knowledge).unwrap();
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
         assert_eq!(over(&project, &id).state, State::Ended);
         assert_eq!((told(&project, Subject::SessionEnd), told(&project, Subject::SessionAbandoned)), (1, 0));
