@@ -94,13 +94,13 @@ pub(crate) fn start(root: &Path, test: &str, number: usize) -> Child {
 
 /// Returns the project of the test that started this process, and the number it gave.
 pub(crate) fn given() -> Option<(Project, usize)> {
-    let (root, number) = told()?;
+    let (root, number) = worker_input()?;
     Some((Project::open(&root, ProjectEnvironment::default()).unwrap().unwrap(), number))
 }
 
 /// Returns the folder and the number that the test gave that started this process.
 #[allow(clippy::disallowed_methods, reason = "the other process is told what to do by its environment")]
-pub(crate) fn told() -> Option<(PathBuf, usize)> {
+pub(crate) fn worker_input() -> Option<(PathBuf, usize)> {
     let root = std::env::var_os("FIXTURE_ROOT")?;
     let number = std::env::var("FIXTURE_NUMBER").unwrap().parse().unwrap();
     Some((root.into(), number))

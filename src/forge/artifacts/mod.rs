@@ -239,8 +239,8 @@ impl Artifacts<'_> {
         }
         files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
         drop(guard);
-        let told = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
-        events::emit(self.project, Subject::Artifact, told);
+        let payload = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
+        events::emit(self.project, Subject::Artifact, payload);
         let (total, most) = (self.total()?, self.project.config().artifacts.total_bytes);
         if total > most {
             warnings

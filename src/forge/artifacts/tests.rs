@@ -56,9 +56,9 @@ fn an_artifact_lies_under_a_name_of_its_content_and_the_index_knows_where_it_cam
     let mode = std::fs::metadata(fixture.project.root().join(&entry.path)).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, 0, "nobody may run it");
     let journal = fixture.text(crate::layout::JOURNAL);
-    let told: serde_json::Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
-    assert_eq!(told["subject"], "sx9.forge.memory.artifact");
-    assert_eq!(told["data"], serde_json::json!({"triv": entry.triv, "kind": "code", "bytes": 13, "same": false}));
+    let event: serde_json::Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
+    assert_eq!(event["subject"], "sx9.forge.memory.artifact");
+    assert_eq!(event["data"], serde_json::json!({"triv": entry.triv, "kind": "code", "bytes": 13, "same": false}));
 }
 
 #[test]

@@ -121,8 +121,8 @@ impl Checkpoints<'_> {
         let key = self.key(asked)?;
         let text = asked.message.clone().unwrap_or_else(|| format!("Checkpoint of {key}"));
         // Scan every text of the tag for secrets before any command runs.
-        let told = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
-        self.project.files().check_secrets("the message of the tag", told.as_bytes())?;
+        let texts = [&[text.clone()][..], &asked.verify, &asked.closes].concat().join("\n");
+        self.project.files().check_secrets("the message of the tag", texts.as_bytes())?;
         let close = Done { anyway: asked.anyway.clone(), ..Done::default() };
         for key in &asked.closes {
             self.project.issues().closable(key, &close)?;

@@ -250,8 +250,8 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
         && held.as_ref().is_none_or(|held| names(held) && held.tag == name.tag())
         && file.is_none_or(names);
     // The commit in the file is where the tag should be.
-    let told = file.map(|file| file.commit.clone()).or_else(|| held.as_ref().map(|held| held.commit.clone()));
-    let commit = if agree { marked } else { told.as_deref().map_or(Ok(None), |told| git.resolve(told))? };
+    let named = file.map(|file| file.commit.clone()).or_else(|| held.as_ref().map(|held| held.commit.clone()));
+    let commit = if agree { marked } else { named.as_deref().map_or(Ok(None), |named| git.resolve(named))? };
     let here = match &both.tag {
         Some(tag) if agree => tag.here,
         _ => commit.is_some(),
@@ -277,7 +277,7 @@ fn judge(git: &Git, name: &Name, both: &Both, merged: &BTreeSet<Oid>) -> Result<
         name: name.to_string(),
         tag: name.tag(),
         state,
-        commit: commit.map(|oid| oid.to_string()).or(told),
+        commit: commit.map(|oid| oid.to_string()).or(named),
         timestamp: manifest
             .as_ref()
             .map(|manifest| manifest.timestamp)
@@ -296,8 +296,8 @@ pub(crate) fn check_trees(git: &Git, checkpoint: &mut Checkpoint) -> Result<()> 
     let (Some(commit), Some(manifest)) = (checkpoint.oid(), &checkpoint.manifest) else { return Ok(()) };
     let tree = git.tree(&commit)?;
     let code_tree = git.code_tree(&commit)?;
-    let tree_differs = manifest.tree.as_deref().is_some_and(|told| told != tree.as_str());
-    if tree_differs || manifest.code_tree.as_deref().is_some_and(|told| told != code_tree) {
+    let tree_differs = manifest.tree.as_deref().is_some_and(|named| named != tree.as_str());
+    if tree_differs || manifest.code_tree.as_deref().is_some_and(|named| named != code_tree) {
         checkpoint.notes.push("the commit holds another tree than the one that was checked".to_owned());
         checkpoint.can_rollback_to = false;
         checkpoint.state = State::ManifestCorrupt;

@@ -436,19 +436,19 @@ impl Sink for Wrong {
 #[test]
 fn settings_that_make_no_sense_are_told_by_the_doctor_and_the_health() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |project: &Project| {
+    let outcome = |project: &Project| {
         let found = init::doctor(project, false).unwrap().found;
         let found = found.into_iter().filter(|found| found.problem == crate::init::Problem::WrongSetting);
         let reasons = health::measure(project).short_term.reasons;
         let reasons = reasons.into_iter().filter(|reason| reason.code == crate::health::Code::EventsSettings);
         (found.map(|found| found.detail).collect::<Vec<_>>(), reasons.map(|reason| reason.detail).collect::<Vec<_>>())
     };
-    let (found, reasons) = told(&project(folder.path(), Some(Arc::new(Wrong))));
+    let (found, reasons) = outcome(&project(folder.path(), Some(Arc::new(Wrong))));
     assert!(found.len() == 1 && found[0].contains("names no host"), "{found:?}");
     assert!(reasons.len() == 1 && reasons[0].contains("names no host"), "{reasons:?}");
-    assert_eq!(told(&project(folder.path(), Some(Server::up()))), (Vec::new(), Vec::new()));
+    assert_eq!(outcome(&project(folder.path(), Some(Server::up()))), (Vec::new(), Vec::new()));
     std::fs::write(folder.path().join(crate::layout::CONFIG), "[events]\nprefix = \"a b\"\n").unwrap();
-    let (found, reasons) = told(&project(folder.path(), None));
+    let (found, reasons) = outcome(&project(folder.path(), None));
     assert!(found.len() == 1 && found[0].contains("sx9 stands in its place"), "{found:?}");
     assert_eq!(reasons.len(), 1);
 }

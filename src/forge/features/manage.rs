@@ -130,7 +130,7 @@ struct Agreed {
 }
 
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct FeatureEvent<'a> {
     id: &'a str,
     from: Option<Status>,
     to: Option<Status>,
@@ -169,7 +169,7 @@ impl Features<'_> {
         numbers.note(&feature.id);
         numbers.write();
         drop(guard);
-        self.event(&Told { id: &feature.id, from: None, to: Some(feature.status), evidence: None });
+        self.event(&FeatureEvent { id: &feature.id, from: None, to: Some(feature.status), evidence: None });
         Ok(Changed { feature, amended: Vec::new() })
     }
 
@@ -235,7 +235,7 @@ impl Features<'_> {
             }
         })?;
         if from != Some(changed.feature.status) {
-            self.event(&Told { id, from, to: Some(changed.feature.status), evidence: None });
+            self.event(&FeatureEvent { id, from, to: Some(changed.feature.status), evidence: None });
         }
         Ok(changed)
     }
@@ -257,7 +257,7 @@ impl Features<'_> {
             }
             Ok(feature)
         })?;
-        self.event(&Told { id, from: Some(changed.feature.status), to: None, evidence: None });
+        self.event(&FeatureEvent { id, from: Some(changed.feature.status), to: None, evidence: None });
         Ok(changed)
     }
 
@@ -397,12 +397,12 @@ impl Features<'_> {
 
     pub(super) fn tell(&self, id: &str, from: Status, to: Status, evidence: Option<&str>) {
         if from != to || evidence.is_some() {
-            self.event(&Told { id, from: Some(from), to: Some(to), evidence });
+            self.event(&FeatureEvent { id, from: Some(from), to: Some(to), evidence });
         }
     }
 
-    fn event(&self, told: &Told<'_>) {
-        events::emit(self.project, Subject::Feature, told);
+    fn event(&self, payload: &FeatureEvent<'_>) {
+        events::emit(self.project, Subject::Feature, payload);
     }
 }
 

@@ -81,10 +81,10 @@ fn a_change_is_told_and_nothing_else() {
         .unwrap();
     focus.set(&task("a\nb")).unwrap_err();
     focus.clear(None, None).unwrap();
-    let told: Vec<serde_json::Value> =
+    let sent: Vec<serde_json::Value> =
         fixture.text(crate::layout::JOURNAL).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(told.iter().all(|event| event["subject"] == "sx9.forge.memory.focus"));
-    let data: Vec<_> = told.into_iter().map(|event| event["data"].to_string()).collect();
+    assert!(sent.iter().all(|event| event["subject"] == "sx9.forge.memory.focus"));
+    let data: Vec<_> = sent.into_iter().map(|event| event["data"].to_string()).collect();
     assert_eq!(
         data,
         [

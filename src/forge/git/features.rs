@@ -51,9 +51,9 @@ mod tests {
     fn only_what_differs_is_told() {
         let old = br#"{"features":[{"id":"A-001","status":"passing"},{"id":"A-002","status":"failing"},{"id":"A-003","status":"x"}]}"#;
         let new = br#"{"features":[{"id":"A-004","status":"blocked"},{"id":"A-002","status":"passing","name":"n"},{"id":"A-001","status":"passing"}]}"#;
-        let told: Vec<_> =
+        let changed: Vec<_> =
             changed_features(Some(old), Some(new)).into_iter().map(|f| format!("{}={}", f.id, f.status)).collect();
-        assert_eq!(told, ["A-004=blocked", "A-002=passing", "A-003=removed"]);
+        assert_eq!(changed, ["A-004=blocked", "A-002=passing", "A-003=removed"]);
         assert_eq!(changed_features(Some(old), Some(old)), []);
         assert_eq!(changed_features(None, Some(b"{broken")), []);
         assert_eq!(changed_features(Some(old), Some(b"{broken")), [], "damage removes no feature");

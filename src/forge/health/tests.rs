@@ -31,7 +31,7 @@ fn well() -> Inputs {
     }
 }
 
-fn told(reasons: &[Reason]) -> Vec<(&'static str, Severity)> {
+fn outline(reasons: &[Reason]) -> Vec<(&'static str, Severity)> {
     reasons.iter().map(|reason| (reason.code.as_str(), reason.severity)).collect()
 }
 
@@ -46,7 +46,7 @@ fn check(component: &str, config: &HealthConfig, cells: &[Cell<'_>]) {
         let health = judge(inputs, config, now());
         for (own, found, why) in health.components() {
             if own == component {
-                assert_eq!((found, told(why)), (*colour, reasons.to_vec()), "{component}: {name}");
+                assert_eq!((found, outline(why)), (*colour, reasons.to_vec()), "{component}: {name}");
             } else {
                 assert_eq!(found, Colour::Green, "{component}: {name} changes {own}");
             }

@@ -114,13 +114,13 @@ pub(crate) fn tell_checkpoint(project: &Project, made: &Made) {
     progress(project, |progress| progress.checkpoint(&made.tag).map(drop));
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let passed = made.manifest.checks.iter().filter(|check| check.exit == Some(0)).count();
-    let told = data::Reached {
+    let payload = data::Reached {
         tag: made.tag.clone(),
         commit: made.commit.clone(),
         checks: data::Tally { passing: count(passed), total: count(made.manifest.checks.len()) },
         can_rollback_to: made.can_rollback_to,
     };
-    events::emit(project, Subject::Checkpoint, told);
+    events::emit(project, Subject::Checkpoint, payload);
 }
 
 /// Emits the event of a recovery.

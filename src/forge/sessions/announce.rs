@@ -13,13 +13,13 @@ pub(super) fn start(project: &Project, session: &Session, issues: Vec<String>) {
         return;
     }
     let counts = Features::new(project).list(false).map(|listed| listed.counts).unwrap_or_default();
-    let told = data::Started {
+    let payload = data::Started {
         branch: session.branch.clone(),
         active_issues: issues,
         features: data::Tally { passing: count(counts.passing), total: count(counts.counted) },
         health: Some(health(project)),
     };
-    events::emit(project, Subject::SessionStart, told);
+    events::emit(project, Subject::SessionStart, payload);
 }
 
 /// Records the health in the history, and returns the worst colour. Only measuring records nothing.
@@ -36,14 +36,14 @@ pub(super) fn end(project: &Project, finished: &Finished, dirty: bool, stopped: 
     if is_told(project, Subject::SessionEnd, &finished.session) {
         return;
     }
-    let told = data::Ended {
+    let payload = data::Ended {
         reason: if stopped { "signal" } else { "done" }.to_owned(),
         commits: count(finished.commits),
         learned: count(finished.learned.len()),
         duration_s: finished.duration_s,
         dirty,
     };
-    events::emit(project, Subject::SessionEnd, told);
+    events::emit(project, Subject::SessionEnd, payload);
     health(project);
 }
 
@@ -64,7 +64,7 @@ pub(super) fn abandoned(project: &Project, session: &Session) {
 /// Says whether the event was emitted already, so that a repeated step does not emit it twice.
 fn is_told(project: &Project, subject: Subject, session: &str) -> bool {
     let about = Replay { about: vec![subject], session: Some(session.to_owned()), ..Replay::default() };
-    Events::new(project).replay(&about).is_ok_and(|told| !told.events.is_empty())
+    Events::new(project).replay(&about).is_ok_and(|payload| !payload.events.is_empty())
 }
 
 fn count(number: usize) -> u64 {

@@ -112,7 +112,7 @@ fn start(project: &Project) -> Started {
     Sessions::new(project).start(&Start::default()).unwrap()
 }
 
-fn told(project: &Project, subject: Subject) -> usize {
+fn count_events(project: &Project, subject: Subject) -> usize {
     Events::new(project).replay(&Replay { about: vec![subject], ..Replay::default() }).unwrap().events.len()
 }
 
@@ -135,7 +135,7 @@ fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
     assert!(again.again && again.chosen.is_none());
     assert_eq!(again.session.id, begun.session.id);
     assert_eq!(fixture.read(".forge/memory/short-term/progress.txt"), progress, "no second header");
-    assert_eq!(told(&project, Subject::SessionStart), 1);
+    assert_eq!(count_events(&project, Subject::SessionStart), 1);
     assert!(
         begun.prime.text.contains("session: \"2025-12-24-session-001\"\nbranch: \"main\"\n"),
         "{}",
@@ -161,7 +161,7 @@ fn ended_session_is_archived_once() {
     let record = Sessions::new(&project).archived(&session.folder()).unwrap().unwrap();
     assert_eq!((record.state, record.ended_at), (State::Ended, Some(fixture.environment().now())));
     assert!(Sessions::new(&project).current().unwrap().is_none());
-    assert_eq!(told(&project, Subject::SessionEnd), 1);
+    assert_eq!(count_events(&project, Subject::SessionEnd), 1);
     assert_eq!(fixture.repository.run(&["status", "--porcelain"]), "", "the commit has the archive too");
     let kept = fixture.repository.run(&["show", "--format=", "--name-only", "HEAD", "--", &folder]);
     assert_eq!(kept, format!("{folder}/progress.txt"), "one file a session");
@@ -211,7 +211,7 @@ fn abandoned_focus_is_resumed() {
     assert_eq!(record.state, State::Abandoned);
     assert_eq!(record.focus.unwrap().task.as_deref(), Some("Wire it"));
     assert!(fixture.read(&format!("{folder}/progress.txt")).contains("Started - branch: main"));
-    assert_eq!(told(&project, Subject::SessionAbandoned), 1);
+    assert_eq!(count_events(&project, Subject::SessionAbandoned), 1);
 }
 
 #[test]
@@ -288,14 +288,14 @@ fn a_command_is_run_in_the_session_and_noted() {
     let none = Sessions::new(&project).run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
     assert_eq!(none.category, Category::NotFound);
     let id = start(&project).session.id;
-    let told = fixture.path().join("told");
+    let written = fixture.path().join("written");
     let script = "echo \"$HELMDECK_FORGE_SESSION\" > \"$0\"; exit 3";
-    let command = ["sh", "-c", script, told.to_str().unwrap()].map(str::to_owned);
+    let command = ["sh", "-c", script, written.to_str().unwrap()].map(str::to_owned);
     let outcome = Sessions::new(&project).run(&command, &AtomicBool::new(false), How::default()).unwrap();
     assert_eq!((outcome.exit, outcome.stopped), (Some(3), false));
     assert!(fixture.read(".forge/memory/short-term/progress.txt").contains(": exit 3 after 0 s"));
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().holder, None);
-    assert_eq!(std::fs::read_to_string(told).unwrap().trim(), id);
+    assert_eq!(std::fs::read_to_string(written).unwrap().trim(), id);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn left(fixture: &Fixture, project: &Project) -> BTreeMap<String, String> {
         }
     }
     for subject in [Subject::SessionStart, Subject::SessionEnd, Subject::SessionAbandoned] {
-        all.insert(subject.redux(), told(project, subject).to_string());
+        all.insert(subject.redux(), count_events(project, subject).to_string());
     }
     // git's own times give each commit another id.
     for (number, commit) in fixture.repository.run(&["log", "--format=%H"]).lines().enumerate() {

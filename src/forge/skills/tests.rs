@@ -273,8 +273,8 @@ fn imported_folder_brings_scripts_and_references() {
     let files = ["skill.toml", "instructions.md", "front-matter.yaml", "references/R.md", "scripts/x.py"];
     assert_eq!(taken.files, files.map(|file| format!(".forge/skills/pdf-work/{file}")));
     assert_eq!(Skills::new(&project).resource("pdf-work", "scripts/x.py").unwrap(), b"print(1)\n");
-    let told: Vec<_> = taken.warnings.iter().map(|warning| warning.message.as_str()).collect();
-    assert!(told.iter().any(|told| told.contains(".DS_Store")), "{told:?}");
+    let found: Vec<_> = taken.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert!(found.iter().any(|found| found.contains(".DS_Store")), "{found:?}");
     assert_eq!(Skills::new(&project).import_path(from.path()).unwrap_err().code, "E_EXISTS");
 }
 
@@ -303,8 +303,8 @@ fn lone_skill_md_names_files_left_behind() {
     agent_skill(from.path());
     let taken = Skills::new(&place.open()).import_path(&from.path().join("SKILL.md")).unwrap();
     assert_eq!(taken.files.len(), 3);
-    let told = &taken.warnings[0].message;
-    assert!(told.contains("`references`, `scripts`") && told.contains("import the folder"), "{told}");
+    let found = &taken.warnings[0].message;
+    assert!(found.contains("`references`, `scripts`") && found.contains("import the folder"), "{found}");
 }
 
 #[test]

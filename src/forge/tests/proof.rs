@@ -264,9 +264,9 @@ fn a_session_dies_the_next_goes_astray_and_comes_back_and_nothing_is_lost() {
     assert!(again.passed, "{again:?}");
 
     // Every event was emitted.
-    let told = Events::new(&project).replay(&Replay::default()).unwrap();
-    assert_eq!((told.gaps.len(), told.damaged), (0, 0));
-    let subjects: Vec<Subject> = told.events.iter().filter_map(crate::events::Envelope::about).collect();
+    let replayed = Events::new(&project).replay(&Replay::default()).unwrap();
+    assert_eq!((replayed.gaps.len(), replayed.damaged), (0, 0));
+    let subjects: Vec<Subject> = replayed.events.iter().filter_map(crate::events::Envelope::about).collect();
     for subject in [
         Subject::SessionStart,
         Subject::SessionAbandoned,

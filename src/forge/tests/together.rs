@@ -17,7 +17,7 @@ use crate::environment::ProjectEnvironment;
 use crate::events::{self, Events, Replay};
 use crate::features::FeaturesFile;
 use crate::files::{Document, Files};
-use crate::fixture::{in_turn, start, told};
+use crate::fixture::{in_turn, start, worker_input};
 use crate::focus::Focus;
 use crate::git::Branches;
 use crate::health::{self, Health, Inputs};
@@ -318,7 +318,7 @@ const WORKER: &str = "tests::together::a_worker_changes_each_kind";
 #[test]
 #[ignore = "a worker of another test"]
 fn a_worker_changes_each_kind() {
-    let Some((folder, process)) = told() else { return };
+    let Some((folder, process)) = worker_input() else { return };
     // A thread that waits for a lock polls it: more threads would only poll.
     std::thread::scope(|scope| {
         for kinds in ALL.chunks(ALL.len().div_ceil(4)) {

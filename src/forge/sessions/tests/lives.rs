@@ -66,11 +66,11 @@ fn two_who_have_no_name_are_told_that_they_share_a_session() {
     let fixture = Fixture::new();
     assert!(!start(&fixture.open()).warnings.iter().any(|warning| warning.contains("--agent")));
     let id = start(&fixture.open()).session.id;
-    let told = |project: &Project| {
+    let is_warned = |project: &Project| {
         start(project).warnings.iter().any(|warning| warning.contains("--agent") && warning.contains(&id))
     };
-    assert!(told(&fixture.open()));
-    assert!(!told(&fixture.in_session(&id)), "who names it knows");
+    assert!(is_warned(&fixture.open()));
+    assert!(!is_warned(&fixture.in_session(&id)), "who names it knows");
 }
 
 #[test]

@@ -49,8 +49,9 @@ fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end(
         std::thread::yield_now();
     }
     assert!(!fixture.path().join(".git/index.lock").exists());
-    let told = Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
-    assert_eq!(data(&told.events[0])["reason"], "signal");
+    let replayed =
+        Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    assert_eq!(data(&replayed.events[0])["reason"], "signal");
     start(&fixture.open());
 }
 
@@ -65,8 +66,9 @@ fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
     let message = fixture.repository.run(&["log", "-1", "--format=%B"]);
     assert!(message.contains("- Learned: Adding a subject"), "{message}");
     assert!(!message.contains("- None"), "{message}");
-    let told = Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
-    let data = data(&told.events[0]);
+    let replayed =
+        Events::new(&project).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    let data = data(&replayed.events[0]);
     assert_eq!((data["learned"].as_u64(), data["reason"].as_str()), (Some(1), Some("done")));
 }
 

@@ -64,8 +64,9 @@ fn who_joined_is_in_their_own_session_without_naming_it() {
     let ended = Sessions::new(&other).end(&End::default()).unwrap();
     assert_eq!((ended.session, ended.again), (second, true), "it is over, and nobody else's is ended for it");
     assert_eq!(Sessions::new(&project).current().unwrap().unwrap().id, first);
-    let told = Events::new(&other).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
-    assert_eq!(told.events.len(), 1);
+    let replayed =
+        Events::new(&other).replay(&Replay { about: vec![Subject::SessionEnd], ..Replay::default() }).unwrap();
+    assert_eq!(replayed.events.len(), 1);
 }
 
 #[test]
@@ -112,7 +113,10 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
         let knowledge = String::from_utf8(knowledge).unwrap();
         assert!(knowledge.contains("Adding a subject") && knowledge.contains(&id), "{knowledge}");
         assert_eq!(over(&project, &id).state, State::Ended);
-        assert_eq!((told(&project, Subject::SessionEnd), told(&project, Subject::SessionAbandoned)), (1, 0));
+        assert_eq!(
+            (count_events(&project, Subject::SessionEnd), count_events(&project, Subject::SessionAbandoned)),
+            (1, 0)
+        );
         assert!(begun.prime.text.contains("Wire it"), "{}", begun.prime.text);
     }
 }
