@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_file_has_every_default() {
+    fn empty_file_has_every_default() {
         let config = Config::parse("").unwrap();
         assert_eq!(config, Config::default());
         assert_eq!((config.recovery.files, config.recovery.lines, config.recovery.commits), (10, 400, 10));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_read_and_a_wrong_one_is_loud() {
+    fn invalid_settings_are_reported_with_their_place() {
         let config = Config::parse("[health]\nidle_ok = true\nregression = \"yellow\"\n").unwrap();
         assert!(config.health.idle_ok && config.health.regression == Softer::Yellow);
         let error = Config::parse("[files]\n  max_bytes = \"many\"\n").unwrap_err();

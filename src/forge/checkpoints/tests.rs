@@ -24,7 +24,7 @@ fn nothing_was_made(fixture: &Fixture) {
 }
 
 #[test]
-fn a_checkpoint_is_an_annotated_tag_and_a_file_that_mirrors_it() {
+fn checkpoint_is_a_tag_and_its_mirror() {
     let fixture = Fixture::new();
     let made = create(&fixture, "SX9-123");
     assert_eq!((made.tag.as_str(), made.can_rollback_to), ("checkpoint/SX9-123-v1", true));
@@ -50,7 +50,7 @@ fn a_checkpoint_is_an_annotated_tag_and_a_file_that_mirrors_it() {
 }
 
 #[test]
-fn a_check_that_fails_leaves_neither_tag_nor_file() {
+fn failing_check_leaves_neither_tag_nor_file() {
     let fixture = Fixture::new();
     for verify in ["sh: echo so much; exit 3", "no-such-program-anywhere", ""] {
         let asked =
@@ -75,7 +75,7 @@ fn features_that_are_not_committed_are_told() {
 }
 
 #[test]
-fn a_secret_in_anything_the_tag_says_stops_it() {
+fn secret_in_the_tag_message_is_refused() {
     let fixture = Fixture::new();
     let secret = ["ghp_", &"a1B2c3D4".repeat(5)[..36]].concat();
     let refused = |fixture: &Fixture, asked: Create| {
@@ -95,7 +95,7 @@ fn a_secret_in_anything_the_tag_says_stops_it() {
 }
 
 #[test]
-fn an_invariant_that_does_not_hold_stops_a_checkpoint() {
+fn broken_invariant_stops_a_checkpoint() {
     let fixture = Fixture::new();
     fixture.write(
         ".forge/memory/long-term/knowledge.json",
@@ -109,7 +109,7 @@ fn an_invariant_that_does_not_hold_stops_a_checkpoint() {
 }
 
 #[test]
-fn only_a_clean_tree_outside_the_memory_is_checked() {
+fn checkpoint_needs_a_clean_tree() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     fixture.write("new.txt", "x");
@@ -128,7 +128,7 @@ fn only_a_clean_tree_outside_the_memory_is_checked() {
 }
 
 #[test]
-fn what_changed_while_it_was_checked_is_not_tagged() {
+fn change_during_checks_is_not_tagged() {
     for change in [
         "sh: git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x",
         "sh: echo x > a.txt",
@@ -184,7 +184,7 @@ fn each_state_is_told_from_the_others() {
 }
 
 #[test]
-fn a_commit_that_is_not_in_this_clone_is_missing() {
+fn commit_of_another_clone_is_missing() {
     let fixture = Fixture::new();
     create(&fixture, "A-1");
     fixture.write("a.txt", "later\n");
@@ -214,7 +214,7 @@ fn a_commit_that_is_not_in_this_clone_is_missing() {
 }
 
 #[test]
-fn a_missing_file_is_made_anew_from_the_tag_and_never_the_other_way_round() {
+fn missing_mirror_is_rebuilt_from_the_tag() {
     let fixture = Fixture::new();
     let made = create(&fixture, "A-1");
     let gone = create(&fixture, "A-2");
@@ -231,7 +231,7 @@ fn a_missing_file_is_made_anew_from_the_tag_and_never_the_other_way_round() {
 }
 
 #[test]
-fn a_tag_by_hand_is_listed_and_never_gone_back_to() {
+fn manual_tag_is_listed_but_not_usable() {
     let fixture = Fixture::new();
     fixture.run(&["tag", "-a", "checkpoint/SX9-123-v1", "-m", "Working ATLAS-NATS connection"]);
     let head = fixture.head();
@@ -262,7 +262,7 @@ fn unknown_checks_are_explained_and_then_set() {
 }
 
 #[test]
-fn a_file_changed_by_hand_does_not_outweigh_the_tag() {
+fn edited_mirror_does_not_outweigh_the_tag() {
     let fixture = Fixture::new();
     let asked = Create { key: Some("A-1".into()), ..Create::default() };
     let project = fixture.project_with("[verify]\ncommands = []\n");
@@ -278,7 +278,7 @@ fn a_file_changed_by_hand_does_not_outweigh_the_tag() {
 }
 
 #[test]
-fn of_several_that_create_at_once_each_gets_a_number_of_its_own() {
+fn concurrent_checkpoints_get_unique_numbers() {
     let fixture = Fixture::new();
     let mut tags: Vec<String> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..4).map(|_| scope.spawn(|| create(&fixture, "A-1").tag)).collect();
@@ -290,7 +290,7 @@ fn of_several_that_create_at_once_each_gets_a_number_of_its_own() {
 }
 
 #[test]
-fn a_number_that_a_remote_has_is_not_used_and_only_the_tag_is_pushed() {
+fn remote_numbers_are_skipped_and_tags_pushed() {
     let fixture = Fixture::new();
     let folder = tempfile::tempdir().unwrap();
     let remote = folder.path().join("remote.git");
@@ -311,7 +311,7 @@ fn a_number_that_a_remote_has_is_not_used_and_only_the_tag_is_pushed() {
 }
 
 #[test]
-fn pruning_keeps_what_is_new_needed_or_the_only_way() {
+fn pruning_keeps_new_and_needed_checkpoints() {
     let fixture = Fixture::new();
     for number in 1..=7 {
         if number == 2 {
@@ -346,7 +346,7 @@ fn pruning_keeps_what_is_new_needed_or_the_only_way() {
 }
 
 #[test]
-fn what_looks_like_a_credential_in_an_output_is_not_repeated() {
+fn credentials_in_outputs_are_not_repeated() {
     let fixture = Fixture::new();
     // Assembled here, so that no scanner finds it in this file.
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");

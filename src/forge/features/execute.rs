@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_the_rfc_is_run_by_cargo() {
+    fn rfc_tests_run_with_cargo() {
         assert_eq!(command("nats::subjects::tests::*"), "cargo test nats::subjects::tests::");
         assert_eq!(command("a::exact_name"), "cargo test a::exact_name");
         assert_eq!(command("*"), "cargo test");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_names_no_file_outside_of_the_project() {
+    fn tests_cannot_name_outside_files() {
         for wrong in [
             "node:/tmp/x.js",
             "pytest:../x.py::test",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_the_settings_counts_numbers_or_matches() {
+    fn configured_pattern_counts_numbers_or_matches() {
         let with =
             |pattern: &str, output: &str| count(&Call { command: "x".into(), count: Some(pattern.into()) }, output);
         assert_eq!(with(r"ran (\d[\d,]*) tests", "ran 1,200 tests\nran 3 tests\n").unwrap(), 1_203);

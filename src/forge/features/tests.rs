@@ -53,7 +53,7 @@ fn projects_without_a_runner_are_told_what_to_set() {
 }
 
 #[test]
-fn a_feature_passes_only_when_its_tests_have_run() {
+fn feature_passes_only_when_its_tests_ran() {
     let repository = Repository::new();
     let project = project(&repository);
     let features = Features::new(&project);
@@ -86,7 +86,7 @@ fn a_feature_passes_only_when_its_tests_have_run() {
 }
 
 #[test]
-fn no_test_and_a_failing_test_do_not_pass() {
+fn missing_and_failing_tests_do_not_pass() {
     let repository = Repository::new();
     let project = project(&repository);
     let features = Features::new(&project);
@@ -129,7 +129,7 @@ fn what_breaks_is_a_regression_and_comes_first() {
 }
 
 #[test]
-fn a_probe_that_finds_what_is_known_writes_nothing() {
+fn probe_without_news_writes_nothing() {
     let repository = Repository::new();
     let project = project(&repository);
     let features = Features::new(&project);
@@ -155,7 +155,7 @@ fn a_probe_that_finds_what_is_known_writes_nothing() {
 }
 
 #[test]
-fn code_verified_before_its_commit_is_current_after_it() {
+fn pass_before_the_commit_is_current_after_it() {
     let repository = Repository::new();
     let project = project(&repository);
     tests(&repository, "echo '1 passed'\n");
@@ -171,7 +171,7 @@ fn code_verified_before_its_commit_is_current_after_it() {
 }
 
 #[test]
-fn a_pass_stands_while_the_files_of_its_tests_do() {
+fn pass_holds_while_its_test_files_do() {
     let repository = Repository::new();
     let project = project(&repository);
     tests(&repository, "echo '1 passed'\n");
@@ -250,7 +250,7 @@ fn an_audit_lists_weakened_tests_and_unverified_passes() {
 }
 
 #[test]
-fn a_person_must_have_seen_what_no_test_can_show() {
+fn manual_features_need_a_person() {
     let repository = Repository::new();
     let project = project(&repository);
     let features = Features::new(&project);
@@ -310,7 +310,7 @@ fn other_tests_than_those_that_ran_show_nothing() {
 }
 
 #[test]
-fn what_looks_like_a_credential_does_not_reach_the_report() {
+fn credentials_do_not_reach_the_report() {
     let repository = Repository::new();
     let project = project(&repository);
     let token = format!("{}{}", "gh", "p_0123456789abcdefABCDEF0123456789abcd");
@@ -323,7 +323,7 @@ fn what_looks_like_a_credential_does_not_reach_the_report() {
 }
 
 #[test]
-fn a_private_key_that_a_test_prints_reaches_no_report() {
+fn printed_private_keys_reach_no_report() {
     let repository = Repository::new();
     let project = project(&repository);
     let key = |word: &str| format!("-----{word} RSA PRIVATE {}-----", "KEY");
@@ -382,7 +382,7 @@ fn evidence_shows_only_the_feature_it_is_of() {
 }
 
 #[test]
-fn a_test_that_fails_does_not_hide_behind_one_that_cannot_start() {
+fn failing_test_outweighs_one_that_cannot_start() {
     let repository = Repository::new();
     let project = project(&repository);
     let mut config = std::fs::read_to_string(repository.path().join(".forge/config.toml")).unwrap();

@@ -57,7 +57,7 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTim
 }
 
 #[test]
-fn a_new_project_has_the_tree_of_the_rfc() {
+fn new_project_has_the_rfc_tree() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = repository();
@@ -109,7 +109,7 @@ fn a_new_project_has_the_tree_of_the_rfc() {
 }
 
 #[test]
-fn a_second_run_changes_nothing_and_nothing_is_written_over() {
+fn second_run_changes_nothing() {
     let folder = repository();
     std::fs::create_dir_all(folder.path().join(".forge/memory/long-term")).unwrap();
     let mine = "{\n  \"schema_version\": \"1.0\",\n  \"features\": [],\n  \"mine\": 1\n}\n";
@@ -172,7 +172,7 @@ fn where_the_memory_lies_depends_on_the_repository() {
 }
 
 #[test]
-fn what_belongs_to_one_clone_is_ignored_by_git() {
+fn git_ignores_files_of_one_clone() {
     let folder = repository();
     let (project, _) = init(folder.path(), &Init::default());
     project.files().write(".forge/memory/short-term/sessions/2025-12-24-session-001/progress.txt", b"a\n").unwrap();
@@ -211,7 +211,7 @@ fn what_belongs_to_one_clone_is_ignored_by_git() {
 }
 
 #[test]
-fn settings_of_the_repository_are_made_only_when_asked_for() {
+fn repository_settings_are_set_on_request_only() {
     let folder = repository();
     let (project, done) = init(folder.path(), &Init::default());
     let setting = |project: &Project, name| project.git().unwrap().setting(name).unwrap();
@@ -226,7 +226,7 @@ fn settings_of_the_repository_are_made_only_when_asked_for() {
 }
 
 #[test]
-fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
+fn adopted_features_are_never_passing() {
     let folder = repository();
     let put = |path: &str, text: &str| {
         let path = folder.path().join(path);
@@ -275,7 +275,7 @@ fn what_other_tools_left_is_taken_over_and_nothing_of_it_is_believed() {
 }
 
 #[test]
-fn what_was_taken_over_and_removed_is_not_taken_over_again() {
+fn removed_adopted_features_stay_removed() {
     let folder = repository();
     let list = |names: &[&str]| {
         let items: Vec<String> = names.iter().map(|name| format!(r#"{{"description":"{name}"}}"#)).collect();
@@ -319,7 +319,7 @@ fn nothing_is_taken_over_into_a_damaged_file() {
 }
 
 #[test]
-fn the_doctor_creates_what_is_missing_and_touches_nothing_else() {
+fn doctor_creates_missing_files_only() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = repository();
@@ -361,7 +361,7 @@ fn the_bootstrap_script_is_valid_and_starts_nothing() {
 }
 
 #[test]
-fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
+fn fresh_clone_is_healthy_and_names_the_start() {
     let folder = repository();
     init(folder.path(), &Init::default());
     git(folder.path(), &["add", "-A"]);
@@ -380,7 +380,7 @@ fn a_fresh_clone_is_healthy_and_is_told_where_to_begin() {
 }
 
 #[test]
-fn what_looks_like_a_secret_is_taken_over_only_if_its_rule_is_put_aside() {
+fn secrets_are_adopted_only_if_allowed() {
     let folder = repository();
     let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
     let list = format!("[{{\"description\":\"uses {token}\",\"passes\":false}}]");

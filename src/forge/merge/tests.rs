@@ -41,7 +41,7 @@ fn one_side_alone_is_taken_as_it_is() {
 }
 
 #[test]
-fn what_both_learned_is_there_once_and_counts_twice() {
+fn common_learning_is_one_and_counts_twice() {
     let entry = |at: &str| {
         format!(
             r#"{{"schema_version":"1.0","patterns":{{"successful":[{{"context":"c","approach":"a","learned_at":"{at}","seen":2}}],"failed":[]}},"invariants":[]}}"#
@@ -58,7 +58,7 @@ fn what_both_learned_is_there_once_and_counts_twice() {
 }
 
 #[test]
-fn a_text_alone_and_one_with_more_to_it_are_one_invariant() {
+fn short_and_full_invariant_are_one() {
     let with = |invariant: &str| format!(r#"{{"schema_version":"1.0","invariants":[{invariant}]}}"#);
     let text = merged(KNOWLEDGE, &with(""), &with(r#""t""#), &with(r#"{"text":"t","check":"true"}, "u""#));
     let file: KnowledgeFile = serde_json::from_str(&text).unwrap();
@@ -86,7 +86,7 @@ fn a_status_that_both_changed_is_failing() {
 }
 
 #[test]
-fn a_feature_that_one_side_removed_is_gone_unless_the_other_changed_it() {
+fn removed_feature_stays_if_the_other_side_changed_it() {
     let removed = |text: &str| {
         let mut file = features(text);
         let gone = file.features.remove(0);
@@ -132,7 +132,7 @@ fn what_shows_a_pass_comes_from_one_side() {
 }
 
 #[test]
-fn a_pass_does_not_outlive_other_tests_than_those_that_ran() {
+fn pass_does_not_outlive_changed_tests() {
     use crate::features::Status;
     let base = first(|feature| {
         feature.status = Status::InProgress;
@@ -219,7 +219,7 @@ fn two_features_that_got_one_id_stay_two() {
 }
 
 #[test]
-fn no_entry_is_lost_between_two_that_took_its_place() {
+fn superseded_entry_keeps_one_successor() {
     fn at(minute: u8) -> crate::Time {
         crate::Time::parse(&format!("2025-12-26T10:{minute:02}:00Z")).unwrap()
     }
@@ -261,7 +261,7 @@ fn no_entry_is_lost_between_two_that_took_its_place() {
 }
 
 #[test]
-fn what_cannot_be_settled_keeps_ours_and_says_so() {
+fn unsettled_conflict_keeps_ours() {
     let (ours, theirs) =
         (first(|feature| feature.name = "Ours".into()), first(|feature| feature.name = "Theirs".into()));
     let result = merge(FEATURES, RFC.as_bytes(), ours.as_bytes(), theirs.as_bytes());
@@ -356,7 +356,7 @@ fn work(file: &mut FeaturesFile, chance: &mut Chance) {
 }
 
 #[test]
-fn two_hundred_random_pairs_merge_without_losing_an_entry() {
+fn random_pairs_merge_without_losing_an_entry() {
     fn three<D: Document>(seed: u64, change: impl Fn(&mut D, &mut Chance)) -> [D; 3] {
         let mut chance = Chance(seed);
         let mut base = D::skeleton();

@@ -80,7 +80,7 @@ fn or_repaired<T>(claim: &str, path: &str, folder: &Path, act: impl Fn(&Project)
 }
 
 #[test]
-fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
+fn damage_of_any_file_is_named_and_repaired() {
     let (snapshot, first) = ground();
     let [record, archive] =
         ["session.json", "progress.txt"].map(|name| format!("{}/{first}/{name}", crate::layout::SESSIONS));
@@ -166,7 +166,7 @@ fn damage_of_any_file_is_named_and_mended_and_stops_nobody_for_good() {
 }
 
 #[test]
-fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
+fn invalid_lines_are_skipped_counted_and_named() {
     let repository = ground().0.repository();
     let at = repository.path().join(ARTIFACT_INDEX);
     let whole = std::fs::read_to_string(&at).unwrap();
@@ -192,7 +192,7 @@ fn a_line_that_makes_no_sense_is_passed_over_counted_and_named() {
 }
 
 #[test]
-fn what_was_there_and_is_gone_is_put_back_and_never_begun_anew() {
+fn lost_documents_are_restored_never_begun_anew() {
     let repository = ground().0.repository();
     let project = open(repository.path());
     let learn = |context: &str| {

@@ -36,7 +36,7 @@ fn sources(repair: &Repair) -> Vec<Source> {
 }
 
 #[test]
-fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
+fn good_versions_are_offered_in_order() {
     let (folder, project) = project();
     let path = folder.path().join(FEATURES);
     let first = std::fs::read_to_string(&path).unwrap();
@@ -62,16 +62,16 @@ fn good_versions_are_offered_in_order_and_nothing_is_written_unasked() {
     assert!(shown.applied.is_none());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), damaged);
 
-    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: Some(Source::Git) }).unwrap();
-    assert_eq!(mended.applied, Some(Source::Git));
+    let repaired = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: Some(Source::Git) }).unwrap();
+    assert_eq!(repaired.applied, Some(Source::Git));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
-    assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), damaged);
+    assert_eq!(std::fs::read_to_string(folder.path().join(repaired.copy.unwrap())).unwrap(), damaged);
     let nothing = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
     assert!(nothing.damage.is_none() && nothing.applied.is_none());
 }
 
 #[test]
-fn of_a_list_of_lines_the_good_ones_are_kept() {
+fn valid_lines_of_a_list_are_kept() {
     let (folder, project) = project();
     let path = folder.path().join(crate::layout::EVENTS_OUTBOX);
     std::fs::write(&path, b"{\"a\":1}\n{\"b\":\n\xff\n{\"c\":3}\n{\"d\"").unwrap();
@@ -83,7 +83,7 @@ fn of_a_list_of_lines_the_good_ones_are_kept() {
 }
 
 #[test]
-fn an_index_whose_lines_are_lost_knows_its_files_again() {
+fn lost_index_lines_are_rebuilt_from_files() {
     let (folder, project) = project();
     let path = folder.path().join(ARTIFACT_INDEX);
     let stored = Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
@@ -101,7 +101,7 @@ fn an_index_whose_lines_are_lost_knows_its_files_again() {
 }
 
 #[test]
-fn of_a_progress_the_lines_that_are_text_are_kept() {
+fn valid_lines_of_a_progress_are_kept() {
     let (folder, project) = project();
     let path = folder.path().join(PROGRESS);
     std::fs::write(&path, b"=== FORGE Session 2025-12-24 ===\n\n[11:00] one\n[11:01] t\0wo\n\xff\n[11:02] three\n")
@@ -117,7 +117,7 @@ fn of_a_progress_the_lines_that_are_text_are_kept() {
 }
 
 #[test]
-fn a_file_that_is_too_large_to_be_copied_is_there_until_it_is_replaced() {
+fn uncopied_file_stays_until_it_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".forge")).unwrap();
     let project = Project::open(folder.path(), crate::ProjectEnvironment::default()).unwrap().unwrap();
@@ -129,7 +129,7 @@ fn a_file_that_is_too_large_to_be_copied_is_there_until_it_is_replaced() {
 }
 
 #[test]
-fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
+fn damaged_bytes_are_kept_beyond_ten_copies() {
     let (folder, project) = project();
     let path = folder.path().join(FEATURES);
     for n in 0..10 {
@@ -137,18 +137,18 @@ fn damaged_bytes_are_kept_even_when_ten_copies_are_there_or_the_file_is_huge() {
         project.files().quarantine(FEATURES, format!("{{{n}").as_bytes()).unwrap();
     }
     std::fs::write(&path, "{the eleventh").unwrap();
-    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
-    assert_eq!(std::fs::read_to_string(folder.path().join(mended.copy.unwrap())).unwrap(), "{the eleventh");
+    let repaired = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path().join(repaired.copy.unwrap())).unwrap(), "{the eleventh");
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(64 << 20).unwrap();
-    let mended = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
-    assert_eq!(std::fs::metadata(folder.path().join(mended.copy.unwrap())).unwrap().len(), 64 << 20);
+    let repaired = repair::repair(&project, FEATURES, RepairRequest { yes: true, from: None }).unwrap();
+    assert_eq!(std::fs::metadata(folder.path().join(repaired.copy.unwrap())).unwrap().len(), 64 << 20);
     assert!(repair::damaged(&project).unwrap().is_empty());
     assert_eq!(project.files().list(QUARANTINE).unwrap().len(), 12);
 }
 
 #[test]
-fn damaged_settings_are_mended_without_opening_them() {
+fn damaged_settings_are_repaired_without_opening_them() {
     let (folder, project) = project();
     let path = folder.path().join(CONFIG);
     let first = std::fs::read_to_string(&path).unwrap();
@@ -182,7 +182,7 @@ fn only_our_own_files_are_repaired() {
 }
 
 #[test]
-fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
+fn checkpoint_file_is_repaired_from_its_tag() {
     let fixture = crate::recovery::tests::fixture::Fixture::new();
     let asked = crate::checkpoints::Create { key: Some("A-1".into()), ..Default::default() };
     let made = Checkpoints::new(&fixture.project()).create(&asked).unwrap();
@@ -190,8 +190,8 @@ fn the_file_of_a_checkpoint_is_mended_from_its_tag() {
     fixture.write(&made.path, "{\"tag\": ");
     let project = fixture.project();
     assert_eq!(repair::damaged(&project).unwrap(), [made.path.as_str()]);
-    let mended = repair::repair(&project, &made.path, RepairRequest { yes: true, from: None }).unwrap();
-    assert_eq!(mended.applied, Some(Source::Tag));
+    let repaired = repair::repair(&project, &made.path, RepairRequest { yes: true, from: None }).unwrap();
+    assert_eq!(repaired.applied, Some(Source::Tag));
     assert_eq!(fixture.read(&made.path), whole);
     assert!(Checkpoints::new(&project).newest_usable().unwrap().is_some());
 }

@@ -115,7 +115,7 @@ fn merge_without_driver_keeps_both_sides() {
 }
 
 #[test]
-fn unfinished_merge_pauses_until_it_is_repaired_and_committed() {
+fn unfinished_merge_pauses_until_committed() {
     let (_repository, _folder, clone) = merging(|project, side| {
         project
             .files()

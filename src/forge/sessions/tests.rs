@@ -122,7 +122,7 @@ fn learned() -> Learning {
 }
 
 #[test]
-fn a_start_writes_what_the_rfc_says_and_a_second_one_nothing() {
+fn start_writes_the_rfc_lines_once() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let begun = start(&project);
@@ -174,7 +174,7 @@ fn ended_session_is_archived_once() {
 }
 
 #[test]
-fn uncommitted_code_is_not_left_behind_without_a_word() {
+fn uncommitted_code_needs_a_reason_to_stay() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -215,7 +215,7 @@ fn abandoned_focus_is_resumed() {
 }
 
 #[test]
-fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
+fn done_or_foreign_focus_is_not_resumed() {
     for (branch, phase) in [("other", "BUILD"), ("main", "DONE")] {
         let fixture = Fixture::new();
         let project = fixture.open();
@@ -235,7 +235,7 @@ fn a_focus_of_another_branch_or_that_is_done_is_not_taken_up() {
 }
 
 #[test]
-fn a_second_session_has_its_own_folder() {
+fn joined_session_has_its_own_folder() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let first = start(&project).session.id;
@@ -256,7 +256,7 @@ fn a_second_session_has_its_own_folder() {
 }
 
 #[test]
-fn names_are_given_once_in_all_work_trees_and_after_those_of_commits() {
+fn session_names_are_unique_across_work_trees() {
     let fixture = Fixture::new();
     fixture.repository.commit("Other\n\nForge-Session: 2025-12-24-session-004\n");
     assert_eq!(start(&fixture.open()).session.id, "2025-12-24-session-005");
@@ -268,7 +268,7 @@ fn names_are_given_once_in_all_work_trees_and_after_those_of_commits() {
 }
 
 #[test]
-fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
+fn damaged_memory_stops_the_start_until_repaired() {
     let fixture = Fixture::new();
     let path = ".forge/memory/long-term/knowledge.json";
     let good = fixture.read(path);
@@ -282,7 +282,7 @@ fn a_damaged_memory_stops_the_start_and_its_repair_lets_it_go_on() {
 }
 
 #[test]
-fn a_command_is_run_in_the_session_and_noted() {
+fn command_runs_in_the_session_and_is_logged() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let none = Sessions::new(&project).run(&["true".to_owned()], &AtomicBool::new(false), How::default()).unwrap_err();
@@ -299,7 +299,7 @@ fn a_command_is_run_in_the_session_and_noted() {
 }
 
 #[test]
-fn a_stopped_command_ends_and_with_it_the_session() {
+fn stopped_command_ends_the_session() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -377,7 +377,7 @@ fn abandoned() -> Fixture {
 }
 
 #[test]
-fn killed_at_any_step_the_same_commands_get_to_the_same_place() {
+fn killed_at_any_step_the_same_commands_resume() {
     let template = abandoned().repository.snapshot();
     let clean = Fixture::of(&template);
     let project = open(clean.path(), worker_world());
@@ -426,7 +426,7 @@ fn worker_that_holds_its_session() {
 }
 
 #[test]
-fn a_session_whose_process_is_killed_is_given_up_at_once() {
+fn killed_holder_abandons_the_session_at_once() {
     let fixture = Fixture::new();
     let mut worker = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "sessions::tests::worker_that_holds_its_session"])

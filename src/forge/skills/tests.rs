@@ -86,7 +86,7 @@ fn listing_and_matching_open_no_instructions() {
 }
 
 #[test]
-fn a_skill_is_shown_and_its_resources_one_by_one() {
+fn skill_and_resources_are_shown_separately() {
     let place = Fixture::new();
     samples_in(&place);
     let project = place.open();
@@ -193,7 +193,7 @@ fn what_fired_and_what_was_used_is_noted() {
 }
 
 #[test]
-fn a_skill_md_comes_in_and_goes_out_again() {
+fn skill_md_round_trips() {
     let place = Fixture::new();
     let project = place.open();
     let body = "\n# Forms\r\n\nFill them in.\u{e9}\n\n";

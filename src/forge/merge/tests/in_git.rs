@@ -62,7 +62,7 @@ fn two_branches_that_both_learned_merge_in_git() {
 }
 
 #[test]
-fn theirs_is_kept_by_a_memory_below_the_root_too() {
+fn nested_memory_quarantines_theirs() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("sub/.forge")).unwrap();
     let (ours, theirs) = (first(|one| one.name = "Ours".into()), first(|one| one.name = "Theirs".into()));
@@ -94,7 +94,7 @@ fn a_file_that_the_settings_allow_is_merged() {
 }
 
 #[test]
-fn a_conflict_stays_one_in_git_and_theirs_is_kept() {
+fn git_keeps_the_conflict_and_theirs_is_quarantined() {
     let repository = Repository::new();
     with_driver(&repository);
     repository.run(&["checkout", "--quiet", "-b", "other"]);

@@ -20,7 +20,7 @@ fn chosen(started: &Started) -> Option<&str> {
 }
 
 #[test]
-fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
+fn features_are_claimed_once_across_work_trees() {
     let fixture = fixture(4);
     let tree = fixture.path().join("tree");
     fixture.repository.run(&["worktree", "add", "--quiet", "-b", "other", tree.to_str().unwrap()]);
@@ -47,7 +47,7 @@ fn no_two_sessions_are_given_the_same_feature_in_any_work_tree() {
 }
 
 #[test]
-fn a_claim_that_cannot_be_kept_is_told_and_stops_nobody() {
+fn unwritable_claim_is_a_warning_only() {
     let fixture = fixture(1);
     // A folder in the place of the claims file keeps the file from being written.
     std::fs::create_dir_all(fixture.path().join(".git/forge/claims.json/x")).unwrap();
@@ -58,7 +58,7 @@ fn a_claim_that_cannot_be_kept_is_told_and_stops_nobody() {
 }
 
 #[test]
-fn what_a_session_had_is_free_when_it_is_over_and_when_it_is_dead() {
+fn ended_or_dead_sessions_release_their_claims() {
     let fixture = fixture(1);
     let tree = fixture.path().join("tree");
     fixture.repository.run(&["worktree", "add", "--quiet", "-b", "other", tree.to_str().unwrap()]);

@@ -14,7 +14,7 @@ fn day(project: &Project, text: &str) -> Session {
 }
 
 #[test]
-fn sessions_of_one_name_meet_in_a_merge_without_a_conflict() {
+fn equally_named_sessions_merge_without_conflict() {
     let fixture = Fixture::new();
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("clone");

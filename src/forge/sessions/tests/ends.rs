@@ -12,7 +12,7 @@ fn about(context: &str, approach: &str) -> Learning {
 }
 
 #[test]
-fn an_end_that_a_later_step_would_refuse_leaves_the_session_as_it_is() {
+fn invalid_end_leaves_the_session_active() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -50,7 +50,7 @@ fn poison(project: &Project, id: &str, ending: Ending) {
 }
 
 #[test]
-fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
+fn refused_end_resumes_with_another_text() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let id = start(&project).session.id;
@@ -62,7 +62,7 @@ fn an_end_that_stopped_at_a_text_goes_on_with_another_one() {
 }
 
 #[test]
-fn an_end_that_stopped_does_not_stop_the_next_start() {
+fn stopped_end_does_not_stop_the_next_start() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let session = start(&project).session;
@@ -83,7 +83,7 @@ fn an_end_that_stopped_does_not_stop_the_next_start() {
 }
 
 #[test]
-fn a_hook_that_refuses_stops_an_end_but_no_start() {
+fn refusing_hook_stops_an_end_only() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -102,7 +102,7 @@ fn a_hook_that_refuses_stops_an_end_but_no_start() {
 }
 
 #[test]
-fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
+fn ignored_memory_is_not_committed() {
     let fixture = Fixture::bare();
     fixture.repository.write(".git/info/exclude", ".forge/\n");
     init::init(fixture.path(), fixture.environment(), &Init::default()).unwrap();
@@ -116,7 +116,7 @@ fn a_memory_that_git_ignores_is_not_committed_and_stops_no_end() {
 }
 
 #[test]
-fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_is_missed_at_the_end() {
+fn joined_session_is_warned_of_missed_chained_skill() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -135,7 +135,7 @@ fn a_skill_taken_up_beside_stands_in_the_focus_there_and_what_it_is_chained_to_i
 }
 
 #[test]
-fn a_session_that_did_nothing_leaves_no_commit_and_no_file() {
+fn empty_session_leaves_no_commit_and_no_file() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);

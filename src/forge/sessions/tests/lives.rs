@@ -10,7 +10,7 @@ use crate::sessions::Sessions;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_session_lives_as_long_as_a_check_of_it_runs() {
+fn running_check_keeps_its_session_active() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -42,7 +42,7 @@ fn a_session_lives_as_long_as_a_check_of_it_runs() {
 }
 
 #[test]
-fn who_looks_on_does_not_keep_the_session_of_another_alive() {
+fn reads_do_not_renew_another_agents_lease() {
     let fixture = Fixture::new();
     let id = start(&fixture.open()).session.id;
     let seen = || Sessions::new(&fixture.open()).current().unwrap().unwrap().seen_at;
@@ -62,7 +62,7 @@ fn who_looks_on_does_not_keep_the_session_of_another_alive() {
 }
 
 #[test]
-fn two_who_have_no_name_are_told_that_they_share_a_session() {
+fn nameless_agents_are_warned_of_sharing() {
     let fixture = Fixture::new();
     assert!(!start(&fixture.open()).warnings.iter().any(|warning| warning.contains("--agent")));
     let id = start(&fixture.open()).session.id;
@@ -74,7 +74,7 @@ fn two_who_have_no_name_are_told_that_they_share_a_session() {
 }
 
 #[test]
-fn a_record_whose_id_is_a_path_is_damaged() {
+fn record_with_a_path_as_id_is_damaged() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let id = start(&project).session.id;
@@ -87,7 +87,7 @@ fn a_record_whose_id_is_a_path_is_damaged() {
 }
 
 #[test]
-fn a_feature_whose_tests_make_no_sense_stops_no_start() {
+fn invalid_tests_of_a_feature_stop_no_start() {
     let fixture = Fixture::new();
     let features =
         r#"{"schema_version":"1.0","features":[{"id":"FORGE-001","name":"n","status":"failing","tests":["t"]}]}"#;

@@ -18,7 +18,7 @@ fn data(event: &crate::events::Envelope) -> serde_json::Value {
 }
 
 #[test]
-fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end() {
+fn stopped_command_kills_its_children_and_skips_hooks() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let id = start(&project).session.id;
@@ -56,7 +56,7 @@ fn a_stopped_command_takes_what_it_started_with_it_and_no_hook_holds_up_the_end(
 }
 
 #[test]
-fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
+fn learnings_appear_in_commit_and_end() {
     let fixture = Fixture::new();
     let project = fixture.open();
     start(&project);
@@ -73,7 +73,7 @@ fn what_was_learned_in_a_session_stands_in_its_commit_and_its_end() {
 }
 
 #[test]
-fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
+fn repeated_pass_advises_no_checkpoint() {
     let fixture = Fixture::new();
     let config = "[verify]\nrunner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
     fixture.repository.write(".forge/config.toml", config);
@@ -98,7 +98,7 @@ fn a_feature_that_is_only_tested_again_advises_no_checkpoint() {
 }
 
 #[test]
-fn what_comes_next_is_what_the_last_session_said() {
+fn next_step_comes_from_the_last_session() {
     let fixture = Fixture::new();
     for (folder, next) in [
         ("2025-12-24-session-999", "Old"),
@@ -114,7 +114,7 @@ fn what_comes_next_is_what_the_last_session_said() {
 }
 
 #[test]
-fn commits_that_only_keep_the_memory_are_no_work() {
+fn memory_commits_do_not_count_as_work() {
     let fixture = Fixture::new();
     let from = fixture.repository.run(&["rev-parse", "HEAD"]).trim().to_owned();
     let project = fixture.open();

@@ -19,7 +19,7 @@ fn join(project: &Project) -> Session {
 }
 
 #[test]
-fn who_names_no_session_never_works_in_another_agents() {
+fn unnamed_callers_never_use_another_agents_session() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let theirs = start(&project).session.id;
@@ -49,7 +49,7 @@ fn who_names_no_session_never_works_in_another_agents() {
 }
 
 #[test]
-fn who_joined_is_in_their_own_session_without_naming_it() {
+fn joined_agents_use_their_own_session() {
     let fixture = Fixture::new();
     let project = fixture.open();
     let first = start(&project).session.id;
@@ -86,7 +86,7 @@ fn two_sessions_of_one_name_must_be_named() {
 }
 
 #[test]
-fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
+fn next_start_finishes_an_interrupted_end() {
     for take_over in [false, true] {
         let fixture = Fixture::new();
         let project = fixture.open();
@@ -122,7 +122,7 @@ fn an_end_that_nobody_went_on_with_is_finished_by_whoever_begins_next() {
 }
 
 #[test]
-fn what_was_learned_does_not_hold_up_an_end_if_a_newer_program_keeps_the_knowledge() {
+fn newer_knowledge_file_does_not_block_the_end() {
     let path = ".forge/memory/long-term/knowledge.json";
     let fixture = Fixture::new();
     let project = fixture.open();
