@@ -132,11 +132,11 @@ where
                 Sessions::new(&project).check_not_over().map_err(|error| said(&error))?;
             }
             if lives {
-                Sessions::new(&project).lives();
+                Sessions::new(&project).renew_lease();
             }
             let done = work(&project, input).map_err(|error| said(&error));
             if lives {
-                Sessions::new(&project).lives();
+                Sessions::new(&project).renew_lease();
             }
             done
         })

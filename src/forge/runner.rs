@@ -92,17 +92,17 @@ pub fn run_check(root: &Path, command: &str, timeout: Duration, clock: &dyn Cloc
 /// As [`run_check`]; `Refused` (`E_UNTRUSTED`) if the commands of this clone have not been trusted.
 pub fn check(project: &Project, command: &str, timeout: Duration) -> Result<Ran> {
     trust::check(project)?;
-    let lives = || Sessions::new(project).lives();
-    lives();
+    let renew = || Sessions::new(project).renew_lease();
+    renew();
     let environment = project.environment();
-    let ran = run(project.root(), command, timeout, &*environment.clock, (&environment.running, &lives));
+    let ran = run(project.root(), command, timeout, &*environment.clock, (&environment.running, &renew));
     if environment.running.is_stopped() {
         // The result says nothing about the code. This process usually ends meanwhile, so nothing is recorded.
         std::thread::sleep(LINGER);
         let message = format!("{command:?} was stopped by a signal");
         return Err(Error::new(Category::Failed, "E_STOPPED", message));
     }
-    lives();
+    renew();
     ran
 }
 

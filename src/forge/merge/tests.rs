@@ -86,7 +86,7 @@ fn a_status_that_both_changed_is_failing() {
 }
 
 #[test]
-fn removed_feature_stays_if_the_other_side_changed_it() {
+fn removed_feature_stays_if_the_other_changed_it() {
     let removed = |text: &str| {
         let mut file = features(text);
         let gone = file.features.remove(0);

@@ -111,10 +111,10 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let files = project.files();
     let _guard = files.lock()?;
     let living = files.load::<ActiveSessions>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
-    let lives = |folder: &str| living.iter().any(|session| session.folder() == folder && session.state.is_alive());
+    let is_active = |folder: &str| living.iter().any(|session| session.folder() == folder && session.state.is_alive());
     let mut removed = Vec::new();
     for (session, was) in before {
-        if lives(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {
+        if is_active(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {
             continue;
         }
         for path in was.keys() {

@@ -126,7 +126,7 @@ impl<'a> Sessions<'a> {
     /// Renews the lease if the caller is in a session.
     ///
     /// A failure is only logged: the lease then ends sooner.
-    pub fn lives(&self) {
+    pub fn renew_lease(&self) {
         if let Err(error) = self.touch() {
             tracing::debug!(%error, "the lease of the session is not renewed");
         }

@@ -3,7 +3,7 @@
 mod claims;
 mod clones;
 mod ends;
-mod lives;
+mod leases;
 mod quiet;
 mod stops;
 mod whose;

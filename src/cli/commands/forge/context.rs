@@ -88,7 +88,7 @@ impl CommandContext {
     pub(super) fn find(&self) -> Result<Option<Project>, Stop> {
         let project = self.find_quietly()?;
         if let Some(project) = &project {
-            Sessions::new(project).lives();
+            Sessions::new(project).renew_lease();
         }
         Ok(project)
     }

@@ -181,7 +181,7 @@ impl CommandContext {
             C::Session(command) => session::run(self, command),
             C::Prime { budget } => {
                 let project = self.examine()?;
-                Sessions::new(&project).lives();
+                Sessions::new(&project).renew_lease();
                 let primed = helmdeck_forge::prime::prime(&project, *budget)?;
                 self.print(&primed, || primed.text.clone())
             }

@@ -48,16 +48,16 @@ fn reads_do_not_renew_another_agents_lease() {
     let seen = || Sessions::new(&fixture.open()).current().unwrap().unwrap().seen_at;
     let before = seen();
     fixture.minutes(30);
-    Sessions::new(&fixture.as_agent("Axiom")).lives();
+    Sessions::new(&fixture.as_agent("Axiom")).renew_lease();
     assert_eq!(seen(), before);
-    Sessions::new(&fixture.as_agent("Forge")).lives();
+    Sessions::new(&fixture.as_agent("Forge")).renew_lease();
     assert_eq!(seen(), fixture.environment().now());
     fixture.minutes(2);
     Sessions::new(&open(
         fixture.path(),
         ProjectEnvironment { agent: "Axiom".to_owned(), ..fixture.in_session(&id).environment().clone() },
     ))
-    .lives();
+    .renew_lease();
     assert_eq!(seen(), fixture.environment().now(), "who names it is in it");
 }
 
