@@ -36,6 +36,9 @@ pub trait Entries: fmt::Debug + Send + Sync {
     ) -> Option<Vec<EntryWrite>>;
 }
 
+/// Name of a file, and its content.
+type EntryFile = (String, Vec<u8>);
+
 impl Files {
     /// Returns these files with documents whose entries may have files of their own.
     #[must_use]
@@ -85,7 +88,7 @@ impl Files {
     }
 
     /// Returns the files of a document's entries, by name. `None` if it has no such files.
-    fn entry_files(&self, path: &str) -> Result<Option<Vec<(String, Vec<u8>)>>> {
+    fn entry_files(&self, path: &str) -> Result<Option<Vec<EntryFile>>> {
         let Some(folder) = self.entries.as_ref().and_then(|entries| entries.folder(path)) else { return Ok(None) };
         let mut all = Vec::new();
         for entry in self.list(&folder)? {
