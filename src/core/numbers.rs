@@ -1,8 +1,20 @@
-//! Non-integer numbers that a 64-bit float rounds to an integer, such as `1e-1000000000`.
+//! Exact numbers: counts as databases take them, and non-integers that a 64-bit float rounds to an integer.
 //!
-//! A schema's `type: integer` is exact.
+//! A schema's `type: integer` is exact, also for a number such as `1e-1000000000`.
 
 use std::borrow::Cow;
+
+/// Converts a count to the integer type of databases; a larger one becomes the largest.
+#[must_use]
+pub fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Converts a number from the integer type of databases; a negative one becomes zero.
+#[must_use]
+pub fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
 
 /// Every float from here on is an integer.
 const FIRST_INTEGER_ONLY: f64 = 4_503_599_627_370_496.0;

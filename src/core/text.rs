@@ -139,6 +139,12 @@ pub fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Returns the line of a byte of a text, from 1.
+#[must_use]
+pub fn line_of(text: &str, byte: usize) -> usize {
+    text.as_bytes().iter().take(byte).filter(|byte| **byte == b'\n').count() + 1
+}
+
 /// Returns whether two hex digits follow each `%` of a text (RFC 3986, section 2.1).
 #[must_use]
 pub fn is_percent_encoded(text: &str) -> bool {

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use helmdeck_core::Clock;
+use helmdeck_core::numbers::signed;
 use helmdeck_memory::janitor::Work;
 use helmdeck_memory::{JanitorConfig, Kind, Store};
 use parking_lot::Mutex;
@@ -77,10 +78,6 @@ impl SweepMetrics {
             self.disk.set(signed(stats.disk_bytes));
         }
     }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A part that the janitor sweeps.

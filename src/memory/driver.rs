@@ -176,7 +176,7 @@ impl<D: Driver> DriverStore<D> {
 
     async fn remove(&self, op: PendingOp) -> Result<u64> {
         let written = self.driver.write(self.batch(vec![op], self.clock.now())).await?;
-        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+        Ok(Written::deleted(&written))
     }
 
     fn range(&self, namespace: &Namespace, kind: Kind, prefix: &str) -> Range {

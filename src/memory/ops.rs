@@ -133,6 +133,14 @@ pub enum Written {
     Deleted(u64),
 }
 
+impl Written {
+    /// Returns the number of rows that operations deleted.
+    #[must_use]
+    pub fn deleted(done: &[Self]) -> u64 {
+        done.iter().map(|done| if let Self::Deleted(count) = done { *count } else { 0 }).sum()
+    }
+}
+
 /// Start of a page: opaque, made by the store.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]

@@ -2,7 +2,8 @@
 
 use helmdeck_memory::Result;
 
-use crate::database::{System, signed, unsigned};
+use crate::database::System;
+use helmdeck_core::numbers::{signed, unsigned};
 
 /// A counter of a pack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

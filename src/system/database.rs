@@ -133,13 +133,3 @@ pub(crate) fn empty_log(db: &Connection) -> Result<()> {
 pub(crate) fn before(now: Timestamp, kept: Duration) -> i64 {
     now.micros().saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
 }
-
-/// Converts a number to SQLite's integer type, at most its maximum.
-pub(crate) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Converts a number from SQLite's integer type; negative numbers become zero.
-pub(crate) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
-}

@@ -203,7 +203,7 @@ async fn thin(store: &dyn Store, namespace: &Namespace, kind: Kind) -> Result<u6
         let delete = |key| Op::Delete(Delete::Key { namespace: namespace.clone(), kind, key });
         let batch = page.entries.into_iter().map(|meta| delete(meta.key)).collect();
         let written = store.write(batch).await?;
-        let gone: u64 = written.iter().map(|done| if let Written::Deleted(rows) = done { *rows } else { 0 }).sum();
+        let gone = Written::deleted(&written);
         if gone == 0 {
             // Rows that are listed and cannot be named: the rest goes at once.
             return Ok(removed);

@@ -11,10 +11,11 @@ mod tests;
 use std::path::PathBuf;
 
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::{signed, unsigned};
 use helmdeck_memory::Result;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use crate::database::{System, blocking, empty_log, signed, unsigned};
+use crate::database::{System, blocking, empty_log};
 pub use owner::Ownership;
 
 /// A job as stored.

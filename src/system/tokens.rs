@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
+use helmdeck_core::numbers::unsigned;
 use helmdeck_core::{Secret, Timestamp, hex};
 use helmdeck_memory::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::database::{System, before, empty_log, unsigned};
+use crate::database::{System, before, empty_log};
 
 /// Prefix of every token.
 pub const PREFIX: &str = "hd_";

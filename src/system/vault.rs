@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::{signed, unsigned};
 use helmdeck_memory::Result;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::database::{System, before, empty_log, signed, unsigned};
+use crate::database::{System, before, empty_log};
 
 /// How long a row of the use log is kept after its last use.
 pub const USES_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);

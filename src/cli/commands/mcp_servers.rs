@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use helmdeck_core::text::line_of;
 use helmdeck_engine::McpStatus;
 use serde_json::json;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
@@ -263,8 +264,7 @@ impl File {
             Err(error) => return Err(problem(error.to_string())),
         };
         let document = text.parse::<DocumentMut>().map_err(|error| {
-            let before = text.as_bytes().iter().take(error.span().unwrap_or_default().start);
-            let line = before.filter(|byte| **byte == b'\n').count() + 1;
+            let line = line_of(&text, error.span().unwrap_or_default().start);
             Failure::config(format!("{}:{line}: {}", found.path.display(), error.message().replace('\n', ", ")))
         })?;
         // A link stays a link: its target is replaced.

@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use helmdeck_core::text::line_of;
 use helmdeck_seam::readers::{Disk, Look as _};
 use toml::Table;
 use toml::de::{DeTable, DeValue};
@@ -106,8 +107,7 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     fn origin(&self, span: Range<usize>) -> Origin {
-        let before = self.text.as_bytes().iter().take(span.start);
-        Origin::File { file: self.name.to_owned(), line: before.filter(|byte| **byte == b'\n').count() + 1 }
+        Origin::File { file: self.name.to_owned(), line: line_of(self.text, span.start) }
     }
 
     /// Walks two parses of one text: `places` has the lines, `values` the values.

@@ -189,8 +189,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn origin(&self, span: Range<usize>) -> Origin {
-        let before = self.text.as_bytes().iter().take(span.start);
-        Origin::File { file: self.path.display().to_string(), line: before.filter(|byte| **byte == b'\n').count() + 1 }
+        Origin::File { file: self.path.display().to_string(), line: text::line_of(self.text, span.start) }
     }
 
     fn fail(&self, span: Range<usize>, message: impl Into<String>) -> Problem {

@@ -159,7 +159,7 @@ impl Rows {
     /// Writes or deletes rows that are not visible; returns the number of deleted rows.
     pub(crate) async fn aside(&self, ops: Ops) -> Result<u64> {
         let written = self.store().write(ops.ops).await?;
-        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+        Ok(Written::deleted(&written))
     }
 
     /// Returns a state to replace an unreadable conversation with.

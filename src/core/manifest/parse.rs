@@ -16,6 +16,7 @@ use crate::leaks;
 use crate::schema::{self, Schema};
 use crate::secrets::{CREDENTIAL_TAG, is_credential_tag};
 use crate::template::Template;
+use crate::text::line_of;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
@@ -53,8 +54,7 @@ pub(super) struct SourceText<'a> {
 
 impl SourceText<'_> {
     pub(super) fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ManifestError {
-        let line =
-            span.map(|span| self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
+        let line = span.map(|span| line_of(self.text, span.start));
         ManifestError { file: self.file.to_owned(), line, message: message.into() }
     }
 

@@ -87,7 +87,7 @@ impl EngineViews {
             .run(self.store().write(deletes))
             .await
             .map_err(|error| self.trouble(operation, error))?;
-        Ok(written.iter().map(|done| if let Written::Deleted(count) = done { *count } else { 0 }).sum())
+        Ok(Written::deleted(&written))
     }
 
     /// Waits briefly for queued rows, so that a caller finds its own latest call.

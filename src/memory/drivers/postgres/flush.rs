@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use deadpool_postgres::Object;
 use futures_util::future::join_all;
+use helmdeck_core::numbers::signed;
 use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::connect::within;
 use super::error::{Failure, Outcome, Remedy, unavailable};
-use super::rows::{json, signed};
+use super::rows::json;
 use super::work::{Fresh, Next, Work};
 use crate::key::hex;
 

@@ -115,11 +115,6 @@ pub(super) fn upper(prefix: &str) -> Option<Vec<u8>> {
     prefix_end(prefix).map(String::into_bytes)
 }
 
-/// Returns a number as the database keeps it.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// Returns a limit as the database takes it.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)

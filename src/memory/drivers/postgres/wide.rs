@@ -155,7 +155,7 @@ pub(super) async fn too_large(db: &Object, work: &Work, excess: Excess) -> Outco
             sizes.insert(*id, space.bytes);
         }
     }
-    let over = total.saturating_sub(rows::signed(excess.bytes));
+    let over = total.saturating_sub(helmdeck_core::numbers::signed(excess.bytes));
     if over <= 0 {
         return Ok((Vec::new(), 0, 0));
     }

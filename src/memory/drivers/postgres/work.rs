@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::signed;
 
-use super::rows::signed;
 use crate::entry::Quota;
 use crate::entry::{EntryMeta, Kind, Namespace};
 use crate::error::{Result, StoreError};

@@ -4,6 +4,7 @@
 //! a space without rows is deleted before the commit.
 
 use helmdeck_core::Timestamp;
+use helmdeck_core::numbers::{signed, unsigned};
 use rusqlite::{Connection, OptionalExtension, Params, Row, Statement};
 
 use super::free_row_ids::{FreeRowIds, scattered};
@@ -338,12 +339,4 @@ fn bind(statement: &mut Statement<'_>, meta: &EntryMeta, sealed: &SealedValue) -
     statement.raw_bind_parameter(11, &sealed.value)?;
     statement.raw_bind_parameter(12, signed(meta.cost()))?;
     Ok(())
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

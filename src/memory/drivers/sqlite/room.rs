@@ -2,6 +2,8 @@
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use helmdeck_core::numbers::signed;
+
 use super::apply::Work;
 use super::rows;
 use super::usage::Space;
@@ -114,8 +116,4 @@ impl Work<'_> {
         let ids = serde_json::to_string(&doomed).map_err(|error| crate::StoreError::Corrupt(error.to_string()))?;
         self.delete_where("id IN (SELECT value FROM json_each(?1))", [ids])
     }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
