@@ -137,7 +137,7 @@ impl Setup {
     pub(crate) async fn engine_over(&self, packs: Option<&Path>, memory: MemoryUse, watch: bool) -> Result<Engine> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = &self.settings;
-        let egress = Egress::new(settings.egress.clone().guard());
+        let egress = Egress::new(settings.egress.clone());
         let secrets = self.secrets(memory).await?;
         let mut forge = helmdeck_packs::forge::Config {
             environment: crate::project::environment(&self.env, None, None)?,
@@ -285,7 +285,7 @@ impl Setup {
         let makes = writes && config.strategy != Strategy::None;
         let url = if makes || self.store_exists().await? { self.settings.memory_url()? } else { "memory:".to_owned() };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let egress = Egress::new(self.settings.egress.clone().guard());
+        let egress = Egress::new(self.settings.egress.clone());
         // Only summaries need a credential.
         let secrets = self.secrets(if folds { MemoryUse::Full } else { MemoryUse::Nothing }).await?;
         let opening = Opening { config, clock: Arc::clone(&clock), egress, secrets, folds: false };
@@ -335,7 +335,7 @@ impl Setup {
     /// # Errors
     /// A configuration failure that names what is wrong.
     pub(crate) fn auth(&self) -> Result<Option<Auth>> {
-        let egress = Egress::new(self.settings.egress.clone().guard());
+        let egress = Egress::new(self.settings.egress.clone());
         Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
             .map_err(|message| Failure::config(format!("[auth]: {message}")))
     }

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use serde::Deserialize;
 use url::Host;
 
 /// A host name, or a network (`10.1.0.0/16`, `fd00::/8`, a single address).
 ///
 /// A host name stands for that very name at any port and whatever it resolves to. Reads from text with `parse`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Allowed {
     /// A host name, in lower case, without a final dot.
     Host(String),
@@ -43,6 +45,14 @@ impl FromStr for Allowed {
             Ok(Host::Ipv6(address)) => Ok(Self::Network(IpAddr::V6(address).into())),
             Err(_) => Err(bad()),
         }
+    }
+}
+
+impl TryFrom<String> for Allowed {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use helmdeck_core::duration::text;
 use reqwest::{Client, Proxy, redirect};
+use serde::Deserialize;
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -16,15 +18,19 @@ use crate::rules::Rules;
 const MAX_REDIRECTS: usize = 5;
 
 /// Settings of the guard: allowed hosts, timeouts and user agent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Hosts that are allowed although they are not public. Default: none.
     pub allow: Vec<Allowed>,
     /// Timeout for connecting, TLS included. Default 10 s.
+    #[serde(with = "text")]
     pub connect_timeout: Duration,
     /// Timeout for silence of the other side in the middle of an answer. Default 30 s.
+    #[serde(with = "text")]
     pub read_timeout: Duration,
     /// `User-Agent` of requests that do not set one; `helmdeck/<version>` by default.
+    #[serde(skip, default = "user_agent")]
     pub user_agent: String,
 }
 
@@ -34,9 +40,13 @@ impl Default for Config {
             allow: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
-            user_agent: concat!("helmdeck/", env!("CARGO_PKG_VERSION")).to_owned(),
+            user_agent: user_agent(),
         }
     }
+}
+
+fn user_agent() -> String {
+    concat!("helmdeck/", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
 /// The guard. Cheap to clone; clones share one client and its connections.

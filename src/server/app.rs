@@ -64,44 +64,23 @@ impl App {
     }
 }
 
-impl FromRef<App> for CallState {
-    fn from_ref(app: &App) -> Self {
-        app.0.calls.clone()
-    }
+/// Lets handlers take parts of the state.
+macro_rules! parts {
+    ($($part:ty: $app:ident => $value:expr;)+) => {
+        $(impl FromRef<App> for $part {
+            fn from_ref($app: &App) -> Self {
+                $value.clone()
+            }
+        })+
+    };
 }
 
-impl FromRef<App> for EngineState {
-    fn from_ref(app: &App) -> Self {
-        app.0.calls.engine.clone()
-    }
-}
-
-impl FromRef<App> for Engine {
-    fn from_ref(app: &App) -> Self {
-        app.engine().clone()
-    }
-}
-
-impl FromRef<App> for EventState {
-    fn from_ref(app: &App) -> Self {
-        app.0.events.clone()
-    }
-}
-
-impl FromRef<App> for ConversationState {
-    fn from_ref(app: &App) -> Self {
-        app.0.conversations.clone()
-    }
-}
-
-impl FromRef<App> for Conversations {
-    fn from_ref(app: &App) -> Self {
-        app.conversations().clone()
-    }
-}
-
-impl FromRef<App> for DocumentState {
-    fn from_ref(app: &App) -> Self {
-        app.0.document.clone()
-    }
+parts! {
+    CallState: app => app.0.calls;
+    EngineState: app => app.0.calls.engine;
+    Engine: app => app.engine();
+    EventState: app => app.0.events;
+    ConversationState: app => app.0.conversations;
+    Conversations: app => app.conversations();
+    DocumentState: app => app.0.document;
 }

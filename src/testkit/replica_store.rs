@@ -70,7 +70,7 @@ impl ReplicaStore {
 
     /// Creates a view that sends the changes of [`ReplicaStore::tell`].
     #[must_use]
-    pub fn telling(inner: &Arc<dyn Store>) -> Arc<Self> {
+    pub fn announcing(inner: &Arc<dyn Store>) -> Arc<Self> {
         Self::new(inner, Some(broadcast::Sender::new(16)))
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
-use helmdeck_egress::Allowed;
 use helmdeck_memory::Kind;
 use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
 use serde::{Deserialize, Deserializer};
@@ -165,35 +164,6 @@ fn life<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let bytes = parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
     usize::try_from(bytes).map_err(serde::de::Error::custom)
-}
-
-/// `[egress]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Egress {
-    #[serde(deserialize_with = "allowed")]
-    allow: Vec<Allowed>,
-    #[serde(with = "text")]
-    connect_timeout: Duration,
-    #[serde(with = "text")]
-    read_timeout: Duration,
-}
-
-impl Egress {
-    /// Returns the settings of the guard.
-    pub(crate) fn guard(self) -> helmdeck_egress::Config {
-        helmdeck_egress::Config {
-            allow: self.allow,
-            connect_timeout: self.connect_timeout,
-            read_timeout: self.read_timeout,
-            ..helmdeck_egress::Config::default()
-        }
-    }
-}
-
-fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
 }
 
 /// `[github]`.

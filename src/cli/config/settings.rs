@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Egress, Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
+use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
 use super::servers;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
     pub(crate) engine: helmdeck_engine::Config,
     /// `[egress]`.
-    pub(crate) egress: Egress,
+    pub(crate) egress: helmdeck_egress::Config,
     /// `[github]`.
     #[cfg_attr(
         not(feature = "github"),
@@ -100,71 +100,8 @@ pub(super) fn resolve(
     env: &ProcessEnvironment,
 ) -> std::result::Result<Settings, Vec<Problem>> {
     let mut reading = Reading { layers, defaults: Layers::defaults(), problems: Vec::new() };
-    let log: Option<Log> = reading.part("log", |log: &Log| logging::check(&log.level));
-    let runtime = reading.part("runtime", |_: &Runtime| Ok(()));
-    let server = reading.part("server", ServerConfig::validate);
-    let auth = reading.auth(file, env);
-    if let (Some(server), Some(auth)) = (&server, &auth) {
-        reading.listen(server, auth, env);
-    }
-    let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
-    let mcp = reading.read(of_mcp, &["mcp"], McpConfig::validate);
-    let memory = reading.memory(file, env);
-    let conversation = reading.part("conversation", conversation);
-    let egress = reading.part("egress", |_: &Egress| Ok(()));
-    let github = reading.part("github", GitHub::check);
-    let forge = reading.forge(file, env);
-    let seam = reading.seam(file);
-    let repo = reading.part("repo", Repo::check);
-    let llm = reading.part("llm", helmdeck_llm::Config::validate);
-    let swe = reading.part("swe", helmdeck_packs::swe::Config::validate);
-    let engine =
-        reading.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
-    let credentials = reading.credentials();
-    let data_dir = reading.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
-    let packs_dir = reading
-        .path(&["packs_dir"], file, env)
-        .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
-    match (log, runtime, server, auth, mcp, memory, conversation, engine, egress, github, forge, seam, repo, llm, swe) {
-        (
-            Some(log),
-            Some(runtime),
-            Some(server),
-            Some(auth),
-            Some(mcp),
-            Some(memory),
-            Some(conversation),
-            Some(engine),
-            Some(egress),
-            Some(github),
-            Some(forge),
-            Some(seam),
-            Some(repo),
-            Some(llm),
-            Some(swe),
-        ) if reading.problems.is_empty() => Ok(Settings {
-            data_dir,
-            packs_dir,
-            log,
-            runtime,
-            server,
-            auth,
-            mcp,
-            memory,
-            conversation,
-            engine,
-            egress,
-            github,
-            forge,
-            seam,
-            repo,
-            llm,
-            swe,
-            credentials,
-            mcp_servers: Vec::new(),
-        }),
-        _ => Err(reading.problems),
-    }
+    let settings = reading.settings(file, env);
+    settings.filter(|_| reading.problems.is_empty()).ok_or(reading.problems)
 }
 
 struct Reading<'a> {
@@ -174,6 +111,56 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads every part, also after a problem; `None` if one cannot be read.
+    fn settings(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Settings> {
+        let log: Option<Log> = self.part("log", |log: &Log| logging::check(&log.level));
+        let runtime = self.part("runtime", |_: &Runtime| Ok(()));
+        let server = self.part("server", ServerConfig::validate);
+        let auth = self.auth(file, env);
+        if let (Some(server), Some(auth)) = (&server, &auth) {
+            self.listen(server, auth, env);
+        }
+        let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
+        let mcp = self.read(of_mcp, &["mcp"], McpConfig::validate);
+        let memory = self.memory(file, env);
+        let conversation = self.part("conversation", conversation);
+        let egress = self.part("egress", |_: &helmdeck_egress::Config| Ok(()));
+        let github = self.part("github", GitHub::check);
+        let forge = self.forge(file, env);
+        let seam = self.seam(file);
+        let repo = self.part("repo", Repo::check);
+        let llm = self.part("llm", helmdeck_llm::Config::validate);
+        let swe = self.part("swe", helmdeck_packs::swe::Config::validate);
+        let engine =
+            self.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
+        let credentials = self.credentials();
+        let data_dir = self.path(&["data_dir"], file, env).or_else(|| env.xdg("XDG_DATA_HOME", ".local/share"));
+        let packs_dir = self
+            .path(&["packs_dir"], file, env)
+            .or_else(|| file.and_then(|found| found.path.parent()).map(|folder| folder.join("packs")));
+        Some(Settings {
+            data_dir,
+            packs_dir,
+            log: log?,
+            runtime: runtime?,
+            server: server?,
+            auth: auth?,
+            mcp: mcp?,
+            memory: memory?,
+            conversation: conversation?,
+            engine: engine?,
+            egress: egress?,
+            github: github?,
+            forge: forge?,
+            seam: seam?,
+            repo: repo?,
+            llm: llm?,
+            swe: swe?,
+            credentials,
+            mcp_servers: Vec::new(),
+        })
+    }
+
     fn part<T: DeserializeOwned>(
         &mut self,
         name: &str,

@@ -225,5 +225,5 @@ async fn fact_names_the_calling_pack() {
     assert_eq!((about.pack.unwrap().as_str(), about.called_by.unwrap().as_str()), ("t.store", "t.outer"));
     let memory = probed.engine.memory().unwrap();
     let about = memory.facts(&Arc::new(Identity::local())).unwrap().store(fact("k", "w")).await.unwrap();
-    assert_eq!((about.pack, about.called_by), (None, None), "the caller itself, at a door");
+    assert_eq!((about.pack, about.called_by), (None, None), "the caller itself, through a transport");
 }

@@ -94,7 +94,7 @@ fn written_by(tenant: &str, subject: &str, kind: Kind) -> Delete {
 #[tokio::test]
 async fn notified_replica_drops_exactly_what_was_deleted() {
     let (store, clock) = shared().await;
-    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    let replica = Replica::new(ReplicaStore::announcing(&store), &clock);
     let mine = Namespace::of_caller(&Identity::local());
     let page = || store.list(&mine, Kind::Cache, "", helmdeck_memory::Page::default());
     for repo in ["a", "b", "other"] {
@@ -156,7 +156,7 @@ async fn notified_replica_drops_exactly_what_was_deleted() {
 #[tokio::test]
 async fn lost_notifications_drop_everything_then_polling() {
     let (store, clock) = shared().await;
-    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    let replica = Replica::new(ReplicaStore::announcing(&store), &clock);
     replica.run("a").await;
     replica.settle().await;
     replica.store.announce(Change::Anything);
@@ -189,7 +189,7 @@ async fn lost_notifications_drop_everything_then_polling() {
 async fn queued_answer_from_before_remote_purge_is_dropped() {
     for told in [true, false] {
         let (store, clock) = shared().await;
-        let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
+        let way = if told { ReplicaStore::announcing(&store) } else { ReplicaStore::silent(&store) };
         let replica = Replica::new(way, &clock);
         // Warm the hot tier, so that the arrival of the notification shows.
         replica.run("known").await;
@@ -222,7 +222,7 @@ async fn queued_answer_from_before_remote_purge_is_dropped() {
 #[tokio::test]
 async fn row_written_before_notification_is_taken_back() {
     let (store, clock) = shared().await;
-    let replica = Replica::new(ReplicaStore::telling(&store), &clock);
+    let replica = Replica::new(ReplicaStore::announcing(&store), &clock);
     replica.store.before_write.shut();
     replica.run("a").await;
     replica.store.before_write.reached().await;
@@ -259,7 +259,7 @@ async fn newer_row_is_not_taken_back_for_older() {
         let store = helmdeck_memory::open(&url, keyring(), config, Arc::clone(&clock) as _).await.unwrap();
         for heard_while_writing in [true, false] {
             let place = format!("{url}, heard while writing: {heard_while_writing}");
-            let slow = Replica::new(ReplicaStore::telling(&store), &clock);
+            let slow = Replica::new(ReplicaStore::announcing(&store), &clock);
             if heard_while_writing {
                 slow.store.after_write.shut();
             }
@@ -293,8 +293,8 @@ async fn newer_row_is_not_taken_back_for_older() {
 #[tokio::test]
 async fn notified_replica_doubts_rows_of_unnotified_one() {
     let (store, clock) = shared().await;
-    let slow = Replica::new(ReplicaStore::telling(&store), &clock);
-    let quick = Replica::new(ReplicaStore::telling(&store), &clock);
+    let slow = Replica::new(ReplicaStore::announcing(&store), &clock);
+    let quick = Replica::new(ReplicaStore::announcing(&store), &clock);
     slow.store.before_write.shut();
     slow.run("a").await;
     slow.store.before_write.reached().await;
@@ -317,7 +317,7 @@ async fn notified_replica_doubts_rows_of_unnotified_one() {
 async fn own_deletes_invalidate_only_cached_answers() {
     for told in [true, false] {
         let (store, clock) = shared().await;
-        let way = if told { ReplicaStore::telling(&store) } else { ReplicaStore::silent(&store) };
+        let way = if told { ReplicaStore::announcing(&store) } else { ReplicaStore::silent(&store) };
         let replica = Replica::new(way, &clock);
         replica.run("a").await;
         replica.run("b").await;
@@ -342,8 +342,8 @@ async fn own_deletes_invalidate_only_cached_answers() {
 #[tokio::test]
 async fn purging_replica_doubts_rows_of_unnotified_one() {
     let (store, clock) = shared().await;
-    let slow = Replica::new(ReplicaStore::telling(&store), &clock);
-    let quick = Replica::new(ReplicaStore::telling(&store), &clock);
+    let slow = Replica::new(ReplicaStore::announcing(&store), &clock);
+    let quick = Replica::new(ReplicaStore::announcing(&store), &clock);
     slow.store.before_write.shut();
     slow.run("a").await;
     slow.store.before_write.reached().await;

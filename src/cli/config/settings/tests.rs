@@ -21,7 +21,7 @@ fn the_compiled_in_file_says_what_the_crates_default_to() {
     assert_eq!(settings.server, ServerConfig::default());
     assert_eq!(settings.conversation, helmdeck_conversation::Config::default());
     assert_eq!(format!("{:?}", settings.memory.store()), format!("{:?}", helmdeck_memory::config::Config::default()));
-    assert_eq!(format!("{:?}", settings.egress.guard()), format!("{:?}", helmdeck_egress::Config::default()));
+    assert_eq!(format!("{:?}", settings.egress), format!("{:?}", helmdeck_egress::Config::default()));
 }
 
 #[test]

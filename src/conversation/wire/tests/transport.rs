@@ -18,7 +18,7 @@ fn turns(name: &str) -> Vec<Arc<ConversationTurn>> {
 }
 
 #[test]
-fn a_patch_has_the_form_of_the_doors() {
+fn patch_has_the_form_of_the_transports() {
     let turns = turns("rolling_summary");
     let id = |seq| TurnId { seq, nonce: 0xabc };
     let patch = LlmContextPatch {
