@@ -34,7 +34,7 @@ pub(crate) async fn run(setup: &Setup, arguments: &RunArgs) -> Result<()> {
         return Err(lookup::no_pack(setup, "run").await);
     }
     let starting = Progress::of_call(setup.output, false);
-    let engine = starting.beside(setup.engine(MemoryUse::IfReachable, false)).await?;
+    let engine = Box::pin(starting.beside(setup.engine(MemoryUse::IfReachable, false))).await?;
     let mut stop = None;
     let ended = call_and_print(setup, &engine, arguments, &mut stop).await;
     let Some(answer) = ended.transpose() else { return Err(at_once()) };

@@ -231,7 +231,7 @@ fn a_damaged_issue_is_named_and_never_overwritten() {
     let damaged = crate::repair::damaged_files(&fixture.project).unwrap();
     assert!(damaged.iter().any(|file| file.path == ".forge/linear/issues/LOCAL-1.json"), "{damaged:?}");
     // The last good copy comes first; without one, an issue with that key and nothing else.
-    let skeleton = crate::repair::Mend { yes: true, from: Some(crate::repair::Source::Skeleton) };
+    let skeleton = crate::repair::RepairRequest { yes: true, from: Some(crate::repair::Source::Skeleton) };
     crate::repair::repair(&fixture.project, ".forge/linear/issues/LOCAL-1.json", skeleton).unwrap();
     assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.title, "LOCAL-1");
 }
