@@ -18,6 +18,8 @@ use crate::merge::{name_of, next_id, rename, title, union};
 const KNOWLEDGE_LISTS: &[&[&str]] =
     &[&["patterns", "successful"], &["patterns", "failed"], &["invariants"], &["decisions"]];
 const FEATURES_LISTS: &[&[&str]] = &[&["features"], &["retired"], &["not_adopted"], &["amendments"]];
+/// The lists that a document lacks if they are empty.
+const OPTIONAL: [&str; 4] = ["decisions", "retired", "not_adopted", "amendments"];
 /// Length of the parts of a file name that are made of hashes, in characters.
 const SHORT: usize = 8;
 const LONG: usize = 12;
@@ -126,7 +128,6 @@ impl Entries for EntryFiles {
                     *items = kept.iter().filter(|one| one.list == number).map(|one| one.value.clone()).collect();
                 }
             }
-            let document = without_empty(document, &parse(&file.1)?, names);
             let bytes = json::print(&document).ok()?;
             if parse(&bytes) != parse(&file.1) {
                 writes.push((file.0.clone(), Some(bytes)));
@@ -134,9 +135,10 @@ impl Entries for EntryFiles {
         }
         let mut rest = new;
         for (number, names) in names.iter().enumerate() {
-            if !list(&rest, names).is_empty()
-                && let Some(items) = list_mut(&mut rest, names)
-            {
+            if list(&rest, names).is_empty() {
+                continue;
+            }
+            if let Some(items) = list_mut(&mut rest, names) {
                 items.retain_mut(|item| {
                     let id = (number, key(item));
                     let own = in_main.get(&id);
@@ -146,8 +148,15 @@ impl Entries for EntryFiles {
                     own.is_some() || !claimed.contains(&id)
                 });
             }
+            // A list that has only entries with files is absent if it was absent before.
+            if let ([name], Json::Object(members)) = (names, &mut rest)
+                && member(&old, names).is_none()
+                && matches!(members.0.get(*name), Some(Json::Array(items)) if items.is_empty())
+                && OPTIONAL.contains(name)
+            {
+                members.0.shift_remove(*name);
+            }
         }
-        let rest = without_empty(rest, &old, names);
         if rest != old {
             writes.push((path.to_owned(), Some(json::print(&rest).ok()?)));
         }
@@ -258,20 +267,6 @@ fn file_name(path: &str, entry: &Entry, salted: &[u8]) -> Option<String> {
         format!("{list}-{}", key.get(..LONG)?)
     };
     Some(format!("{folder}/{own}-{}.json", hash.get(..SHORT)?))
-}
-
-/// Removes lists that are empty now and were not there before.
-fn without_empty(mut document: Json, before: &Json, names: &[&[&str]]) -> Json {
-    for names in names {
-        let was_there = member(before, names).is_some();
-        if let ([name], Json::Object(members)) = (names, &mut document)
-            && !was_there
-            && matches!(members.0.get(*name), Some(Json::Array(items)) if items.is_empty())
-        {
-            members.0.shift_remove(*name);
-        }
-    }
-    document
 }
 
 fn all(path: &str, document: &Json) -> Vec<Entry> {

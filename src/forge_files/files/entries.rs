@@ -9,6 +9,9 @@ use super::{Damage, Files, Unreadable};
 use crate::error::Result;
 use crate::json;
 
+/// A document without entries.
+const EMPTY: &[u8] = b"{\"schema_version\": \"1.0\"}";
+
 /// A file and its new bytes; `None` removes it.
 pub type EntryWrite = (String, Option<Vec<u8>>);
 
@@ -63,11 +66,20 @@ impl Files {
     /// New files come first and removals last, so that no kill loses an entry.
     pub(super) fn put_apart(&self, path: &str, new: &[u8]) -> Result<bool> {
         let (Some(entries), Some(files)) = (&self.entries, self.entry_files(path)?) else { return Ok(false) };
-        // What cannot be read, as it is too large, is replaced as a whole.
-        let Ok(Some(main)) = self.read_one(path) else { return Ok(false) };
+        let (main, is_lost) = match self.read_one(path) {
+            Ok(Some(main)) => (main, false),
+            // It is new, or was lost while its entries were not.
+            Ok(None) => (EMPTY.to_vec(), true),
+            // What cannot be read, as it is too large, is replaced as a whole.
+            Err(_) => return Ok(false),
+        };
         let salt = RandomState::new().build_hasher().finish();
         let Some(writes) = entries.split(path, &main, &files, new, salt) else { return Ok(false) };
         for (file, bytes) in writes {
+            // What replaces a lost document may know nothing of its entries: they stay.
+            if is_lost && files.iter().any(|(name, _)| *name == file) {
+                continue;
+            }
             let Some(bytes) = bytes else {
                 self.remove(&file)?;
                 continue;

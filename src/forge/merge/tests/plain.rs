@@ -114,6 +114,12 @@ fn new_entries_go_into_files_of_their_own() {
     let added = Knowledge::new(&project).add(&Learning::new(what.clone()), None).unwrap();
     assert_eq!(std::fs::read(repository.path().join(KNOWLEDGE)).unwrap(), before);
     assert_eq!(Knowledge::new(&project).read().unwrap().patterns.successful.len(), 1);
+    // A lost document comes back from git without its entries, which stay.
+    std::fs::remove_file(repository.path().join(KNOWLEDGE)).unwrap();
+    let request = crate::repair::RepairRequest { yes: true, from: Some(crate::repair::Source::Git) };
+    crate::repair::repair(&project, KNOWLEDGE, request).unwrap();
+    assert_eq!(Knowledge::new(&project).read().unwrap().patterns.successful.len(), 1);
+    assert_eq!(std::fs::read(repository.path().join(KNOWLEDGE)).unwrap(), before);
     // Learning it again changes its file only, and the form of the RFC stays writable.
     assert!(!Knowledge::new(&project).add(&Learning::new(what), None).unwrap().new);
     repository.write(KNOWLEDGE, KNOWN);
