@@ -143,6 +143,7 @@ fn every_command_prints_exactly_one_object() {
     fixture.write(".git/MESSAGE", "Add it\n");
     call(1, &["hook", "commit-msg", ".git/MESSAGE"]);
     call(0, &["hook", "prepare-commit-msg", ".git/MESSAGE"]);
+    call(0, &["hook", "agent", "start", "claude"]);
     call(0, &["checkpoint", "create", "--key", "SUM-1"]);
     call(0, &["checkpoint", "list"]);
     call(0, &["checkpoint", "show", "SUM-1-v1"]);

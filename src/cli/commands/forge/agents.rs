@@ -8,6 +8,7 @@ use helmdeck_forge::{Category, Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
 use crate::args::forge::{AgentEvent, AgentName};
+use crate::exit::Failure;
 
 /// Maximum size of the input of a hook, in bytes.
 const MAX_INPUT: u64 = 1 << 20;
@@ -76,6 +77,10 @@ pub(super) fn hook(on: &CommandContext, event: AgentEvent, agent: AgentName) -> 
         on.output.note(&message);
         "{}".to_owned()
     });
+    if on.is_json() {
+        let answer: serde_json::Value = serde_json::from_str(&text).map_err(Failure::internal)?;
+        return on.print(&answer, String::new);
+    }
     Ok(on.output.text(&text)?)
 }
 
