@@ -166,7 +166,8 @@ fn completes(name: &str) {
         let words: Vec<&str> = ["helmdeck"].into_iter().chain(completed.split(' ')).collect();
         assert_eq!(shell.complete(&format!("helmdeck {typed}")), words, "{name}: {typed}");
     }
-    shell.lists("helmdeck run github.list_", &["github.list_issues", "github.list_prs"]);
+    // fish shortens what the candidates share.
+    shell.lists("helmdeck run github.list_", &["list_issues", "list_prs"]);
     shell.lists("helmdeck run text.count_tokens encoding=", &["cl100k_base", "o200k_base"]);
 }
 

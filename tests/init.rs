@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::KEY;
+use crate::support::mcp::Programs;
 use crate::support::program::Run;
 
 const HELMDECK: &str = env!("CARGO_BIN_EXE_helmdeck");
@@ -252,6 +253,24 @@ fn clients_are_found_and_keep_their_settings() {
     let refused = home.run(&["init", "--client", "vscode", "--write"], 9);
     assert!(refused.stderr.contains("comments") && refused.stderr.contains("code --add-mcp"), "{}", refused.stderr);
     assert_eq!(std::fs::read_to_string(home.path(".config/Code/User/mcp.json")).unwrap(), commented);
+}
+
+#[test]
+fn written_entry_gives_a_client_a_hit() {
+    let home = Empty::new();
+    home.run(&["init", "--memory", "--client", "cursor", "--write"], 0);
+    // What a client starts is what stands in its file, with little more than a home.
+    let file = std::fs::read_to_string(home.path(".cursor/mcp.json")).unwrap();
+    let file: Value = serde_json::from_str(&file).unwrap();
+    let entry = &file["mcpServers"]["helmdeck"];
+    let arguments = entry["args"].as_array().unwrap();
+    let command: Vec<&Value> = [&entry["command"]].into_iter().chain(arguments).collect();
+    let env = json!({"HOME": home.0.path(), "PATH": "/usr/bin:/bin", "HELMDECK_CACHE__READ_BUDGET": "30s"});
+    let call = json!({"do": "call", "name": "text__count_tokens", "arguments": {"text": "Packs answer agents."}});
+    let plan = json!({"target": {"command": command, "env": env}, "steps": [call, call]});
+    let answer = Programs::installed().python(&plan);
+    let status = |step: usize| &answer["steps"][step]["result"]["_meta"]["helmdeck/cache"]["status"];
+    assert_eq!((status(0), status(1)), (&json!("miss"), &json!("hit")), "{answer}");
 }
 
 /// Runs a line of shell on a terminal, answers when the program asks, and returns all that was shown.

@@ -114,6 +114,31 @@ fn without_key_no_member_and_no_file() {
 }
 
 #[test]
+fn failed_start_answers_the_first_request() {
+    let home = Home::new();
+    home.call(KEY, &["test.echo", "repo=a"]);
+    let wrong = home.command(&"2".repeat(64), &["mcp"]);
+    let unreadable = {
+        let mut command = home.command(KEY, &["mcp"]);
+        command.env("HELMDECK_MEMORY_KEY", "canary");
+        command
+    };
+    for (mut command, reason) in [(wrong, "written with key"), (unreadable, "64 hex")] {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}})).unwrap();
+        // The client keeps its end open.
+        let ended = child.wait_with_output().unwrap();
+        drop(input);
+        let answer: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(answer["id"] == 7 && message.contains(reason) && !message.contains("canary"), "{answer}");
+        assert_eq!(ended.status.code(), Some(78));
+        assert!(String::from_utf8(ended.stderr).unwrap().contains(reason));
+    }
+}
+
+#[test]
 fn cancelled_call_kills_its_process_group() {
     let home = Home::new();
     home.install("test.stubborn", STUBBORN, "");

@@ -101,8 +101,11 @@ pub(crate) fn vault_ring(env: &ProcessEnvironment, memory: Option<&KeyRing>) -> 
 fn ring(env: &ProcessEnvironment, names: &Names, key_file: &Path) -> Result<Option<KeyRing>> {
     let Names { key, file, previous: earlier } = names;
     let previous = env.text(earlier)?;
-    let found = match secret_file::of_environment(env, key, file, Readers::OwnerOnly)? {
-        None if !key_file.as_os_str().is_empty() => Some((KEY_SETTING, of_setting(key_file)?)),
+    let of_environment = secret_file::of_environment(env, key, file, Readers::OwnerOnly)?;
+    let found = match of_environment.map(|(label, text)| (label.to_owned(), text)) {
+        None if !key_file.as_os_str().is_empty() => {
+            Some((format!("{KEY_SETTING}: {}", key_file.display()), of_setting(key_file)?))
+        }
         found => found,
     };
     let Some((label, text)) = found else {
@@ -111,7 +114,7 @@ fn ring(env: &ProcessEnvironment, names: &Names, key_file: &Path) -> Result<Opti
             None => Ok(None),
         };
     };
-    let ring = KeyRing::parse((label, &text), previous.map(|list| (*earlier, list)))
+    let ring = KeyRing::parse((&label, &text), previous.map(|list| (*earlier, list)))
         .map_err(|error| Failure::config(error.to_string()))?;
     Ok(Some(ring))
 }

@@ -49,7 +49,7 @@ const MANIFEST: &[(&str, &str, &str)] = &[
     ("`[handler.http]`", include_str!("../../src/core/manifest/http/parse.rs"), "Raw"),
     ("`[handler.mcp]`", RAW, "McpTool"),
     ("`[memory]`", RAW, "Memory"),
-    ("`[session]`", RAW, "Session"),
+    ("`[session]`", RAW, "SessionTable"),
     ("`[artifacts]`", RAW, "Artifacts"),
     ("`[metadata]`", include_str!("../../src/core/manifest/mod.rs"), "Metadata"),
     ("`[[examples]]`", RAW, "Example"),
@@ -73,7 +73,7 @@ fn spelled(key: &str, kind: &str) -> &'static str {
         "Vec<Example" => "list of tables",
         "Scope" | "SingleFlight" => "text",
         "toml::Value" => "any value",
-        "Metadata" | "Handler" | "McpTool" | "Session" | "Artifacts" | "Memory" | "http::Raw" => "table",
+        "Metadata" | "Handler" | "McpTool" | "SessionTable" | "Artifacts" | "Memory" | "http::Raw" => "table",
         other => panic!("{key}: no word for the type {other}"),
     }
 }
