@@ -31,6 +31,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("forge-documents", &["core", "forge-files"]),
     ("skills", &["forge-files"]),
     ("forge", &["core", "process", "events", "git", "forge-files", "forge-documents", "skills"]),
+    ("trackers", &["core", "egress", "forge", "forge-documents", "forge-files"]),
     // Packs see the engine, the store and the vault only through the traits of core.
     ("packs", &["core", "process", "egress", "llm", "git", "forge", "conversation", "seam"]),
     (

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::exit::{Failure, Result};
 
 /// Variables and working directory of the process.
+#[derive(Clone)]
 pub(crate) struct ProcessEnvironment {
     variables: BTreeMap<String, OsString>,
     working_dir: Option<PathBuf>,

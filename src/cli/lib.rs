@@ -34,6 +34,7 @@ mod secret_file;
 mod signals;
 mod table;
 mod terminal;
+mod trackers;
 mod wire;
 mod writable;
 mod write_file;

@@ -300,7 +300,10 @@ impl Setup {
     }
 
     /// Returns the credentials of the environment and, if something is called, of the vault.
-    async fn secrets(&self, memory: MemoryUse) -> Result<Arc<dyn Secrets>> {
+    ///
+    /// # Errors
+    /// A failure if the vault must open and does not.
+    pub(crate) async fn secrets(&self, memory: MemoryUse) -> Result<Arc<dyn Secrets>> {
         let environment = EnvironmentSecrets::new(&self.settings.credentials, &self.env);
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }

@@ -33,6 +33,10 @@ pub struct Config {
     pub events: EventsConfig,
     /// Issues.
     pub linear: LinearConfig,
+    /// Which tracker is synchronised.
+    pub tracker: TrackerConfig,
+    /// Issues of GitHub.
+    pub github: GithubConfig,
 }
 
 /// Limits of files: `[files]`.
@@ -220,13 +224,33 @@ impl EventsConfig {
 }
 
 /// Issues: `[linear]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinearConfig {
-    /// How issues are kept: `offline` (default) or `off`.
+    /// How issues are kept: `offline` (default), `live` or `off`.
     pub mode: LinearMode,
     /// The assignee that counts as "me". Default: none.
     pub me: Option<String>,
+    /// The endpoint of the API; https, or on this machine. Default: `https://api.linear.app/graphql`.
+    pub endpoint: Option<String>,
+    /// The credential with the key, by its name in helmdeck's own settings or vault. Default: `linear-key`.
+    ///
+    /// The variable `LINEAR_API_KEY` comes first. A key never stands in this file.
+    pub credential: Option<String>,
+    /// The key of the team: `SX9`.
+    pub team: Option<String>,
+    /// States: a word of the project, and the team's name for it.
+    pub states: BTreeMap<String, String>,
+    /// Types (`feature`, `bug`, `task`, `chore`), each with the label that stands for it.
+    pub types: BTreeMap<String, String>,
+    /// People: a name of the project, and the person's name or e-mail address in the tracker.
+    pub users: BTreeMap<String, String>,
+    /// Labels that the tracker lacks: `existing` (default) keeps them here, `create` creates them there.
+    pub labels: LabelMode,
+    /// Whether the end of a session adds a comment to its issue. Default: no.
+    pub notes: bool,
+    /// When to synchronise besides on request: `start`, `end`, or `start,end` of a session. Default: never.
+    pub sync: String,
 }
 
 /// How issues are kept.
@@ -236,8 +260,56 @@ pub enum LinearMode {
     /// In files only: `offline`.
     #[default]
     Offline,
+    /// In files and in the tracker: `live`.
+    Live,
     /// Not at all: `off`.
     Off,
+}
+
+/// What happens to labels that the tracker lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LabelMode {
+    /// They stay here: `existing`.
+    #[default]
+    Existing,
+    /// They are created there: `create`.
+    Create,
+}
+
+/// Which tracker is synchronised in the mode `live`: `[tracker]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrackerConfig {
+    /// `linear` (default) or `github`.
+    pub kind: TrackerKind,
+}
+
+/// A tracker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrackerKind {
+    /// Linear: `linear`.
+    #[default]
+    Linear,
+    /// Issues of a GitHub repository: `github`.
+    Github,
+}
+
+/// Issues of GitHub: `[github]`. The names of states, types and people are those of `[linear]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GithubConfig {
+    /// The root of the REST API. Default: `https://api.github.com`.
+    pub endpoint: Option<String>,
+    /// The credential with the token. Default: `github-token`. The variable `GITHUB_TOKEN` comes first.
+    pub credential: Option<String>,
+    /// The repository: `owner/name`.
+    pub repository: Option<String>,
+    /// The label of issues that somebody works on. Default: `in progress`.
+    pub in_progress: Option<String>,
+    /// What keys begin with: `GH` makes `GH-12` of issue 12. Default: `GH`.
+    pub prefix: Option<String>,
 }
 
 impl FilesConfig {
@@ -322,12 +394,6 @@ impl Default for EventsConfig {
 }
 
 #[allow(clippy::derivable_impls, reason = "the defaults stand together")]
-impl Default for LinearConfig {
-    fn default() -> Self {
-        Self { mode: LinearMode::Offline, me: None }
-    }
-}
-
 impl Verify {
     /// How long a command may take.
     #[must_use]
@@ -361,8 +427,22 @@ impl Config {
     #[must_use]
     pub fn unknown(text: &str) -> Vec<String> {
         // Absent options do not appear among the defaults.
-        const OPTIONAL: [&str; 6] =
-            ["verify.count_regex", "git.base", "events.url", "events.credentials", "events.certificates", "linear.me"];
+        const OPTIONAL: [&str; 14] = [
+            "verify.count_regex",
+            "git.base",
+            "events.url",
+            "events.credentials",
+            "events.certificates",
+            "linear.me",
+            "linear.endpoint",
+            "linear.credential",
+            "linear.team",
+            "github.endpoint",
+            "github.credential",
+            "github.repository",
+            "github.prefix",
+            "github.in_progress",
+        ];
         let Ok(given) = text.parse::<toml::Table>() else { return Vec::new() };
         let Ok(known) = toml::Table::try_from(Self::default()) else { return Vec::new() };
         let mut unknown = Vec::new();

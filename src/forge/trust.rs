@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::config::{LinearMode, TrackerKind};
 use crate::environment::Trust;
 use crate::error::{Category, Error, Result};
 use crate::knowledge::Knowledge;
@@ -32,7 +33,7 @@ const MAX_RECORD: u64 = 4 << 20;
 pub struct TrustedCommand {
     /// What it is for.
     ///
-    /// One of `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `.forge/init.sh`.
+    /// One of `verify.runner`, `verify.runners.<name>`, `verify.commands`, `invariant`, `linear`, `.forge/init.sh`.
     #[serde(rename = "for")]
     pub purpose: String,
     /// The command, or for a script its SHA-256.
@@ -148,6 +149,7 @@ fn trust_commands(project: &Project) -> Result<BTreeSet<TrustedCommand>> {
     let mut all = BTreeSet::from([command("verify.runner", &verify.runner)]);
     all.extend(verify.runners.iter().map(|(name, runner)| command(&format!("verify.runners.{name}"), &runner.command)));
     all.extend(verify.commands.iter().map(|line| command("verify.commands", line)));
+    all.extend(tracker(project).map(|what| command("linear", &what)));
     let knowledge = Knowledge::new(project).read()?;
     all.extend(knowledge.current_invariants().filter_map(|one| one.check().map(|check| command("invariant", check))));
     if let Some(script) = project.files().read(INIT)? {
@@ -155,6 +157,28 @@ fn trust_commands(project: &Project) -> Result<BTreeSet<TrustedCommand>> {
         all.insert(command(INIT, &format!("sha256:{digest}")));
     }
     Ok(all)
+}
+
+/// Returns where issues and the key of the tracker would be sent.
+fn tracker(project: &Project) -> Option<String> {
+    let config = project.config();
+    if config.linear.mode != LinearMode::Live {
+        return None;
+    }
+    let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
+    let (endpoint, what, credential) = match config.tracker.kind {
+        TrackerKind::Linear => (
+            or(&config.linear.endpoint, "https://api.linear.app/graphql"),
+            or(&config.linear.team, "?"),
+            or(&config.linear.credential, "linear-key"),
+        ),
+        TrackerKind::Github => (
+            or(&config.github.endpoint, "https://api.github.com"),
+            or(&config.github.repository, "?"),
+            or(&config.github.credential, "github-token"),
+        ),
+    };
+    Some(format!("send issues to {endpoint}, {what}, with the credential {credential}"))
 }
 
 fn trust_clone(project: &Project) -> String {

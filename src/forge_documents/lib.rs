@@ -10,6 +10,7 @@ pub mod merge;
 pub mod progress;
 pub mod recovery;
 pub mod sessions;
+pub mod tracking;
 
 /// The text of a new project's `architecture.md`.
 pub const ARCHITECTURE: &[u8] = include_bytes!("architecture.md");

@@ -42,6 +42,12 @@ pub const ISSUES: &str = ".forge/linear/issues";
 pub const COMMENTS: &str = ".forge/linear/comments";
 /// Summaries of issues that are done.
 pub const HISTORY: &str = ".forge/linear/history";
+/// Changes that wait for the tracker.
+pub const LINEAR_OUTBOX: &str = ".forge/linear/outbox.jsonl";
+/// How far this clone has synchronised its issues, and what conflicts.
+pub const SYNC: &str = ".forge/.local/linear/sync.json";
+/// The values of each issue that both sides had last.
+pub const BASES: &str = ".forge/.local/linear/base";
 /// The forms of new issues.
 pub const TEMPLATES: &str = ".forge/linear/templates";
 /// The last commits: a cache.

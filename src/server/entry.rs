@@ -24,6 +24,7 @@ use crate::guard::{Asked, Guard};
 use crate::limits::{Admission, Each, InFlight, Rate, RequestSlot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
+use crate::rest::webhook::PATH as WEBHOOK;
 
 /// Path of the `OpenAPI` document, which is public.
 const DOCUMENT: &str = "/api/v1/openapi.json";
@@ -202,7 +203,7 @@ impl EntryService {
             }
             let nobody = caller.identity.is_anonymous() && caller.permissions.is_empty();
             // A page sends a visitor without a token to where it can sign in.
-            if nobody && uri.path() != DOCUMENT && !is_page(uri.path()) {
+            if nobody && uri.path() != DOCUMENT && uri.path() != WEBHOOK && !is_page(uri.path()) {
                 return Err(Problem::new(Code::Unauthenticated, "this needs a bearer token"));
             }
             if inner.access.is_some() {
@@ -236,5 +237,5 @@ pub(crate) fn is_page(path: &str) -> bool {
 
 /// Says whether a path reaches the engine, so that its requests are limited.
 fn is_limited(path: &str) -> bool {
-    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/") || is_page(path)
+    path.starts_with("/api/") || path == MCP || path.starts_with("/mcp/") || path == WEBHOOK || is_page(path)
 }

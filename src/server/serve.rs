@@ -39,6 +39,7 @@ use crate::mcp::{Extra, Mcp, McpConfig};
 use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
 use crate::rest;
+use crate::rest::webhook::WebhookReceiver;
 
 /// Pause after a failed accept: without free file handles, the next try would fail at once again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -61,6 +62,7 @@ pub struct Server {
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
+    receiver: Option<Arc<dyn WebhookReceiver>>,
     reload: Reload,
 }
 
@@ -94,6 +96,7 @@ impl Server {
             mcp: McpConfig::default(),
             extra: None,
             conversations: Conversations::default(),
+            receiver: None,
             reload: Reload::default(),
         }
     }
@@ -138,6 +141,13 @@ impl Server {
     #[must_use]
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.conversations = conversations;
+        self
+    }
+
+    /// Sets the receiver of webhooks at `/webhooks/linear`. Without one there is no such route.
+    #[must_use]
+    pub fn webhook(mut self, receiver: Option<Arc<dyn WebhookReceiver>>) -> Self {
+        self.receiver = receiver;
         self
     }
 
@@ -203,7 +213,7 @@ impl Server {
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         let app = App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
-        let routes = rest::router(app.clone());
+        let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]
         let routes = crate::ui::with_pages(routes, app.engine().memory().is_some(), access.clone(), &self.clock);
         let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config);

@@ -2,7 +2,11 @@
 
 mod chat;
 mod faulty_store;
+#[cfg(feature = "trackers")]
+pub mod github_issues;
 mod issuer;
+#[cfg(feature = "trackers")]
+pub mod linear;
 mod nats;
 mod packs;
 mod postgres;
@@ -10,6 +14,8 @@ mod recording_bus;
 mod replica_store;
 mod s3;
 mod session;
+#[cfg(feature = "trackers")]
+mod small_http;
 mod stores;
 
 pub use helmdeck_core::ManualClock;

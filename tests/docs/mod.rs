@@ -87,7 +87,7 @@ pages! {
 }
 
 /// Pages whose commands another test runs.
-const ELSEWHERE: &[&str] = &["docs/forge.md"];
+const ELSEWHERE: &[&str] = &["docs/forge.md", "docs/trackers.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

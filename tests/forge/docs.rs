@@ -66,8 +66,22 @@ fn every_command_that_is_named_exists() {
 #[test]
 fn every_setting_stands_there_with_its_default() {
     let defaults = toml::Table::try_from(Config::default()).unwrap();
-    let optional =
-        ["verify.count_regex", "git.base", "events.url", "events.credentials", "events.certificates", "linear.me"];
+    let optional = [
+        "verify.count_regex",
+        "git.base",
+        "events.url",
+        "events.credentials",
+        "events.certificates",
+        "linear.me",
+        "linear.team",
+        "linear.endpoint",
+        "linear.credential",
+        "github.repository",
+        "github.endpoint",
+        "github.credential",
+        "github.in_progress",
+        "github.prefix",
+    ];
     let mut known: Vec<String> = optional.map(str::to_owned).to_vec();
     for (table, settings) in &defaults {
         for (name, value) in settings.as_table().unwrap() {

@@ -15,6 +15,7 @@ mod nats_link;
 mod nexts;
 mod paused;
 mod proof;
+mod trackers;
 mod transports;
 mod watch;
 mod words;

@@ -94,6 +94,11 @@ impl Programs {
         carry_out(Command::new(&self.node).arg(scripts().join("client.mjs")).arg(&self.packages), plan)
     }
 
+    /// Lets Linear's own library check a signature; see `mcp/linear_webhook.mjs` for the plan and the answer.
+    pub(crate) fn linear_webhook(&self, plan: &Value) -> Value {
+        carry_out(Command::new(&self.node).arg(scripts().join("linear_webhook.mjs")).arg(&self.packages), plan)
+    }
+
     /// Lets the official package for tasks call one tool; see `mcp/tasks.mjs` for the plan and the answer.
     pub(crate) fn tasks(&self, plan: &Value) -> Value {
         carry_out(Command::new(&self.node).arg(scripts().join("tasks.mjs")).arg(&self.packages), plan)

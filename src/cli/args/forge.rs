@@ -2,6 +2,7 @@
 
 mod git;
 mod issue;
+mod linear;
 mod memory;
 mod session;
 
@@ -13,6 +14,7 @@ pub(crate) use git::{CheckpointCommand, CommitArgs, HookCommand, HookKind, Recov
 pub(crate) use issue::{
     BranchArgs, DoneWorkArgs, FormCommand, FormValues, IssueCommand, IssueEdit, IssueFields, StartWorkArgs,
 };
+pub(crate) use linear::{LinearCommand, ResolveArgs};
 pub(crate) use memory::{
     ArtifactKind, ExportFormat, FeatureEdit, FeaturesCommand, FocusArgs, FocusCommand, ForgeArtifactCommand,
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
@@ -107,6 +109,9 @@ pub(crate) enum ForgeCommand {
     /// List, show, fill and check the forms of new issues
     #[command(subcommand)]
     Form(FormCommand),
+    /// Synchronise issues with Linear or GitHub
+    #[command(subcommand)]
+    Linear(LinearCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
         /// Create missing files

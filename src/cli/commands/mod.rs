@@ -115,7 +115,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         }
         Command::Session(command) => block_on(session::run(&setup(env, WARN)?, &command)),
         Command::Conversation(command) => block_on(conversation::run(&setup(env, WARN)?, &command)),
-        Command::Forge(arguments) => forge::run(&arguments, &env, output),
+        Command::Forge(arguments) => forge::run(&arguments, global.config.as_deref(), &env, output),
         // Separated from the others before they are read; this is for a command line that hid it.
         Command::Seam(command) => match seam::run(&command, global.config.as_deref(), &env, output) {
             0 => Ok(()),

@@ -79,6 +79,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
+    server = server.webhook(crate::trackers::receiver(&setup)?);
     let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);

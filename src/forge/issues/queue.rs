@@ -1,9 +1,11 @@
 //! What the sync hears of a local change, in the same locked write.
 
 use super::{Comment, Issue};
+use crate::config::LinearMode;
 use crate::error::Result;
 use crate::json::{Json, Members};
 use crate::project::Project;
+use helmdeck_forge_documents::tracking::{Operation, OperationKind, Outbox};
 
 /// What kind of change it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +45,26 @@ impl IssueChange<'_> {
     }
 }
 
-/// Adds a change to the outbox of the tracker, if one is configured.
+/// Adds a comment to the outbox of the tracker, if one is configured.
 ///
 /// It is called with the lock held, before the change is written: a change that is written is never missing in the
 /// outbox. An error here refuses the change.
 ///
 /// # Errors
 /// The errors from writing the outbox.
-pub(super) fn add(_project: &Project, _change: &IssueChange<'_>) -> Result<()> {
-    // The sync fills this in: `[linear] mode = "live"`, or a tracker of GitHub.
-    Ok(())
+pub(super) fn add(project: &Project, change: &IssueChange<'_>) -> Result<()> {
+    // The sync compares states, so fields need no entry: it finds them also if git brought them. Comments do.
+    let Some(comment) = change.comment.filter(|_| project.config().linear.mode == LinearMode::Live) else {
+        return Ok(());
+    };
+    // The tracker wants an id of version 4.
+    let bytes = uuid::Uuid::parse_str(&comment.id).unwrap_or_else(|_| project.environment().uuid()).into_bytes();
+    let id = uuid::Builder::from_random_bytes(bytes).into_uuid().to_string();
+    let now = project.environment().now().seconds();
+    let mut operation = Operation::new(id, OperationKind::Comment, change.after.linear_id.clone(), now);
+    let by = comment.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
+    operation.body = Some(format!("{}{by}", comment.text));
+    Outbox::edit(project.files(), |waiting| waiting.push(operation))
 }
 
 fn changed(before: Option<&Issue>, after: Option<&Issue>, new: bool) -> Members {

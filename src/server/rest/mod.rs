@@ -23,19 +23,21 @@ mod sessions;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+pub(crate) mod webhook;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use helmdeck_core::Code;
 use http::StatusCode;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 
 use self::state::DocumentState;
+use self::webhook::WebhookReceiver;
 use crate::access::By;
 use crate::app::App;
 use crate::problem::Problem;
@@ -56,15 +58,19 @@ fn documented() -> OpenApiRouter<App> {
         .merge(operations::routes())
 }
 
-/// Every route, also those about the API that are not part of it.
-pub(crate) fn router(app: App) -> Router {
-    Router::from(documented())
+/// Every route, also those about the API that are not part of it, and the webhook if somebody receives it.
+pub(crate) fn router(app: App, receiver: Option<Arc<dyn WebhookReceiver>>) -> Router {
+    let router = Router::from(documented())
         .route("/api/v1/openapi.json", get(document))
         .route("/docs", get(docs::page))
         .route("/docs.css", get(docs::style))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .with_state(app)
+        .with_state(app);
+    match receiver {
+        Some(receiver) => router.merge(Router::new().route(webhook::PATH, post(webhook::receive)).with_state(receiver)),
+        None => router,
+    }
 }
 
 /// Answers with the document: everything but the packs that the caller may not run.

@@ -311,7 +311,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
         None,
         false,
     );
-    let router = super::router(app);
+    let router = super::router(app, None);
     let ask = async |scope: &str, method: Method, path: &str| {
         let caller = Caller {
             identity: Arc::new(Identity::new("t", "u").unwrap()),

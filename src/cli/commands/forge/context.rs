@@ -51,11 +51,19 @@ pub(super) struct CommandContext {
     /// The agent that the command line names.
     pub(super) named_agent: Option<String>,
     pub(super) output: Output,
+    /// The configuration file of the command line.
+    pub(super) config: Option<PathBuf>,
+    pub(super) process: ProcessEnvironment,
 }
 
 impl CommandContext {
     /// Reads the options that all commands have.
-    pub(super) fn of(common: &ForgeCommon, env: &ProcessEnvironment, output: Output) -> Result<Self, Stop> {
+    pub(super) fn of(
+        common: &ForgeCommon,
+        config: Option<&Path>,
+        env: &ProcessEnvironment,
+        output: Output,
+    ) -> Result<Self, Stop> {
         let folder = env.absolute(common.project.as_deref().unwrap_or_else(|| Path::new(".")))?;
         let environment = project::environment(env, common.session.as_deref(), common.agent.as_deref())?;
         if let Some(rule) = common.allow_secret.iter().find(|rule| rules().all(|(known, _)| known != **rule)) {
@@ -69,6 +77,8 @@ impl CommandContext {
             allowed: common.allow_secret.clone(),
             named_agent: common.agent.clone(),
             output,
+            config: config.map(Path::to_owned),
+            process: env.clone(),
         })
     }
 

@@ -7,11 +7,13 @@ mod context;
 mod form;
 mod git;
 mod issue;
+mod linear;
 mod memory;
 mod session;
 mod text;
 mod work;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use helmdeck_forge::events::{Events, Replay};
@@ -46,8 +48,13 @@ const KEEP: Duration = Duration::from_secs(30);
 /// # Errors
 /// 1 failure, 2 usage, 3 absent, 4 paused, 5 locked, 6 stale, 7 secret, 8 corrupt, 9 refused, 10 unknown; `health
 /// --exit-code` 11 and 12.
-pub(crate) fn run(arguments: &ForgeArgs, env: &ProcessEnvironment, output: Output) -> Result<()> {
-    let answer = CommandContext::of(&arguments.common, env, output).and_then(|on| {
+pub(crate) fn run(
+    arguments: &ForgeArgs,
+    config: Option<&Path>,
+    env: &ProcessEnvironment,
+    output: Output,
+) -> Result<()> {
+    let answer = CommandContext::of(&arguments.common, config, env, output).and_then(|on| {
         if runs_checks(&arguments.command) {
             // The checks run in separate process groups, and would outlive this process.
             let running = on.environment.running.clone();
@@ -174,6 +181,7 @@ impl CommandContext {
             C::Remember { text } => work::remember(self, text),
             C::Issue(command) => issue::run(self, command),
             C::Form(command) => form::run(self, command),
+            C::Linear(command) => linear::run(self, command),
             C::LintCommits { range } => git::lint(self, range.as_deref()),
             C::Hook(command) => git::hook(self, command),
             C::Checkpoint(command) => git::checkpoint(self, command),

@@ -8,6 +8,7 @@ use helmdeck_forge::sessions::{End, How, Log, Sessions, Start};
 use serde_json::json;
 
 use super::context::{Answer, CommandContext};
+use super::linear::{self, Moment};
 use crate::args::forge::{EndArgs, ForgeSessionCommand, StartArgs};
 use crate::exit::{Exit, Failure};
 use crate::runtime::block_on;
@@ -50,7 +51,9 @@ fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
         no_probe: arguments.no_probe,
         budget: arguments.budget,
     };
-    let started = Sessions::new(&on.open()?).start(&start)?;
+    let project = on.open()?;
+    linear::at(on, &project, Moment::Start);
+    let started = Sessions::new(&project).start(&start)?;
     on.print(&started, || started.prime.text.clone())?;
     CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
 }
@@ -62,7 +65,11 @@ fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
         leave_dirty: arguments.leave_dirty.clone(),
         key: arguments.key.clone(),
     };
-    on.show(&Sessions::new(&on.open()?).end(&end)?)
+    let project = on.open()?;
+    linear::note_end(on, &project, &end);
+    let ended = Sessions::new(&project).end(&end)?;
+    linear::at(on, &project, Moment::End);
+    on.show(&ended)
 }
 
 /// Runs a command for the session. A signal asks the command to end, and ends the session.

@@ -9,6 +9,7 @@ use helmdeck_forge::{Error, Project};
 
 use super::context::{Answer, CommandContext, Stop};
 use super::issue::{branch_line, criteria, line};
+use super::linear::{self, Moment};
 use crate::args::forge::{CommitArgs, DoneWorkArgs, StartWorkArgs};
 use crate::exit::Exit;
 
@@ -24,7 +25,9 @@ pub(super) fn start(on: &CommandContext, arguments: &StartWorkArgs) -> Answer {
             ..StartSession::default()
         },
     };
-    let started = Work::new(&on.open()?).start(&start)?;
+    let project = on.open()?;
+    linear::at(on, &project, Moment::Start);
+    let started = Work::new(&project).start(&start)?;
     on.print(&started, || started_text(&started))?;
     CommandContext::exit(if started.paused.is_some() { Exit::Paused } else { Exit::Ok })
 }
@@ -158,7 +161,9 @@ pub(super) fn done(on: &CommandContext, arguments: &DoneWorkArgs) -> Answer {
         verify: arguments.verify.clone(),
         push: arguments.push,
     };
-    let finished = Work::new(&on.open()?).done(&done)?;
+    let project = on.open()?;
+    let finished = Work::new(&project).done(&done)?;
+    linear::at(on, &project, Moment::End);
     on.print(&finished, || finished_text(&finished))
 }
 

@@ -12,6 +12,8 @@ use crate::health::inputs::{File, Linear};
 use crate::issues::Active;
 use crate::layout;
 use crate::project::Project;
+use crate::time::Time;
+use helmdeck_forge_documents::tracking::{Outbox, SyncState};
 
 /// Maximum number of orphan commits that are named.
 const NAMED: usize = 5;
@@ -24,6 +26,29 @@ pub(super) struct Known {
     files: Option<Files>,
     /// Earlier keys of completed issues. They are read only if a commit has a key that is not known.
     aliases: OnceLock<HashSet<String>>,
+    sync: SyncFacts,
+}
+
+/// What the sync of this clone could not do.
+#[derive(Debug, Default)]
+struct SyncFacts {
+    outbox_failed: u64,
+    conflicts: u64,
+    pull_failed: Option<Time>,
+}
+
+impl SyncFacts {
+    /// Reads the files of the sync. What cannot be read counts as nothing: `doctor` and `repair` report it.
+    fn read(files: &Files) -> Self {
+        let outbox = Outbox::read(files).unwrap_or_default();
+        let state = load::<SyncState>(files).1;
+        let keys = |state: &SyncState| state.conflicts.iter().map(|one| one.key.clone()).collect::<HashSet<_>>().len();
+        Self {
+            outbox_failed: outbox.failed().count() as u64,
+            conflicts: state.as_ref().map_or(0, |state| keys(state) as u64),
+            pull_failed: state.and_then(|state| state.failure).map(|failure| failure.since),
+        }
+    }
 }
 
 impl Known {
@@ -63,7 +88,8 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
         known.flat_map(|issue| issue.aliases.into_iter().chain([issue.linear_id])).collect();
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
-    Some(Known { keys, active, files: Some(files.clone()), aliases: OnceLock::new() })
+    let sync = SyncFacts::read(files);
+    Some(Known { keys, active, files: Some(files.clone()), aliases: OnceLock::new(), sync })
 }
 
 /// Returns the inputs from the issue mirror and the commits.
@@ -72,6 +98,9 @@ pub(super) fn linear(known: Option<Known>, found: &RepositoryFacts) -> Linear {
     Linear {
         no_git: found.git.disabled || found.git.absent,
         active: known.active,
+        outbox_failed: known.sync.outbox_failed,
+        conflicts: known.sync.conflicts,
+        pull_failed: known.sync.pull_failed,
         orphans: found.orphans.len() as u64,
         orphan_commits: found.orphans.iter().take(NAMED).cloned().collect(),
         ..Linear::default()
@@ -85,7 +114,8 @@ mod tests {
     #[test]
     fn what_a_session_keeps_needs_no_issue_in_either_style() {
         let keys = HashSet::from(["SX9-1".to_owned()]);
-        let known = Known { keys, active: File::default(), files: None, aliases: OnceLock::new() };
+        let sync = SyncFacts::default();
+        let known = Known { keys, active: File::default(), files: None, aliases: OnceLock::new(), sync };
         for has in ["[session] Session checkpoint\n", "chore(session): Session checkpoint\n", "feat: SX9-1 a thing\n"] {
             assert!(known.has(has), "{has}");
         }

@@ -1,0 +1,118 @@
+//! Shapes of GitHub's answers. Unknown members are ignored.
+
+use helmdeck_forge::Time;
+use serde::Deserialize;
+
+use super::STATES;
+use crate::tracker::{Issue, Label, Person, Relation, State};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct User {
+    login: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RestLabel {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Milestone {
+    title: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependencies {
+    #[serde(default)]
+    total_blocked_by: u64,
+}
+
+/// An issue, as GitHub answers it. Pull requests are issues too.
+#[derive(Debug, Deserialize)]
+pub(super) struct RestIssue {
+    /// The id of the database, which relations need.
+    pub(super) id: u64,
+    pub(super) number: u64,
+    title: String,
+    body: Option<String>,
+    html_url: String,
+    state: String,
+    state_reason: Option<String>,
+    #[serde(default)]
+    labels: Vec<RestLabel>,
+    #[serde(default)]
+    assignees: Vec<User>,
+    milestone: Option<Milestone>,
+    created_at: Option<Time>,
+    updated_at: Option<Time>,
+    closed_at: Option<Time>,
+    /// `.../issues/12`, if it is a sub-issue.
+    parent_issue_url: Option<String>,
+    issue_dependencies_summary: Option<Dependencies>,
+    pub(super) pull_request: Option<serde::de::IgnoredAny>,
+}
+
+impl From<User> for Person {
+    fn from(user: User) -> Self {
+        Self { id: user.login.clone(), name: user.login, others: Vec::new() }
+    }
+}
+
+impl From<RestLabel> for Label {
+    fn from(label: RestLabel) -> Self {
+        Self { id: label.name.clone(), name: label.name }
+    }
+}
+
+impl RestIssue {
+    /// Says whether issues block it, which takes another request to read.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.issue_dependencies_summary.as_ref().is_some_and(|summary| summary.total_blocked_by > 0)
+    }
+
+    /// Returns the number of its parent.
+    pub(super) fn parent(&self) -> Option<u64> {
+        self.parent_issue_url.as_ref()?.rsplit('/').next()?.parse().ok()
+    }
+
+    /// Returns the neutral issue. `blockers` are those that were read.
+    pub(super) fn into_issue(self, prefix: &str, team: &str, started: &str, blockers: Option<Vec<Self>>) -> Issue {
+        let is_started = self.labels.iter().any(|label| label.name.eq_ignore_ascii_case(started));
+        let state = match (self.state.as_str(), self.state_reason.as_deref()) {
+            ("closed", Some("not_planned" | "duplicate")) => 3,
+            ("closed", _) => 2,
+            _ if is_started => 1,
+            _ => 0,
+        };
+        let (id, name, kind) = STATES[state];
+        let key = |number: u64| format!("{prefix}-{number}");
+        let blocked_by = match (&blockers, self.issue_dependencies_summary.is_some()) {
+            (Some(blockers), _) => Some(blockers.iter().map(|one| key(one.number)).collect()),
+            (None, true) => Some(Vec::new()),
+            // An older server does not say.
+            (None, false) => None,
+        };
+        let relation =
+            |one: Self| Relation { id: one.id.to_string(), blocker: one.number.to_string(), key: key(one.number) };
+        let labels = self.labels.iter().map(|label| label.name.clone());
+        Issue {
+            id: self.number.to_string(),
+            key: key(self.number),
+            team: team.to_owned(),
+            parent: self.parent().map(key),
+            title: self.title,
+            description: self.body.unwrap_or_default().replace("\r\n", "\n"),
+            state: State { id: id.to_owned(), name: name.to_owned(), kind },
+            labels: Some(labels.filter(|name| !name.eq_ignore_ascii_case(started)).collect()),
+            assignee: self.assignees.into_iter().next().map(Into::into),
+            relations: blockers.into_iter().flatten().map(relation).collect(),
+            blocked_by,
+            url: self.html_url,
+            milestone: self.milestone.map(|milestone| milestone.title),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            completed_at: self.closed_at,
+            ..Issue::default()
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Issues of a GitHub repository, over the REST API.
+//!
+//! Labels stand for types, and for "in progress". Sub-issues are parents, dependencies are blockers, milestones are
+//! read. Pull requests are left out.
+
+mod answers;
+
+use async_trait::async_trait;
+use helmdeck_core::text::excerpt;
+use helmdeck_forge::Time;
+use helmdeck_forge::config::GithubConfig;
+use helmdeck_forge_documents::tracking::Field;
+use reqwest::{Method, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
+use url::Url;
+use uuid::Uuid;
+
+use self::answers::{RestIssue, RestLabel, User};
+use crate::error::{Error, Kind, Result};
+use crate::http::{Connection, Http, Limit, LimitHeaders, Received, Repeat, Sent};
+use crate::tracker::{Directory, Edit, Issue, Page, State, StateKind, Tracker};
+
+/// The default root of the REST API.
+pub const ENDPOINT: &str = "https://api.github.com";
+
+/// The states: id, name, kind.
+const STATES: [(&str, &str, StateKind); 4] = [
+    ("open", "Open", StateKind::Open),
+    ("started", "In Progress", StateKind::Started),
+    ("completed", "Done", StateKind::Completed),
+    ("not_planned", "Cancelled", StateKind::Cancelled),
+];
+/// The label of issues in progress.
+const STARTED: &str = "in progress";
+/// The fields that GitHub has.
+const FIELDS: &[Field] = &[
+    Field::Title,
+    Field::Description,
+    Field::Type,
+    Field::State,
+    Field::Labels,
+    Field::Assignee,
+    Field::Parent,
+    Field::BlockedBy,
+    Field::Criteria,
+];
+/// Items on a page.
+const PER_PAGE: &str = "100";
+/// Maximum number of pages of labels and people.
+const MAX_PAGES: u32 = 20;
+/// Maximum length of GitHub's own words in a message, in bytes.
+const MAX_WORDS: usize = 300;
+
+const HEADERS: &[(&str, &str)] = &[("x-github-api-version", "2022-11-28")];
+const LIMITS: &[LimitHeaders] = &[LimitHeaders {
+    name: "requests",
+    limit: "x-ratelimit-limit",
+    remaining: "x-ratelimit-remaining",
+    reset: "x-ratelimit-reset",
+    unit: 1_000_000,
+}];
+
+/// The issues of a repository.
+#[derive(Debug)]
+pub struct GitHub {
+    http: Http,
+    root: Url,
+    owner: String,
+    repository: String,
+    prefix: String,
+    started: String,
+    directory: OnceCell<Directory>,
+}
+
+impl GitHub {
+    /// Makes a client for a repository. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// `Settings` for an endpoint that is not https and not on this machine, or a malformed repository or prefix;
+    /// `Auth` for a malformed token.
+    pub fn new(connection: Connection, settings: &GithubConfig) -> Result<Self> {
+        let given = settings.repository.as_deref().unwrap_or_default();
+        let plain = |text: &str| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let Some((owner, repository)) = given.split_once('/').filter(|(one, two)| plain(one) && plain(two)) else {
+            let message = "no repository is named: set repository under [github] in .forge/config.toml: \"owner/name\"";
+            return Err(Error::new(Kind::Settings, message));
+        };
+        let prefix = settings.prefix.as_deref().unwrap_or("GH").to_owned();
+        if !helmdeck_forge::issues::is_key(&format!("{prefix}-1")) || prefix == helmdeck_forge::issues::LOCAL {
+            let message =
+                format!("prefix under [github] is {prefix:?}: write one to ten capital letters, such as \"GH\"");
+            return Err(Error::new(Kind::Settings, message));
+        }
+        let http = Http::new("GitHub", connection, |key| format!("Bearer {key}"), HEADERS, LIMITS)?;
+        let root = http.endpoint().clone();
+        let started = settings.in_progress.as_deref().unwrap_or(STARTED).to_owned();
+        let (owner, repository) = (owner.to_owned(), repository.to_owned());
+        Ok(Self { http, root, owner, repository, prefix, started, directory: OnceCell::new() })
+    }
+
+    fn team(&self) -> String {
+        format!("{}/{}", self.owner, self.repository)
+    }
+
+    /// Returns a URL below the root; every segment and value is encoded.
+    fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
+        let mut url = self.root.clone();
+        let mut path = url
+            .path_segments_mut()
+            .map_err(|()| Error::new(Kind::Settings, "the endpoint of GitHub cannot have a path"))?;
+        path.pop_if_empty().extend(segments);
+        drop(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(url)
+    }
+
+    /// Returns a URL below the repository.
+    fn below(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
+        let all: Vec<&str> =
+            ["repos", &self.owner, &self.repository].into_iter().chain(segments.iter().copied()).collect();
+        self.url(&all, query)
+    }
+
+    async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Received> {
+        let repeat = if method == Method::GET { Repeat::Safe } else { Repeat::Once };
+        let body = body.map(|body| body.to_string().into_bytes());
+        self.http.send(&Sent { method, url, body: body.as_deref(), repeat }, problem).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T> {
+        parse(&self.send(Method::GET, url, None).await?)
+    }
+
+    /// Returns all items of a list.
+    async fn list<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        for page in 1..=MAX_PAGES {
+            let url = self.below(segments, &[("per_page", PER_PAGE), ("page", &page.to_string())])?;
+            let received = self.send(Method::GET, &url, None).await?;
+            let is_last = !has_next(&received);
+            all.extend(parse::<Vec<T>>(&received)?);
+            if is_last {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn read_directory(&self) -> Result<Directory> {
+        let me: User = self.get(&self.url(&["user"], &[])?).await?;
+        let labels = self.list::<RestLabel>(&["labels"]).await?;
+        let people = self.list::<User>(&["assignees"]).await?;
+        let state =
+            |(id, name, kind): (&str, &str, StateKind)| State { id: id.to_owned(), name: name.to_owned(), kind };
+        Ok(Directory {
+            me: me.into(),
+            team_id: self.team(),
+            team: self.team(),
+            states: STATES.map(state).into(),
+            labels: labels.into_iter().map(Into::into).collect(),
+            people: people.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    /// Reads what an answer does not hold, and returns the neutral issue.
+    async fn whole(&self, issue: RestIssue) -> Result<Issue> {
+        let blockers = if issue.is_blocked() {
+            let number = issue.number.to_string();
+            Some(self.list(&["issues", &number, "dependencies", "blocked_by"]).await?)
+        } else {
+            None
+        };
+        Ok(issue.into_issue(&self.prefix, &self.team(), &self.started, blockers))
+    }
+
+    async fn read(&self, number: &str) -> Result<RestIssue> {
+        self.get(&self.below(&["issues", number], &[])?).await
+    }
+
+    /// Returns the issue that bears the mark of an id.
+    ///
+    /// GitHub takes no ids of callers, so the newest issues are searched.
+    async fn find(&self, id: Uuid) -> Result<Option<RestIssue>> {
+        let query = [("state", "all"), ("sort", "created"), ("direction", "desc"), ("per_page", PER_PAGE)];
+        let newest: Vec<Value> = self.get(&self.below(&["issues"], &query)?).await?;
+        let marked = |issue: &Value| issue["body"].as_str().and_then(crate::mark::id) == Some(id);
+        newest
+            .into_iter()
+            .find(marked)
+            .map(|issue| serde_json::from_value(issue).map_err(|error| shape(&error)))
+            .transpose()
+    }
+
+    /// Returns the part of a body that creating and changing share.
+    fn input(edit: &Edit) -> Map<String, Value> {
+        let mut input = Map::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                input.insert(name.to_owned(), value);
+            }
+        };
+        set("title", edit.title.clone().map(Into::into));
+        set("body", edit.description.clone().map(Into::into));
+        set("assignees", edit.assignee.clone().map(|login| json!(login.into_iter().collect::<Vec<_>>())));
+        input
+    }
+
+    /// Brings labels, the state and the parent of an issue to what an edit says.
+    async fn finish(&self, number: u64, edit: &Edit, was_started: bool) -> Result<()> {
+        let number = number.to_string();
+        let (mut added, mut removed) = (edit.labels_added.clone(), edit.labels_removed.clone());
+        if let Some(state) = &edit.state {
+            match (state == "started", was_started) {
+                (true, false) => added.push(self.started.clone()),
+                (false, true) => removed.push(self.started.clone()),
+                _ => {}
+            }
+        }
+        if !added.is_empty() {
+            let url = self.below(&["issues", &number, "labels"], &[])?;
+            self.send(Method::POST, &url, Some(&json!({"labels": added}))).await?;
+        }
+        for name in removed {
+            let url = self.below(&["issues", &number, "labels", &name], &[])?;
+            gone(self.send(Method::DELETE, &url, None).await)?;
+        }
+        if let Some(parent) = &edit.parent {
+            self.set_parent(&number, parent.as_deref()).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_parent(&self, number: &str, parent: Option<&str>) -> Result<()> {
+        let issue = self.read(number).await?;
+        let body = json!({"sub_issue_id": issue.id, "replace_parent": true});
+        match (parent, issue.parent()) {
+            (Some(parent), known) if known.map(|known| known.to_string()).as_deref() != Some(parent) => {
+                let url = self.below(&["issues", parent, "sub_issues"], &[])?;
+                self.send(Method::POST, &url, Some(&body)).await.map(drop)
+            }
+            (None, Some(known)) => {
+                let url = self.below(&["issues", &known.to_string(), "sub_issue"], &[])?;
+                let body = json!({"sub_issue_id": issue.id});
+                gone(self.send(Method::DELETE, &url, Some(&body)).await)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Tracker for GitHub {
+    fn name(&self) -> &'static str {
+        "GitHub"
+    }
+
+    fn fields(&self) -> &'static [Field] {
+        FIELDS
+    }
+
+    async fn identify(&self) -> Result<Directory> {
+        self.directory.get_or_try_init(|| self.read_directory()).await.cloned()
+    }
+
+    async fn changed(&self, since: Option<Time>, cursor: Option<&str>) -> Result<Page> {
+        let since = since.map(|since| since.seconds().to_string());
+        let page = cursor.unwrap_or("1");
+        let mut query = vec![("sort", "updated"), ("direction", "desc"), ("per_page", PER_PAGE), ("page", page)];
+        match &since {
+            Some(since) => query.extend([("state", "all"), ("since", since.as_str())]),
+            None => query.push(("state", "open")),
+        }
+        let received = self.send(Method::GET, &self.below(&["issues"], &query)?, None).await?;
+        let next = has_next(&received).then(|| (page.parse::<u32>().unwrap_or(1) + 1).to_string());
+        let mut issues = Vec::new();
+        for issue in parse::<Vec<RestIssue>>(&received)? {
+            if issue.pull_request.is_none() {
+                issues.push(self.whole(issue).await?);
+            }
+        }
+        Ok(Page { issues, next })
+    }
+
+    async fn fetch(&self, ids: &[String]) -> Result<Vec<Issue>> {
+        let mut all = Vec::new();
+        for id in ids {
+            match self.read(id).await {
+                Ok(issue) => all.push(self.whole(issue).await?),
+                Err(error) if error.kind == Kind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn create(&self, id: Uuid, edit: &Edit) -> Result<Issue> {
+        let made = match self.find(id).await? {
+            Some(made) => made,
+            None => {
+                let input = Value::Object(Self::input(edit));
+                let url = self.below(&["issues"], &[])?;
+                match self.send(Method::POST, &url, Some(&input)).await.and_then(|received| parse(&received)) {
+                    Err(error) if matches!(error.kind, Kind::Lost | Kind::Server) => {
+                        self.find(id).await?.ok_or(error)?
+                    }
+                    other => other?,
+                }
+            }
+        };
+        let number = made.number;
+        self.finish(number, edit, false).await?;
+        self.whole(self.read(&number.to_string()).await?).await
+    }
+
+    async fn update(&self, now: &Issue, edit: &Edit) -> Result<Issue> {
+        let mut input = Self::input(edit);
+        if let Some(state) = &edit.state {
+            let (state, reason) = match state.as_str() {
+                "completed" => ("closed", json!("completed")),
+                "not_planned" => ("closed", json!("not_planned")),
+                _ if now.state.kind.is_over() => ("open", json!("reopened")),
+                _ => ("open", Value::Null),
+            };
+            input.insert("state".to_owned(), state.into());
+            input.insert("state_reason".to_owned(), reason);
+        }
+        if !input.is_empty() {
+            let url = self.below(&["issues", &now.id], &[])?;
+            self.send(Method::PATCH, &url, Some(&Value::Object(input))).await?;
+        }
+        let number = now.id.parse().map_err(|_| Error::new(Kind::Shape, format!("{:?} is no number", now.id)))?;
+        self.finish(number, edit, now.state.kind == StateKind::Started).await?;
+        self.whole(self.read(&now.id).await?).await
+    }
+
+    async fn comment(&self, issue: &str, id: Uuid, body: &str) -> Result<()> {
+        let there: Vec<Value> = self.list(&["issues", issue, "comments"]).await?;
+        if there.iter().any(|one| one["body"].as_str().and_then(crate::mark::id) == Some(id)) {
+            return Ok(());
+        }
+        let url = self.below(&["issues", issue, "comments"], &[])?;
+        let body = json!({"body": crate::mark::add(body, id)});
+        self.send(Method::POST, &url, Some(&body)).await.map(drop)
+    }
+
+    async fn relate(&self, now: &Issue, blocker: &str, on: bool) -> Result<()> {
+        let known = now.relations.iter().find(|relation| relation.blocker == blocker);
+        match (known, on) {
+            (Some(_), true) | (None, false) => Ok(()),
+            (Some(relation), false) => {
+                let url = self.below(&["issues", &now.id, "dependencies", "blocked_by", &relation.id], &[])?;
+                gone(self.send(Method::DELETE, &url, None).await)
+            }
+            (None, true) => {
+                let id = self.read(blocker).await?.id;
+                let url = self.below(&["issues", &now.id, "dependencies", "blocked_by"], &[])?;
+                self.send(Method::POST, &url, Some(&json!({"issue_id": id}))).await.map(drop)
+            }
+        }
+    }
+
+    fn now(&self) -> Option<Time> {
+        self.http.now()
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        self.http.limits()
+    }
+}
+
+/// Removing what is gone already is fine.
+fn gone(result: Result<Received>) -> Result<()> {
+    match result {
+        Err(error) if error.kind != Kind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn has_next(received: &Received) -> bool {
+    received.header("link").is_some_and(|links| links.contains("rel=\"next\""))
+}
+
+fn parse<T: DeserializeOwned>(received: &Received) -> Result<T> {
+    serde_json::from_slice(&received.body).map_err(|error| shape(&error))
+}
+
+fn shape(error: &serde_json::Error) -> Error {
+    Error::new(Kind::Shape, format!("GitHub's answer has another shape than expected: {error}"))
+}
+
+/// Returns the error that an answer means.
+fn problem(received: &Received) -> Option<Error> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Body {
+        message: String,
+    }
+
+    let status = received.status;
+    if status.is_success() {
+        return None;
+    }
+    let body: Body = serde_json::from_slice(&received.body).unwrap_or_default();
+    let said = excerpt(&body.message, MAX_WORDS);
+    let used_up = received.header("x-ratelimit-remaining").map(str::trim) == Some("0");
+    let limited = status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::FORBIDDEN && (used_up || received.retry_after().is_some());
+    Some(if limited {
+        Error::new(Kind::RateLimited, "GitHub takes no more requests for now").after(received.retry_after())
+    } else {
+        match status {
+            StatusCode::UNAUTHORIZED => Error::new(Kind::Auth, "GitHub does not accept the token"),
+            StatusCode::FORBIDDEN => Error::new(Kind::Forbidden, format!("GitHub does not allow this: {said}")),
+            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::MOVED_PERMANENTLY => {
+                Error::new(Kind::NotFound, "GitHub does not know it, or the token may not see it")
+            }
+            _ if status.is_server_error() => {
+                Error::new(Kind::Server, format!("GitHub answered {}", status.as_u16())).after(received.retry_after())
+            }
+            _ => Error::new(Kind::Invalid, format!("GitHub refuses the input: {said}")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

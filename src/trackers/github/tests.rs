@@ -1,0 +1,167 @@
+//! GitHub issues against a stand-in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::{Secret, SystemClock};
+use helmdeck_egress::Egress;
+use helmdeck_forge::issues::{Add, Done, Edit as EditIssue};
+use helmdeck_forge::{Project, ProjectEnvironment};
+use helmdeck_testkit::github_issues::GitHubIssues as Mock;
+
+use super::*;
+use crate::sync::{Pull, Push, Pushed, Sync};
+
+const CONFIG: &str = "[git]\nenabled = false\n[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n\
+                      [github]\nrepository = \"acme/app\"\n";
+
+struct Clone {
+    _folder: tempfile::TempDir,
+    project: Project,
+    hub: GitHub,
+}
+
+impl Clone {
+    fn new(mock: &Mock) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
+        std::fs::write(folder.path().join(".forge/config.toml"), CONFIG).unwrap();
+        let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
+        let egress = Egress::new(helmdeck_egress::Config::default());
+        let clock = Arc::new(SystemClock::default());
+        let token = Secret::new("token-1".to_owned());
+        let mut connection = Connection::new(egress, mock.url().parse().unwrap(), token, clock);
+        connection.retry_wait = Duration::from_millis(1);
+        let hub = GitHub::new(connection, &project.config().github).unwrap();
+        Self { _folder: folder, project, hub }
+    }
+
+    fn sync(&self) -> Sync<'_> {
+        Sync::new(&self.project, &self.hub)
+    }
+
+    async fn push(&self) -> Pushed {
+        self.sync().push(&Push::default()).await.unwrap()
+    }
+
+    fn issue(&self, key: &str) -> helmdeck_forge::issues::Issue {
+        self.project.issues().show(key).unwrap().item.issue
+    }
+}
+
+#[tokio::test]
+async fn issues_are_pulled_without_pull_requests() {
+    let mock = Mock::start();
+    mock.with(|store| {
+        store.page = 2;
+        for title in ["First", "A pull request", "Third", "Fourth"] {
+            store.add(title);
+        }
+        store.edit(2, |issue| issue.pull_request = true);
+        store.edit(1, |issue| {
+            issue.labels = ["bug", "in progress", "ui"].map(str::to_owned).into();
+            issue.assignee = Some("grace".into());
+            issue.parent = Some(3);
+            issue.blocked_by = BTreeSet::from([4]);
+            issue.body = "Text.\r\n\r\n## Acceptance criteria\r\n\r\n- [x] done\r\n".into();
+        });
+    });
+    let clone = Clone::new(&mock);
+    let mut added = clone.sync().pull(&Pull::default()).await.unwrap().added;
+    added.sort();
+    assert_eq!(added, ["GH-1", "GH-3", "GH-4"]);
+    let issue = clone.issue("GH-1");
+    assert_eq!((issue.kind.as_deref(), issue.state.as_deref()), (Some("bug"), Some("In Progress")));
+    assert_eq!(
+        (issue.assignee.as_deref(), issue.parent(), issue.labels.as_slice()),
+        (Some("grace"), Some("GH-3"), ["ui".to_owned()].as_slice())
+    );
+    assert_eq!((issue.blocked_by, issue.acceptance_criteria.len()), (vec!["GH-4".to_owned()], 1));
+    assert_eq!(clone.push().await, Pushed::default());
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn local_issues_and_their_changes_are_delivered_once() {
+    let mock = Mock::start();
+    let clone = Clone::new(&mock);
+    let issues = clone.project.issues();
+    let add = |title: &str| Add {
+        title: title.to_owned(),
+        kind: Some("bug".into()),
+        labels: vec!["ui".into()],
+        ..Add::default()
+    };
+    let one = issues.add(&add("One")).unwrap().issue.linear_id;
+    let two = issues.add(&Add { blocked_by: vec![one.clone()], parent: Some(one.clone()), ..add("Two") }).unwrap();
+    mock.with(|store| store.cut_next_post = true);
+    let pushed = clone.push().await;
+    assert_eq!((pushed.failed.len(), pushed.waiting), (0, 0), "{pushed:?}");
+    assert_eq!(mock.with(|store| store.issues.len()), 2);
+    let there = mock.issue(2);
+    assert_eq!((there.parent, there.blocked_by), (Some(1), BTreeSet::from([1])));
+    assert_eq!(there.labels, ["bug", "ui"].map(str::to_owned).into());
+    assert_eq!(clone.issue(&two.issue.linear_id).linear_id, "GH-2");
+    assert_eq!(clone.push().await, Pushed::default());
+
+    issues.start("GH-1", &helmdeck_forge::issues::Start { no_branch: true, ..Default::default() }).unwrap();
+    issues
+        .set(
+            "GH-2",
+            &EditIssue { parent: Some(String::new()), blocked_by: Some(Vec::new()), ..Default::default() },
+            None,
+        )
+        .unwrap();
+    clone.push().await;
+    assert!(mock.issue(1).labels.contains("in progress"));
+    assert_eq!((mock.issue(2).parent, mock.issue(2).blocked_by.len()), (None, 0));
+    issues.done("GH-1", &Done::default()).unwrap();
+    clone.push().await;
+    let closed = mock.issue(1);
+    assert_eq!((closed.closed, closed.reason.as_deref()), (true, Some("completed")));
+    assert!(!closed.labels.contains("in progress"));
+    mock.with(|store| store.edit(2, |issue| (issue.closed, issue.reason) = (true, Some("not_planned".into()))));
+    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().closed, ["GH-2"]);
+    assert_eq!(clone.issue("GH-2").state.as_deref(), Some("Cancelled"));
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn comments_are_delivered_once() {
+    let mock = Mock::start();
+    mock.with(|store| store.add("First"));
+    let clone = Clone::new(&mock);
+    clone.sync().pull(&Pull::default()).await.unwrap();
+    let comment = helmdeck_forge::issues::NewComment { text: "said".into(), by: None };
+    clone.project.issues().comment("GH-1", &comment).unwrap();
+    mock.with(|store| store.cut_next_post = true);
+    assert_eq!(clone.push().await.failed.len(), 1);
+    crate::sync::retry(&clone.project, None).unwrap();
+    assert_eq!(clone.push().await.delivered.len(), 1);
+    let comments = mock.issue(1).comments;
+    assert!(comments.len() == 1 && comments[0].starts_with("said"), "{comments:?}");
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused() {
+    let connection = |url: &str| {
+        let egress = Egress::new(helmdeck_egress::Config::default());
+        let clock = Arc::new(SystemClock::default());
+        Connection::new(egress, url.parse().unwrap(), Secret::new("token-1".to_owned()), clock)
+    };
+    for (repository, prefix, url) in [
+        ("acme", "GH", ENDPOINT),
+        ("acme/../x", "GH", ENDPOINT),
+        ("acme/app", "gh", ENDPOINT),
+        ("acme/app", "LOCAL", ENDPOINT),
+        ("acme/app", "GH", "http://api.github.com"),
+    ] {
+        let settings = GithubConfig {
+            repository: Some(repository.to_owned()),
+            prefix: Some(prefix.to_owned()),
+            ..GithubConfig::default()
+        };
+        assert_eq!(GitHub::new(connection(url), &settings).unwrap_err().kind, Kind::Settings, "{repository} {prefix}");
+    }
+}
