@@ -16,6 +16,7 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use crate::access::Access;
+use crate::rest::{no_method, no_route};
 
 /// Limit of the form that signs in, in bytes: a token has at most 8 KiB.
 const MAX_SIGN_IN_BYTES: usize = 16 << 10;
@@ -38,18 +39,17 @@ pub(crate) fn with_pages(rest: Router, memory: bool, access: Option<Arc<Access>>
             .with_state(access);
         pages = pages.layer(middleware::from_fn(signed_in)).merge(sign_in);
     }
-    rest.merge(pages).route("/", get(root))
+    // The answer to a wrong method is set per router, and the REST routes have theirs already.
+    rest.merge(pages.route("/", get(root)).method_not_allowed_fallback(no_method))
 }
 
 /// Leads a browser to the pages.
-async fn root(headers: HeaderMap) -> Response {
-    let accepts =
-        |kind: &str| headers.get(ACCEPT).and_then(|text| text.to_str().ok()).is_some_and(|text| text.contains(kind));
-    if accepts("text/html") {
+async fn root(request: Request) -> Response {
+    let accepted = request.headers().get(ACCEPT).and_then(|kinds| kinds.to_str().ok());
+    if accepted.is_some_and(|kinds| kinds.contains("text/html")) {
         return Redirect::to("/ui").into_response();
     }
-    let detail = "there is nothing at \"/\"; see /docs";
-    crate::problem::Problem::new(helmdeck_core::Code::NotFound, detail).into_response()
+    no_route(request).await
 }
 
 /// Sends visitors who have not signed in to where they can.

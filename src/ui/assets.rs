@@ -2,12 +2,17 @@
 
 use std::sync::OnceLock;
 
-use axum::extract::Path;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use helmdeck_core::hex;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Uri};
 use sha2::{Digest, Sha256};
+
+use crate::Ui;
+use crate::frame::{Place, failed};
+use crate::request::By;
+use crate::rest::Failure;
 
 const STYLE: &str = include_str!("assets/ui.css");
 
@@ -18,9 +23,10 @@ pub(crate) fn style_path() -> &'static str {
 }
 
 /// Answers with an asset.
-pub(crate) async fn asset(Path(name): Path<String>) -> Response {
-    if style_path().rsplit('/').next() != Some(name.as_str()) {
-        return (StatusCode::NOT_FOUND, "there is no such file").into_response();
+pub(crate) async fn asset(State(ui): State<Ui>, By(caller): By, uri: Uri) -> Response {
+    if uri.path() != style_path() {
+        let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such file");
+        return failed(&ui, &caller, Place::Overview, &failure);
     }
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")),

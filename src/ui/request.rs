@@ -1,8 +1,8 @@
 //! Requests of pages: the caller, and forms that were sent.
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts};
-use axum::response::Response;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
+use axum::response::{IntoResponse, Response};
 use helmdeck_core::Caller;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -29,6 +29,20 @@ impl<S: Sync> FromRequestParts<S> for By {
         // A request that was not authenticated has no caller.
         let missing = (StatusCode::INTERNAL_SERVER_ERROR, "the request has no caller");
         parts.extensions.get::<Caller>().cloned().map(Self).ok_or(missing)
+    }
+}
+
+/// Values in the path, decoded.
+pub(crate) struct PathParams(pub(crate) RawPathParams);
+
+impl FromRequestParts<Ui> for PathParams {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, ui: &Ui) -> Result<Self, Response> {
+        let By(caller) = By::from_request_parts(parts, ui).await.map_err(IntoResponse::into_response)?;
+        let detail = "the address is not UTF-8 when it is decoded";
+        let wrong = |_| failed(ui, &caller, Place::Overview, &Failure::new(StatusCode::BAD_REQUEST, detail));
+        RawPathParams::from_request_parts(parts, ui).await.map(Self).map_err(wrong)
     }
 }
 
@@ -60,8 +74,7 @@ impl FromRequest<Ui> for Sent {
 
     async fn from_request(request: Request<Body>, ui: &Ui) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
-        let By(caller) =
-            By::from_request_parts(&mut parts, ui).await.map_err(axum::response::IntoResponse::into_response)?;
+        let By(caller) = By::from_request_parts(&mut parts, ui).await.map_err(IntoResponse::into_response)?;
         let refuse = |status, detail: &str| failed(ui, &caller, Place::Overview, &Failure::new(status, detail));
         let form = "application/x-www-form-urlencoded";
         if parts.headers.get(CONTENT_TYPE).is_none_or(|kind| !kind.as_bytes().starts_with(form.as_bytes())) {

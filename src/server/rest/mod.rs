@@ -80,12 +80,12 @@ async fn document(State(state): State<DocumentState>, By(caller): By) -> Respons
     openapi::answer(routes, &state.engine, &caller.permissions, state.authenticates)
 }
 
-async fn no_route(request: Request) -> Response {
+pub(crate) async fn no_route(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
     Problem::new(Code::NotFound, format!("there is nothing at {path:?}; see /docs")).into_response()
 }
 
-async fn no_method(request: Request) -> Response {
+pub(crate) async fn no_method(request: Request) -> Response {
     let detail = format!("{} is not allowed here; the Allow header lists the methods that are", request.method());
     Problem::http(StatusCode::METHOD_NOT_ALLOWED, detail).into_response()
 }

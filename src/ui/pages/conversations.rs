@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawPathParams, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::Method;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, Sent};
+use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
 
@@ -130,7 +130,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Conversations, answer.await)
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: RawQuery) -> Response {
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let session = path_value(&path, "session").to_owned();
     let route = format!("/api/v1/conversations/{}", segment(&session));
@@ -159,7 +159,7 @@ fn owner(sent: &Sent) -> String {
     if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
 }
 
-async fn delete_turn(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn delete_turn(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let (session, turn) = (segment(path_value(&path, "session")), segment(path_value(&path, "turn")));
     let owner = owner(&sent);
     let route = format!("/api/v1/conversations/{session}/turns/{turn}{owner}");
@@ -170,7 +170,7 @@ async fn delete_turn(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> R
 }
 
 /// Empties, forgets or summarises a conversation.
-async fn change(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let session = segment(path_value(&path, "session"));
     let (route, owner) = (format!("/api/v1/conversations/{session}"), owner(&sent));
     let here = format!("/ui/conversations/{session}{owner}");

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawPathParams, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::Method;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, Sent};
+use crate::request::{By, PathParams, Sent};
 use crate::rest::{path as encoded, segment};
 use crate::shown::{self, Time};
 
@@ -90,7 +90,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.
-async fn download(State(ui): State<Ui>, By(caller): By, path: RawPathParams) -> Response {
+async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.open(&caller, Method::GET, &route, None).await {
         Ok(response) if response.status().is_success() => response,
@@ -102,7 +102,7 @@ async fn download(State(ui): State<Ui>, By(caller): By, path: RawPathParams) -> 
     }
 }
 
-async fn delete(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn delete(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
         Ok(_) => done("/ui/files", "The artifact was deleted."),
@@ -110,7 +110,7 @@ async fn delete(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Respon
     }
 }
 
-async fn end(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn end(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("/api/v1/sessions/{}", segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
         Ok(_) => done("/ui/files", "The sandbox has ended."),

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawPathParams, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::Method;
@@ -13,7 +13,7 @@ use super::files::Artifact;
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
-use crate::request::{By, Sent};
+use crate::request::{By, PathParams, Sent};
 use crate::rest::segment;
 use crate::shown::{self, Time};
 
@@ -104,7 +104,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Jobs, answer.await)
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: RawQuery) -> Response {
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let route = format!("/api/v1/jobs/{}", segment(path_value(&path, "id")));
     let answer = async {
         let job: Job = ui.rest.get(&caller, &route).await?;
@@ -120,7 +120,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: 
     answered(&ui, &caller, Place::Jobs, answer.await)
 }
 
-async fn cancel(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn cancel(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let id = segment(path_value(&path, "id"));
     match ui.rest.send(&sent.caller, Method::DELETE, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => done(&format!("/ui/jobs/{id}"), "The job was cancelled."),

@@ -10,7 +10,7 @@ mod overview;
 mod packs;
 
 use axum::Router;
-use axum::extract::{RawPathParams, RawQuery};
+use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use helmdeck_core::Caller;
@@ -18,6 +18,7 @@ use helmdeck_core::Caller;
 use crate::Ui;
 use crate::assets;
 use crate::frame::{Place, failed};
+use crate::request::PathParams;
 use crate::rest::{Failure, segment};
 
 pub(crate) fn routes() -> Router<Ui> {
@@ -71,6 +72,6 @@ impl State {
 }
 
 /// Returns a value of the path, empty if the route has none.
-fn path_value<'a>(path: &'a RawPathParams, name: &str) -> &'a str {
-    path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+fn path_value<'a>(path: &'a PathParams, name: &str) -> &'a str {
+    path.0.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{RawPathParams, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::get;
 use helmdeck_core::Caller;
@@ -17,7 +17,7 @@ use super::files::Artifact;
 use super::{answered, path_value, see_other};
 use crate::Ui;
 use crate::frame::{Frame, Place, page, with_status};
-use crate::request::{By, Sent};
+use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, Failure, segment};
 use crate::schema_form::{self, Field};
 use crate::shown;
@@ -148,7 +148,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Packs, answer.await)
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: RawQuery) -> Response {
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let answer = async {
         let pack = find(&ui, &caller, &path).await?;
@@ -159,7 +159,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: RawPathParams, query: 
     answered(&ui, &caller, Place::Packs, answer.await)
 }
 
-async fn run(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response {
+async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let answer = async {
         let pack = find(&ui, &sent.caller, &path).await?;
         let input = match schema_form::input(&pack.input, &sent) {
@@ -192,7 +192,7 @@ async fn run(State(ui): State<Ui>, path: RawPathParams, sent: Sent) -> Response 
     answered(&ui, &sent.caller, Place::Packs, answer.await)
 }
 
-async fn find(ui: &Ui, caller: &Caller, path: &RawPathParams) -> Result<Pack, Failure> {
+async fn find(ui: &Ui, caller: &Caller, path: &PathParams) -> Result<Pack, Failure> {
     ui.rest.get(caller, &format!("/api/v1/packs/{}", segment(path_value(path, "name")))).await
 }
 
