@@ -175,7 +175,7 @@ fn the_briefing_names_an_issue_that_can_be_started_since() {
     let fixture = fixture("");
     Sessions::new(&fixture.project).start(&crate::sessions::Start::default()).unwrap();
     let briefing = || crate::prime::prime(&fixture.project, None).unwrap().text;
-    assert!(briefing().contains("focus: none, no issue is open"), "{}", briefing());
+    assert!(briefing().contains("focus: none, \"no issue is open"), "{}", briefing());
     fixture.project.issues().add(&Add { title: "One".to_owned(), ..Add::default() }).unwrap();
-    assert!(briefing().contains("focus: none, LOCAL-1 can be started: helmdeck forge start\n"), "{}", briefing());
+    assert!(briefing().contains("focus: none, \"LOCAL-1 can be started: helmdeck forge start\""), "{}", briefing());
 }
