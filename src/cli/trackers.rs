@@ -105,9 +105,14 @@ fn key(
             "set {variable}, or the credential {credential:?} under [credentials] in helmdeck's settings or in the vault"
         ))
     };
-    let global = Global { config: config_file.map(Path::to_owned), json: output.json, verbose: output.verbose };
+    let global = Global {
+        config: config_file.map(Path::to_owned),
+        json: output.json,
+        verbose: output.verbose,
+        quiet: output.quiet,
+    };
     let setup = Setup::load(&global, Vec::new(), env.clone(), output, "warn").map_err(failed)?;
-    let name = PackName::new("forge.linear").map_err(|error| Error::usage(error.to_string()))?;
+    let name = PackName::new("forge.linear").map_err(|error| Error::usage(error))?;
     let found = block_on(async {
         let secrets = setup.secrets(MemoryUse::None).await?;
         let identity = Identity::local();
