@@ -112,8 +112,9 @@ impl Shell {
     fn lists(&mut self, line: &str, words: &[&str]) {
         self.press(&format!("{line}{}", "\t".repeat(self.tabs)));
         words.iter().for_each(|word| self.wait(word));
-        self.press("\u{3}");
-        self.wait("READY> ");
+        self.commands += 1;
+        self.press(&format!("\u{1}\u{b}echo en''ded-{}\r", self.commands));
+        self.wait(&format!("ended-{}", self.commands));
     }
 }
 
