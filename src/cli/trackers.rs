@@ -112,7 +112,7 @@ fn key(
         quiet: output.quiet,
     };
     let setup = Setup::load(&global, Vec::new(), env.clone(), output, "warn").map_err(failed)?;
-    let name = PackName::new("forge.linear").map_err(|error| Error::usage(error))?;
+    let name = PackName::new("forge.linear").map_err(Error::usage)?;
     let found = block_on(async {
         let secrets = setup.secrets(MemoryUse::None).await?;
         let identity = Identity::local();
