@@ -389,12 +389,6 @@ impl Files {
         atomic::create(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))
     }
 
-    /// Writes without a scan, under the lock the caller holds.
-    pub fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
-        self.check_writing(path)?;
-        if self.put_apart(path, bytes)? { Ok(()) } else { self.put_one(path, bytes, mode) }
-    }
-
     fn put_one(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
         let place = self.place(path)?;
         atomic::write(&place, bytes, mode).map_err(|error| Error::io("cannot write", &self.root().join(path), &error))

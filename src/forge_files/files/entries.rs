@@ -49,6 +49,12 @@ impl Files {
         Self { entries: Some(entries), ..self }
     }
 
+    /// Writes without a scan, under the lock the caller holds.
+    pub fn put(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<()> {
+        self.check_writing(path)?;
+        if self.put_apart(path, bytes)? { Ok(()) } else { self.put_one(path, bytes, mode) }
+    }
+
     /// Returns the whole document at a path, from the bytes of its own file.
     pub(super) fn joined(&self, path: &str, main: Vec<u8>) -> Result<Vec<u8>> {
         let (Some(entries), Some(files)) = (&self.entries, self.entry_files(path)?) else { return Ok(main) };
@@ -64,7 +70,7 @@ impl Files {
     /// Writes a document whose entries have files of their own. Returns whether it is such a document.
     ///
     /// New files come first and removals last, so that no kill loses an entry.
-    pub(super) fn put_apart(&self, path: &str, new: &[u8]) -> Result<bool> {
+    fn put_apart(&self, path: &str, new: &[u8]) -> Result<bool> {
         let (Some(entries), Some(files)) = (&self.entries, self.entry_files(path)?) else { return Ok(false) };
         let (main, is_lost) = match self.read_one(path) {
             Ok(Some(main)) => (main, false),
