@@ -181,6 +181,15 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["verify", "FORGE-001"]);
     call(0, &["remember", "Subtracting: mind the sign"]);
     let filled = ["bug", "--field", "title=[BUG] No sign", "--field", "reproduction_steps=Subtract."];
+    // The mode is offline: nothing is asked and nothing is sent.
+    for offline in ["map", "pull", "push", "sync"] {
+        call(9, &["linear", offline]);
+    }
+    call(0, &["linear", "status"]);
+    call(0, &["linear", "outbox"]);
+    call(0, &["linear", "retry"]);
+    call(3, &["linear", "drop", "1", "--why", "Nobody needs it"]);
+    call(3, &["linear", "resolve", "NONE-1", "--field", "title", "--ours"]);
     call(0, &["form", "list"]);
     call(0, &["form", "show", "bug"]);
     call(1, &["form", "validate", "bug"]);

@@ -12,10 +12,15 @@ use serde_json::Value;
 use super::fixture::{Fixture, SUMS};
 
 const PAGE: &str = include_str!("../../docs/forge.md");
+const TRACKERS: &str = include_str!("../../docs/trackers.md");
 
-/// Returns the text of the code blocks of a language.
+/// Returns the text of the page's code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
-    let parts = PAGE.split("\n```").skip(1).step_by(2);
+    blocks_of(PAGE, language)
+}
+
+fn blocks_of(page: &'static str, language: &str) -> Vec<&'static str> {
+    let parts = page.split("\n```").skip(1).step_by(2);
     parts.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
@@ -107,7 +112,7 @@ fn every_setting_stands_there_with_its_default() {
         let text = format!("[{table}]\n{name} = \"x\"\n");
         assert!(Config::unknown(&text).is_empty() && Config::parse(&text).is_ok(), "{name}");
     }
-    for block in blocks("toml") {
+    for block in blocks("toml").into_iter().chain(blocks_of(TRACKERS, "toml")) {
         assert!(Config::parse(block).is_ok() && Config::unknown(block).is_empty(), "{block}");
     }
 }
