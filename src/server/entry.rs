@@ -193,6 +193,7 @@ impl EntryService {
         };
         let caller = match &inner.access {
             None => inner.local.clone(),
+            #[cfg(feature = "ui")]
             Some(access) if is_page(uri.path()) => Box::pin(access.page_caller(uri, headers)).await?,
             Some(access) => access.caller(uri, headers).await?,
         };

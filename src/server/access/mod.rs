@@ -8,6 +8,7 @@ mod challenge;
 mod extract;
 mod jwks;
 mod jwt;
+#[cfg(feature = "ui")]
 mod pages;
 mod settings;
 
@@ -41,6 +42,8 @@ pub const MIN_SECRET_BYTES: usize = 32;
 const MAX_KNOWN: u64 = 10_000;
 /// How long a verified JSON Web Token is cached; at most until it expires or its keys change.
 const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
+/// Word in the scope of a browser's token. No permission has this name, so everything else ignores it.
+const PAGES: &str = "ui";
 /// How long an API token is cached: half the time that a revocation may take to reach every process.
 const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
 
@@ -52,6 +55,7 @@ pub struct Auth {
     keys: Option<Source>,
     tokens: Option<System>,
     /// Where the tokens of browsers are, also if API tokens are off.
+    #[cfg(feature = "ui")]
     browsers: Option<System>,
     anonymous: Option<Permissions>,
 }
@@ -78,6 +82,7 @@ impl Auth {
             KeySource::File(path) => Source::File(path),
             KeySource::Url(url) => Source::Url(url.clone(), egress.naming(&url)),
         });
+        #[cfg(feature = "ui")]
         let browsers = system.clone();
         let tokens = match (config.api_tokens, system) {
             (true, None) => return Err("api_tokens is on, and there is no data folder to keep them in".to_owned()),
@@ -101,7 +106,15 @@ impl Auth {
             session_claim: config.session_claim.clone(),
             leeway: config.leeway,
         };
-        Ok(Some(Self { rules, secret, keys, tokens, browsers, anonymous }))
+        Ok(Some(Self {
+            rules,
+            secret,
+            keys,
+            tokens,
+            #[cfg(feature = "ui")]
+            browsers,
+            anonymous,
+        }))
     }
 
     /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key set.
@@ -122,6 +135,7 @@ pub(crate) struct Access {
     secret: Option<DecodingKey>,
     keys: Option<Jwks>,
     tokens: Option<System>,
+    #[cfg(feature = "ui")]
     browsers: Option<System>,
     /// The caller of requests without a token.
     anonymous: Caller,
@@ -151,6 +165,7 @@ impl Access {
             secret: auth.secret.map(|secret| DecodingKey::from_secret(secret.expose().as_bytes())),
             keys: auth.keys.map(|source| Jwks::new(source, Arc::clone(&clock))),
             tokens: auth.tokens,
+            #[cfg(feature = "ui")]
             browsers: auth.browsers,
             anonymous: Caller {
                 identity: Arc::new(Identity::anonymous()),
@@ -237,7 +252,7 @@ impl Access {
             Trouble::Unavailable(Error::new(Code::Overloaded, message).with_source(error))
         })?;
         let found = found.ok_or(Reason("there is no such API token"))?;
-        if pages::is_for_pages(&found) {
+        if is_for_pages(&found) {
             return Err(Reason("it is for the pages only").into());
         }
         let now = self.clock.now();
@@ -265,6 +280,11 @@ impl Access {
             }
         });
     }
+}
+
+/// Says whether a token is that of a browser, which works for the pages only.
+fn is_for_pages(token: &ApiToken) -> bool {
+    token.scope.split_ascii_whitespace().any(|word| word == PAGES)
 }
 
 /// Caller that a token proves, and how long to cache it.

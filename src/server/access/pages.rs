@@ -11,23 +11,16 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
-use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer};
+use super::{API_TOKEN_KNOWN_FOR, Access, PAGES, VerifiedToken, bearer, is_for_pages};
 use crate::guard;
 use crate::problem::Problem;
 
-/// Word in the scope of a browser's token. No permission has this name, so everything else ignores it.
-const PAGES: &str = "ui";
 /// How long a browser stays signed in.
 pub(crate) const SIGNED_IN_FOR: Duration = Duration::from_secs(12 * 3600);
 /// Name of the cookie over HTTPS: browsers take it from this very host only (RFC 6265bis, section 4.1.3.2).
 const COOKIE_NAME: &str = "__Host-helmdeck";
 /// Name of the cookie on a loopback address, which has no HTTPS.
 const LOCAL_COOKIE_NAME: &str = "helmdeck";
-
-/// Says whether a token is a browser's.
-pub(super) fn is_for_pages(token: &ApiToken) -> bool {
-    token.scope.split_ascii_whitespace().any(|word| word == PAGES)
-}
 
 impl Access {
     /// Returns the caller of a page: by the browser's cookie, or by a token in the header as for any request.
