@@ -68,7 +68,7 @@ impl ReplicaStore {
         Self::new(inner, None)
     }
 
-    /// Creates a view that sends the changes of [`ReplicaStore::tell`].
+    /// Creates a view that sends the changes of [`ReplicaStore::announce`].
     #[must_use]
     pub fn announcing(inner: &Arc<dyn Store>) -> Arc<Self> {
         Self::new(inner, Some(broadcast::Sender::new(16)))
