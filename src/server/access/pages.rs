@@ -71,6 +71,10 @@ impl Access {
         let header = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| bearer::INVALID)?;
         shown.insert(AUTHORIZATION, header);
         let caller = self.caller(&Uri::from_static("/ui/sign-in"), &shown).await.map_err(|_| bearer::INVALID)?;
+        if caller.identity.session().is_some() {
+            // The browser's token would reach the other sessions of its user too.
+            return Err("this token is for one session only; sign in with one that is not".to_owned());
+        }
         let now = self.clock.now();
         let browser = ApiToken {
             id: String::new(),

@@ -343,3 +343,28 @@ async fn sign_in_needs_https_beyond_this_machine() {
     let secure = access.sign_in(shown.expose(), &headers("deck.example", "https://deck.example")).await.unwrap();
     assert!(secure.to_str().unwrap().starts_with("__Host-helmdeck=hd_"));
 }
+
+#[tokio::test]
+async fn token_of_one_session_does_not_sign_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "a shared secret of 32 bytes or so";
+    let egress = Egress::new(helmdeck_egress::Config::default());
+    let system = System::at(folder.path().join("helmdeck.db"));
+    let secret = Some(Secret::new(text.to_owned()));
+    let auth = Auth::new(&AuthConfig::default(), secret, Some(system), &egress).unwrap().unwrap();
+    let fixture = Fixture::with_auth(ServerConfig::default(), auth).await;
+    let sign = |session: Option<&str>| {
+        let seconds = START.micros() / 1_000_000;
+        let mut claims =
+            json!({"sub": "ann", "tenant": "acme", "scope": "admin", "exp": seconds + 600, "iat": seconds});
+        if let Some(session) = session {
+            claims["session_id"] = session.into();
+        }
+        let key = jsonwebtoken::EncodingKey::from_secret(text.as_bytes());
+        jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap()
+    };
+    let refused = sign_in(&fixture, &sign(Some("s1"))).await;
+    assert!(refused.status == 401 && refused.body.contains("one session only"), "{refused:?}");
+    assert!(refused.header("set-cookie").is_empty());
+    assert_eq!(sign_in(&fixture, &sign(None)).await.status, 303);
+}
