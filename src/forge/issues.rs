@@ -196,7 +196,8 @@ impl Issues<'_> {
             start::fill_refs(self.project, &mut item.issue);
             return Ok(Shown { etag: store::etag(issue)?, item, summary: None });
         }
-        let record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
+        let mut record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
+        store::add_filed_comments(self.project.files(), &mut record.issue)?;
         let item = graph.item(&record.issue, &claimed);
         Ok(Shown { etag: store::etag(&record.issue)?, item, summary: Some(record.summary) })
     }

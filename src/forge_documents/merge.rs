@@ -6,6 +6,7 @@
 //! and names the conflict, and no conflict marker is ever written into JSON.
 
 mod apart;
+mod issue;
 mod links;
 mod rules;
 

@@ -79,6 +79,11 @@ impl Issues<'_> {
             let mut after = before.clone();
             after.state = Some(state.to_owned());
             after.updated_at = Some(now);
+            queue::mark_changed(&before, &mut after);
+            // A merge may have left the summary of an earlier closing.
+            if let Some(earlier) = history::find(project.files(), &after.linear_id)? {
+                history::absorb(&mut after, &earlier.issue);
+            }
             let refs = after.git_refs.get_or_insert_with(Default::default);
             history::add(&mut refs.commits, work.commits.iter().map(|(oid, _)| oid.clone()));
             if refs.commits.is_empty() && refs.branch.is_none() && refs.other.is_empty() {
@@ -147,6 +152,8 @@ impl Issues<'_> {
             text: format!("Opened again: it was closed{closed}{why}."),
             other: Members::default(),
         });
+        let closed = Issue { state: from.clone(), ..issue.clone() };
+        queue::mark_changed(&closed, &mut issue);
         let path = history::path(&issue.linear_id);
         let issue = self.change(Source::Local, |active| {
             if !active.issues.iter().any(|other| other.linear_id == issue.linear_id) {

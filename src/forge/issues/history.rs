@@ -99,6 +99,40 @@ fn read(files: &Files, key: &str) -> Result<Option<Record>> {
     })
 }
 
+/// Adds the comments and earlier keys of another version of an issue.
+pub(super) fn absorb(issue: &mut Issue, other: &Issue) {
+    for comment in &other.comments {
+        if !issue.comments.iter().any(|known| known.id == comment.id) {
+            issue.comments.push(comment.clone());
+        }
+    }
+    add(&mut issue.aliases, other.aliases.iter().filter(|alias| **alias != issue.linear_id).cloned());
+}
+
+/// Takes the front matter of a second version out of a text that git made of the lines of both.
+///
+/// Two clones close an issue each with a text of its own, when the tracker says that it is done.
+fn without_second_front(body: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for line in body.lines() {
+        let is_member = |line: &&str| {
+            line.split_once(": ").is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        };
+        if line == FENCE && kept.last().is_some_and(is_member) {
+            while kept.last().is_some_and(is_member) {
+                kept.pop();
+            }
+        } else {
+            kept.push(line);
+        }
+    }
+    let mut text = kept.join("\n");
+    if body.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
 /// Reads the text of a file. One that somebody wrote freely is an issue with that summary.
 fn parse(key: &str, text: &str) -> Result<Record, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
@@ -118,7 +152,7 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
     let list = |name: &str| -> Vec<String> {
         member(name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
-    let issue = match member("issue") {
+    let mut issue: Issue = match member("issue") {
         Some(text) => serde_json::from_str(text).map_err(|error| format!("issue: {error}"))?,
         None => Issue {
             linear_id: key.to_owned(),
@@ -130,6 +164,13 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
     if issue.linear_id != key {
         return Err(format!("it is the issue {:?}", issue.linear_id));
     }
+    // Git keeps the lines of both sides of a merge: the first counts, and nobody's comments are lost.
+    let others = text.lines().filter_map(|line| line.strip_prefix("issue: ")).skip(1);
+    for other in others.filter_map(|other| serde_json::from_str::<Issue>(other).ok()) {
+        if other.linear_id == issue.linear_id {
+            absorb(&mut issue, &other);
+        }
+    }
     Ok(Record {
         issue,
         closed_at: words("closed_at").and_then(|text: String| Time::parse(&text).ok()),
@@ -137,7 +178,7 @@ fn parse(key: &str, text: &str) -> Result<Record, String> {
         anyway: words("anyway"),
         commits: list("commits"),
         checkpoints: list("checkpoints"),
-        summary: body.trim_start_matches('\n').to_owned(),
+        summary: without_second_front(body.trim_start_matches('\n')),
     })
 }
 
@@ -277,6 +318,7 @@ pub(super) fn add(all: &mut Vec<String>, texts: impl IntoIterator<Item = String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::issues::Comment;
 
     #[test]
     fn a_record_reads_back_as_it_was_written() {
@@ -311,6 +353,37 @@ mod tests {
         }
         assert_eq!(Record { summary: String::new(), ..read }, record);
         assert_eq!(parse("SX9-123", &text.replace('\n', "\r\n")).unwrap().issue, record.issue);
+    }
+
+    #[test]
+    fn lines_of_two_closings_are_one_record() {
+        let closed = |by: &str| {
+            let comment = |id: &str| Comment { id: id.to_owned(), text: "c".to_owned(), ..Comment::default() };
+            let issue = Issue {
+                linear_id: "SX9-1".to_owned(),
+                title: "One".to_owned(),
+                state: Some(DONE.to_owned()),
+                comments: vec![comment("both"), comment(by)],
+                ..Issue::default()
+            };
+            let work = Work { why: vec![format!("by {by}")], ..Work::default() };
+            print(&Record { issue, closed_by: Some(by.to_owned()), ..Record::default() }, &work).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("ours", closed("ann")), ("base", String::new()), ("theirs", closed("bob"))] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let merged = std::process::Command::new("git")
+            .args(["merge-file", "-p", "--union", "ours", "base", "theirs"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let read = parse("SX9-1", &String::from_utf8(merged.stdout).unwrap()).unwrap();
+        let ids: Vec<&str> = read.issue.comments.iter().map(|comment| comment.id.as_str()).collect();
+        assert_eq!((read.closed_by.as_deref(), ids), (Some("ann"), vec!["both", "ann", "bob"]));
+        assert!(read.summary.starts_with("# SX9-1: One\n"), "{}", read.summary);
+        assert!(read.summary.contains("by ann") && read.summary.contains("by bob"), "{}", read.summary);
+        assert!(!read.summary.contains("issue: {") && !read.summary.contains("---"), "{}", read.summary);
     }
 
     #[test]

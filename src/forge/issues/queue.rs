@@ -67,6 +67,29 @@ pub(super) fn add(project: &Project, change: &IssueChange<'_>) -> Result<()> {
     Outbox::edit(project.files(), |waiting| waiting.push(operation))
 }
 
+/// Notes in an issue of a tracker which of its fields were changed here. The sync takes the note back.
+///
+/// A merge of two branches takes other values of such a field for an older or newer reading of the tracker.
+pub(super) fn mark_changed(before: &Issue, after: &mut Issue) {
+    let patch = changed(Some(before), Some(after), true);
+    let Some(remote) = &mut after.remote else { return };
+    let mut names: Vec<String> = match remote.0.get("changed") {
+        Some(Json::Array(names)) => names.iter().filter_map(text).collect(),
+        _ => Vec::new(),
+    };
+    let fields = ["title", "description", "type", "state", "priority", "assignee"];
+    names.extend(fields.iter().filter(|name| patch.0.contains_key(**name)).map(|name| (*name).to_owned()));
+    names.sort();
+    names.dedup();
+    if !names.is_empty() {
+        remote.0.insert("changed".to_owned(), Json::Array(names.into_iter().map(Json::String).collect()));
+    }
+}
+
+fn text(value: &Json) -> Option<String> {
+    if let Json::String(text) = value { Some(text.clone()) } else { None }
+}
+
 fn changed(before: Option<&Issue>, after: Option<&Issue>, new: bool) -> Members {
     let (old, now) = (members(before), members(after));
     let mut all = Members::default();

@@ -57,7 +57,7 @@ struct Stored {
     active: Active,
     /// Keys of the issues that stand in `active.json`.
     listed: BTreeSet<String>,
-    /// The comments with a file of their own, by issue.
+    /// The comments with a file of their own, by folder: the key that their issue had when they were made.
     filed: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -87,7 +87,8 @@ impl Stored {
                 let Some(id) = entry.name.strip_suffix(".json").filter(|id| is_comment_id(id)) else { continue };
                 comments.extend(files.load_at::<Comment>(&comment_path(&key, id))?.map(|loaded| loaded.value));
             }
-            let Some(issue) = active.issues.iter_mut().find(|issue| issue.linear_id == key) else { continue };
+            // Comments stay where they are when their issue gets another key: another branch may add one there.
+            let Some(issue) = active.issues.iter_mut().find(|issue| issue.answers_to(&key)) else { continue };
             filed.insert(key, comments.iter().map(|comment| comment.id.clone()).collect());
             comments.retain(|comment| !issue.comments.iter().any(|other| other.id == comment.id));
             issue.comments.append(&mut comments);
@@ -102,11 +103,16 @@ impl Stored {
         let key = &issue.linear_id;
         let old: BTreeSet<&str> =
             before.into_iter().flat_map(|issue| &issue.comments).map(|comment| comment.id.as_str()).collect();
-        let filed = |id: &str| self.filed.get(key).is_some_and(|filed| filed.contains(id));
-        let (inline, own): (Vec<Comment>, Vec<Comment>) =
-            issue.comments.iter().cloned().partition(|comment| old.contains(&*comment.id) && !filed(&comment.id));
+        let folder = |id: &str| {
+            keys(issue).find(|key| self.filed.get(*key).is_some_and(|filed| filed.contains(id))).map(str::to_owned)
+        };
+        let (inline, own): (Vec<Comment>, Vec<Comment>) = issue
+            .comments
+            .iter()
+            .cloned()
+            .partition(|comment| old.contains(&*comment.id) && folder(&comment.id).is_none());
         for comment in own {
-            let path = comment_path(key, &comment.id);
+            let path = comment_path(folder(&comment.id).as_deref().unwrap_or(key), &comment.id);
             files.edit_at(&path, None, |slot: &mut Comment| {
                 *slot = comment;
                 Ok(())
@@ -127,19 +133,46 @@ impl Stored {
         })
     }
 
-    /// Removes an issue and its comments.
-    fn remove(&self, files: &Files, key: &str) -> Result<()> {
+    /// Removes an issue, and its comments unless they are another's now.
+    fn remove(&self, files: &Files, gone: &Issue, active: &Active) -> Result<()> {
+        let key = gone.linear_id.as_str();
         if self.listed.contains(key) {
             files.edit(None, |file: &mut Active| {
                 file.issues.retain(|issue| issue.linear_id != key);
                 Ok(())
             })?;
         }
-        for id in self.filed.get(key).into_iter().flatten() {
-            forget(files, &comment_path(key, id))?;
+        for folder in keys(gone).filter(|key| !active.issues.iter().any(|issue| issue.answers_to(key))) {
+            for id in self.filed.get(folder).into_iter().flatten() {
+                forget(files, &comment_path(folder, id))?;
+            }
         }
         forget(files, &path(key))
     }
+}
+
+/// Returns the keys of an issue: the one it has, then those it had.
+fn keys(issue: &Issue) -> impl Iterator<Item = &str> {
+    std::iter::once(&issue.linear_id).chain(&issue.aliases).map(String::as_str)
+}
+
+/// Adds the comments in files to an issue that is done: another branch may have made them after it was closed.
+///
+/// # Errors
+/// `Corrupt` if a file is damaged.
+pub(super) fn add_filed_comments(files: &Files, issue: &mut Issue) -> Result<()> {
+    let mut new = Vec::new();
+    for key in keys(issue) {
+        for entry in files.list(&format!("{COMMENTS}/{key}"))? {
+            let Some(id) = entry.name.strip_suffix(".json").filter(|id| is_comment_id(id)) else { continue };
+            if !issue.comments.iter().any(|comment| comment.id == id) {
+                new.extend(files.load_at::<Comment>(&comment_path(key, id))?.map(|loaded| loaded.value));
+            }
+        }
+    }
+    issue.comments.append(&mut new);
+    issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+    Ok(())
 }
 
 /// Removes a file and its good copy.
@@ -194,7 +227,7 @@ impl Issues<'_> {
                 told.extend(events(before.as_ref(), issue));
             }
             for gone in stored.active.issues.iter().filter(|issue| find(&active, &issue.linear_id).is_none()) {
-                stored.remove(files, &gone.linear_id)?;
+                stored.remove(files, gone, &active)?;
             }
             answer
         };
@@ -222,6 +255,7 @@ impl Issues<'_> {
             let before = issue.clone();
             let answer = change(issue)?;
             if *issue != before {
+                queue::mark_changed(&before, issue);
                 issue.updated_at = Some(self.project.environment().now().seconds());
             }
             Ok((issue.clone(), answer))

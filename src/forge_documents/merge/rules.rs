@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::apart::{apart, feature, retired};
+use super::issue::Sides;
 use super::links::settle;
 use crate::features::FeaturesFile;
 use crate::knowledge::{KnowledgeFile, id_of};
@@ -197,6 +198,7 @@ fn object(
     let feature = ours.0.contains_key("status");
     let settled = [(ours, theirs), (theirs, ours)].into_iter().find(|(pass, fail)| recovered(pass, fail));
     let settled = settled.map(|(pass, _)| pass);
+    let issue = Sides::of(base, ours, theirs);
     let mut merged = Members::default();
     // Ours first, then the ones that only they have, each in its order.
     let names = ours.0.keys().chain(theirs.0.keys().filter(|name| !ours.0.contains_key(*name)));
@@ -205,6 +207,10 @@ fn object(
         let place = JsonPath { path: &path, depth: place.depth + 1, newer };
         if let Some(pass) = settled.filter(|_| OF_STATUS.contains(&name.as_str())) {
             merged.0.extend(pass.0.get(name).map(|value| (name.clone(), value.clone())));
+            continue;
+        }
+        if let Some(value) = issue.and_then(|issue| issue.member(name)) {
+            merged.0.extend(value.map(|value| (name.clone(), value)));
             continue;
         }
         let one = match (ours.0.get(name), theirs.0.get(name)) {

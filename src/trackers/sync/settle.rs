@@ -12,6 +12,9 @@ use crate::mapping::{Mapping, is_local};
 use crate::merge::{Merged, merge};
 use crate::tracker;
 
+/// Member of `remote` with the fields that were changed here and are not delivered yet.
+const CHANGED: &str = "changed";
+
 /// What happened to one issue of the tracker.
 #[derive(Debug)]
 pub(super) struct Settled {
@@ -126,6 +129,11 @@ impl Sync<'_> {
             for issue in &mut active.issues {
                 for blocker in issue.blocked_by.iter_mut().filter(|blocker| **blocker == old.linear_id) {
                     key.clone_into(blocker);
+                }
+                if let Some(trace) = &mut issue.memory_trace
+                    && trace.parent_issue.as_deref() == Some(old.linear_id.as_str())
+                {
+                    trace.parent_issue = Some(key.to_owned());
                 }
             }
             Ok(())
@@ -272,7 +280,7 @@ fn one(
     }
     mapping.write(issue, &merged.fields);
     let fields_changed = *issue != before;
-    note(issue, remote, &merged.base, team, fields_changed);
+    note(issue, remote, &merged, mapping, team, fields_changed);
     let settled = Settled {
         key: issue.linear_id.clone(),
         id: remote.id.clone(),
@@ -304,8 +312,16 @@ fn guess(issue: &Issue, ours: &Fields, theirs: &Fields) -> Fields {
 }
 
 /// Notes in an issue what people need to know of its counterpart.
-fn note(issue: &mut Issue, remote: &tracker::Issue, base: &Fields, team: &str, fields_changed: bool) {
-    let digest = base.digest();
+fn note(
+    issue: &mut Issue,
+    remote: &tracker::Issue,
+    merged: &Merged,
+    mapping: &Mapping<'_>,
+    team: &str,
+    fields_changed: bool,
+) {
+    let digest = merged.base.digest();
+    let (undelivered, was_undelivered) = (undelivered(issue, merged, mapping), changed_here(issue));
     let is_archived = remote.archived;
     let moved = (remote.team != team).then_some(remote.team.as_str());
     let has = |name: &str| remote_text(issue, name);
@@ -313,6 +329,7 @@ fn note(issue: &mut Issue, remote: &tracker::Issue, base: &Fields, team: &str, f
     let same = has("id") == Some(remote.id.as_str())
         && has("synced") == Some(digest.as_str())
         && has("team") == moved
+        && undelivered == was_undelivered
         && was_archived == is_archived;
     if same && !fields_changed {
         return;
@@ -325,6 +342,8 @@ fn note(issue: &mut Issue, remote: &tracker::Issue, base: &Fields, team: &str, f
     let text = |text: &str| Some(Json::String(text.to_owned()));
     set("id", text(&remote.id));
     set("synced", text(&digest));
+    let names: Vec<Json> = undelivered.into_iter().map(Json::String).collect();
+    set(CHANGED, Some(Json::Array(names)).filter(|names| *names != Json::Array(Vec::new())));
     set("updated_at", remote.updated_at.and_then(|at| text(&at.to_string())));
     set("team", moved.and_then(text));
     set("archived", is_archived.then_some(Json::Bool(true)));
@@ -335,6 +354,24 @@ fn note(issue: &mut Issue, remote: &tracker::Issue, base: &Fields, team: &str, f
     if fields_changed {
         issue.updated_at = remote.updated_at.or(issue.updated_at);
     }
+}
+
+/// Returns the fields of an issue that were changed here, and that the tracker lacks.
+///
+/// Those for which it has no place stay in it.
+fn undelivered(issue: &Issue, merged: &Merged, mapping: &Mapping<'_>) -> BTreeSet<String> {
+    let plain = |field: &Field| !matches!(field, Field::Labels | Field::Parent | Field::BlockedBy | Field::Criteria);
+    let differ = merged.push.iter().chain(&merged.conflicts).copied().filter(plain);
+    let has_place = |field: Field| mapping.fields().contains(&field) && mapping.ours(issue).get(field).is_some();
+    let stays = changed_here(issue).into_iter().filter(|name| Field::of(name).is_some_and(|field| !has_place(field)));
+    differ.map(|field| field.name().to_owned()).chain(stays).collect()
+}
+
+/// Returns the fields that were changed here since the tracker was read, as an issue notes them.
+fn changed_here(issue: &Issue) -> BTreeSet<String> {
+    let names = issue.remote.as_ref().and_then(|remote| remote.0.get(CHANGED));
+    let Some(Json::Array(names)) = names else { return BTreeSet::new() };
+    names.iter().filter_map(|name| if let Json::String(name) = name { Some(name.clone()) } else { None }).collect()
 }
 
 /// Adds what only a second copy of an issue has.
