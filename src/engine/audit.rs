@@ -21,6 +21,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, PackMetrics};
+use crate::tail::{CallRecord, Tail};
 
 /// Settings of the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ impl Default for AuditConfig {
     }
 }
 
+/// Number of the newest calls that are kept in memory.
+const RECENT: usize = 2_000;
 /// Limit of rows per write.
 const BATCH: usize = 1024;
 /// Size at which a page of rows is full. One row is far smaller.
@@ -105,6 +108,18 @@ impl Record {
             identity,
             input,
             output,
+        }
+    }
+
+    fn recent(&self) -> CallRecord {
+        CallRecord {
+            at: self.at,
+            identity: Arc::clone(&self.identity),
+            pack: self.pack.clone(),
+            version: self.version,
+            outcome: self.outcome,
+            cache: self.cache,
+            duration: self.duration,
         }
     }
 }
@@ -180,6 +195,8 @@ pub(crate) struct Audit {
     metrics: Arc<Metrics>,
     /// Notified when a reader waits for the rows.
     hurry: Arc<Notify>,
+    /// The newest calls; the writer appends to it, so a call pays nothing for it.
+    pub(crate) recent: Arc<Tail<CallRecord>>,
 }
 
 impl Audit {
@@ -192,15 +209,17 @@ impl Audit {
     ) -> Self {
         let (queue, inbox) = mpsc::channel(config.queue.max(1));
         let hurry = Arc::new(Notify::new());
+        let recent = Arc::new(Tail::new(RECENT));
         let writer = Writer {
             store,
             config,
             metrics: Arc::clone(&metrics),
             hurry: Arc::clone(&hurry),
+            recent: Arc::clone(&recent),
             counter: AtomicU64::new(0),
         };
         tokio::spawn(stop.clone().run_until_cancelled_owned(writer.run(inbox)));
-        Self { queue, metrics, hurry }
+        Self { queue, metrics, hurry, recent }
     }
 
     /// Queues a row; never waits.
@@ -226,6 +245,7 @@ struct Writer {
     config: AuditConfig,
     metrics: Arc<Metrics>,
     hurry: Arc<Notify>,
+    recent: Arc<Tail<CallRecord>>,
     counter: AtomicU64,
 }
 
@@ -275,6 +295,7 @@ impl Writer {
         if records.is_empty() {
             return;
         }
+        self.recent.extend(records.iter().map(Record::recent));
         let count = records.len() as u64;
         let batch = self.pages(records).await.into_iter().map(Op::Put).collect();
         let written = tokio::time::timeout(Duration::from_secs(5), self.store.write(batch)).await;

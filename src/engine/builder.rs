@@ -23,6 +23,7 @@ use crate::jobs::Jobs;
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
+use crate::statistics::Statistics;
 use crate::views::{EngineViews, Holders};
 use helmdeck_artifacts::{ArtifactBackend, ArtifactMetrics, ArtifactStore, S3Credentials, S3Location};
 use helmdeck_mcp_client::{McpMetrics, McpServer, Remembered, Servers, Surroundings};
@@ -325,10 +326,13 @@ impl Builder {
             };
             Servers::new(self.mcp, around, &metrics.register(McpMetrics::register))
         });
+        let system = self.jobs.as_ref().map(|(system, _)| system.clone());
+        let statistics = Arc::new(Statistics::new(system, Arc::clone(&self.clock)));
         let jobs =
             Jobs::new(self.jobs, self.config.jobs.clone(), Arc::clone(&self.clock), &metrics, stop.child_token());
         let inner = Arc::new(Inner {
             jobs: Arc::new(jobs),
+            statistics,
             registry: Registry::default(),
             config: self.config,
             clock: self.clock,

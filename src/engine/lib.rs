@@ -6,6 +6,7 @@ mod cache;
 mod call_runner;
 mod command;
 mod config;
+mod durations;
 mod engine;
 mod folder;
 mod handler;
@@ -18,6 +19,8 @@ mod metrics;
 mod pipeline;
 mod program;
 mod registry;
+mod statistics;
+mod tail;
 mod views;
 
 pub use audit::{AuditConfig, AuditPage, AuditRow, Finding};
@@ -35,7 +38,9 @@ pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, Stag
 pub use jobs::{Job, JobBook, JobConfig, JobError, JobEvent, JobId, JobPage, JobProgress, JobQuery, JobState};
 pub use memory::MemoryControl;
 pub use registry::{CacheSummary, PackInfo, PackSource};
-pub use views::{CommonFinding, Defaults, PackUse, RecentCall, defaults, store_error};
+pub use statistics::{Numbers, Report, Statistics, StatisticsSlot, Window};
+pub use tail::{CallRecord, Tail, Tailed};
+pub use views::{CallFilter, CallPage, CommonFinding, Defaults, PackUse, PastCall, RecentCall, defaults, store_error};
 
 /// Test of `docs/embed.md`.
 #[cfg(doctest)]

@@ -12,7 +12,8 @@ use crate::cache::invalidating_store::InvalidatingStore;
 use crate::cache::purge::{Purged, Selector};
 use crate::layers::{credentials, validate_input};
 use crate::registry::Registered;
-use crate::views::{Defaults, EngineViews};
+use crate::tail::{CallRecord, Tail};
+use crate::views::{CallFilter, CallPage, Defaults, EngineViews};
 
 /// Handle on the memory of an engine. It exists only with gate 1 open.
 #[derive(Clone)]
@@ -60,6 +61,22 @@ impl MemoryControl {
     /// `overloaded` if the store is not available.
     pub async fn defaults(&self, caller: &Namespace) -> Result<Defaults> {
         self.views.defaults(caller).await
+    }
+
+    /// Returns past calls of a caller from its stored audit, newest first.
+    ///
+    /// # Errors
+    /// `overloaded` if the store is not available.
+    pub async fn calls(&self, caller: &Namespace, filter: CallFilter) -> Result<CallPage> {
+        self.views.calls(caller, filter).await
+    }
+
+    /// Returns the newest calls of this process, of every caller.
+    ///
+    /// It holds calls of packs without `no_audit` since the start. A call is in it about 100 ms after its end.
+    #[must_use]
+    pub fn recent_calls(&self) -> &Arc<Tail<CallRecord>> {
+        &self.views.audit.recent
     }
 
     /// Adds a callback for callers whose conversations were forgotten.

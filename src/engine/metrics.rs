@@ -4,6 +4,7 @@
 //! numbers.
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,20 +17,24 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::durations::CallDurations;
+use crate::statistics::Numbers;
+
 type Labels<const N: usize> = [(&'static str, String); N];
 
 /// All metrics of one engine.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     pub(crate) totals: EngineMetrics,
+    /// The counters of each pack that was registered, for statistics.
+    packs: Mutex<BTreeMap<PackName, (Counter, CallDurations)>>,
 }
 
 helmdeck_core::metrics! {
     /// Metrics that every engine has.
     pub(crate) struct EngineMetrics {
         calls: Family<Labels<2>, Counter> = "calls" "Calls by pack and outcome (ok or an error code)";
-        durations: Family<Labels<1>, Histogram> = "call_duration" [Seconds] "How long calls took",
-            Family::new_with_constructor(call_buckets);
+        durations: Family<Labels<1>, CallDurations> = "call_duration" [Seconds] "How long calls took";
         cache: Family<Labels<2>, Counter> = "cache_answers" "Answers of cached packs by cache status";
         refused: Family<Labels<1>, Counter> = "cache_refused" "Answers that were not stored, by reason";
         cluster_waits: Family<Labels<1>, Counter> = "cluster_waits"
@@ -51,7 +56,7 @@ helmdeck_core::metrics! {
     }
 }
 
-/// From 50 microseconds to about 200 seconds.
+/// From 50 microseconds to about 200 seconds, as [`CallDurations`] is shown.
 fn call_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_05, 3.0, 15))
 }
@@ -60,7 +65,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("helmdeck");
         let totals = EngineMetrics::register(&mut registry);
-        Self { registry: Mutex::new(registry), totals }
+        Self { registry: Mutex::new(registry), totals, packs: Mutex::default() }
     }
 
     /// Adds metrics of a part that not every engine has.
@@ -75,6 +80,22 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &registry);
         text
+    }
+
+    /// Returns what each pack counted since the start of this engine.
+    pub(crate) fn counted(&self) -> Vec<(PackName, Numbers)> {
+        let packs = self.packs.lock();
+        let one = |(pack, (ok, durations)): (&PackName, &(Counter, CallDurations))| {
+            let mut numbers = Numbers { durations: durations.counts(), ..Numbers::default() };
+            numbers.calls = numbers.durations.iter().sum();
+            numbers.errors = numbers.calls.saturating_sub(ok.get());
+            for status in CacheStatus::ALL {
+                let labels = [("pack", pack.to_string()), ("status", status.as_str().to_owned())];
+                numbers.answers[status as usize] = self.totals.cache.get(&labels).map_or(0, |counter| counter.get());
+            }
+            (pack.clone(), numbers)
+        };
+        packs.iter().map(one).collect()
     }
 
     pub(crate) fn refused(&self, reason: &'static str) {
@@ -99,9 +120,12 @@ impl Metrics {
     /// Returns the handles of one pack.
     pub(crate) fn pack(self: &Arc<Self>, pack: &PackName, version: Version) -> PackMetrics {
         let name = pack.to_string();
+        let ok = self.totals.calls.get_or_create_owned(&[("pack", name.clone()), ("outcome", "ok".to_owned())]);
+        let duration = self.totals.durations.get_or_create_owned(&[("pack", name)]);
+        self.packs.lock().insert(pack.clone(), (ok.clone(), duration.clone()));
         PackMetrics {
-            ok: self.totals.calls.get_or_create_owned(&[("pack", name.clone()), ("outcome", "ok".to_owned())]),
-            duration: self.totals.durations.get_or_create_owned(&[("pack", name)]),
+            ok,
+            duration,
             pack: pack.clone(),
             version,
             cache: [const { OnceLock::new() }; CacheStatus::ALL.len()],
@@ -115,7 +139,7 @@ pub(crate) struct PackMetrics {
     pack: PackName,
     version: Version,
     ok: Counter,
-    duration: Histogram,
+    duration: CallDurations,
     /// Looked up when first used, so that a pack without a cache has no such line.
     cache: [OnceLock<Counter>; CacheStatus::ALL.len()],
     all: Arc<Metrics>,
@@ -131,7 +155,7 @@ impl PackMetrics {
     }
 
     pub(crate) fn record(&self, result: &Result<Outcome>, duration: Duration) {
-        self.duration.observe(duration.as_secs_f64());
+        self.duration.observe(duration);
         match result {
             Ok(outcome) => {
                 self.ok.inc();

@@ -65,6 +65,12 @@ impl Bus {
         kept.last
     }
 
+    /// Returns the sequence number of the last event; 0 before the first.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.0.kept.lock().last
+    }
+
     /// Subscribes from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {

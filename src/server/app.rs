@@ -38,7 +38,7 @@ impl App {
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };
         Self(Arc::new(AppState {
-            events: EventState::new(engine.clone(), config.max_event_streams),
+            events: EventState::new(engine.clone(), config.max_event_streams, clock.now()),
             conversations: ConversationState::new(conversations, limits),
             calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },
             document,

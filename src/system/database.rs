@@ -20,6 +20,7 @@ static MIGRATIONS: Migrations = Migrations {
         ("tokens", include_str!("migrations/0002_tokens.sql")),
         ("vault", include_str!("migrations/0003_vault.sql")),
         ("jobs", include_str!("migrations/0004_jobs.sql")),
+        ("statistics", include_str!("migrations/0005_statistics.sql")),
     ],
 };
 

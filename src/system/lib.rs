@@ -5,6 +5,7 @@ mod database;
 pub mod forget;
 pub mod idempotency;
 pub mod jobs;
+pub mod statistics;
 mod sweep;
 pub mod tokens;
 pub mod vault;

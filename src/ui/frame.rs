@@ -11,9 +11,11 @@ use http::{HeaderValue, StatusCode};
 use crate::assets;
 use crate::rest::Failure;
 
-/// What a page may load: our style sheet, from here. No script, no frame around it, forms to here only.
+/// What a page may load: our style sheet and script, and what the script asks, from here. Nothing inline, no frame
+/// around it, forms to here only.
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
+     base-uri 'none'; frame-ancestors 'none'",
 );
 
 /// A page in the navigation.
@@ -62,6 +64,8 @@ pub(crate) struct Frame {
     pub(crate) now: Timestamp,
     /// Token that every form of the page sends back.
     pub(crate) form_token: String,
+    /// Address of the stream of changes; `None` = the page has no live updates.
+    pub(crate) live: Option<String>,
 }
 
 /// Entry of the navigation.
@@ -84,7 +88,23 @@ impl Frame {
             memory: ui.memory,
             now: ui.clock.now(),
             form_token: ui.form_token(caller),
+            live: None,
         }
+    }
+
+    /// Gives the page live updates: `view` and its state, as a query (`view=calls&pack=a.b`).
+    pub(crate) fn live(mut self, view: &str) -> Self {
+        self.live = Some(format!("/ui/stream?{view}"));
+        self
+    }
+
+    /// Milliseconds since 1970, for relative times of the script.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now.micros() / 1_000
+    }
+
+    pub(crate) fn script(&self) -> &'static str {
+        assets::script_path()
     }
 
     /// Returns the entries of the navigation: what needs memory is there if memory is on.

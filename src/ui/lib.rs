@@ -1,8 +1,10 @@
 #![doc = include_str!("README.md")]
 
 mod assets;
+mod chart;
 mod escape;
 mod frame;
+mod live;
 mod pages;
 mod request;
 mod rest;

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use helmdeck_core::Caller;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -96,6 +96,30 @@ impl Rest {
         Err(serde_json::from_slice(&body).unwrap_or_else(|_| Failure::new(parts.status, "the route gave no reason")))
     }
 
+    /// Follows a route that streams events, after the event with the id `last`.
+    ///
+    /// # Errors
+    /// The route's refusal.
+    pub(crate) async fn follow(
+        &self,
+        caller: &Caller,
+        path: &str,
+        last: Option<&str>,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = request(caller, Method::GET, path, Body::empty())?;
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request.headers_mut().insert(HeaderName::from_static("last-event-id"), last);
+        }
+        let response = self.answer(request).await;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(serde_json::from_slice(&body).unwrap_or_else(|_| Failure::new(status, "the route gave no reason")))
+    }
+
     /// Sends a request and returns the answer with its body unread.
     ///
     /// # Errors
@@ -108,16 +132,24 @@ impl Rest {
         body: Option<&Value>,
     ) -> Result<Response<Body>, Failure> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.uri_mut() = path.parse().map_err(|_| Failure::new(StatusCode::NOT_FOUND, "there is no such page"))?;
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        request.extensions_mut().insert(caller.clone());
+        Ok(self.answer(request(caller, method, path, body)?).await)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
         match self.0.clone().oneshot(request).await {
-            Ok(response) => Ok(response),
+            Ok(response) => response,
             Err(never) => match never {},
         }
     }
+}
+
+fn request(caller: &Caller, method: Method, path: &str, body: Body) -> Result<Request<Body>, Failure> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().map_err(|_| Failure::new(StatusCode::NOT_FOUND, "there is no such page"))?;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request.extensions_mut().insert(caller.clone());
+    Ok(request)
 }
 
 /// Reads the JSON of an answer.

@@ -66,6 +66,38 @@ pub(crate) fn millis(millis: u64) -> String {
     }
 }
 
+/// Returns a short duration of a call.
+///
+/// # Examples
+/// 7 is `7 µs`, 1500 is `1.5 ms`, 90000 is `90 ms`, 1500000 is `1.5 s`.
+pub(crate) fn micros(micros: u64) -> String {
+    match micros {
+        0..=999 => format!("{micros} µs"),
+        1_000..=9_999 => format!("{}.{} ms", micros / 1_000, micros % 1_000 / 100),
+        _ => millis(micros / 1_000),
+    }
+}
+
+/// Line of a diff.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DiffLine<'a> {
+    /// Class of the line; empty for what stays.
+    pub(crate) class: &'static str,
+    pub(crate) text: &'a str,
+}
+
+/// Returns the lines of a unified diff with what each is. The sign in front of a line says the same without colour.
+pub(crate) fn diff(text: &str) -> Vec<DiffLine<'_>> {
+    let class = |line: &str| match line.as_bytes().first() {
+        _ if line.starts_with("diff ") || line.starts_with("+++ ") || line.starts_with("--- ") => "file",
+        Some(b'+') => "added",
+        Some(b'-') => "removed",
+        Some(b'@') => "place",
+        _ => "",
+    };
+    text.lines().map(|text| DiffLine { class: class(text), text }).collect()
+}
+
 /// Returns a size with a binary unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -131,6 +163,13 @@ mod tests {
         assert_eq!([size(5 << 20), size(u64::MAX)], ["5.0 MiB", "1677721.5 TiB"]);
         assert_eq!([millis(7), millis(1_500), millis(90_000)], ["7 ms", "1.5 s", "90 s"]);
         assert_eq!([count(1, "turn"), count(0, "turn")], ["1 turn", "0 turns"]);
+        assert_eq!([micros(7), micros(1_500), micros(90_000), micros(1_500_000)], ["7 µs", "1.5 ms", "90 ms", "1.5 s"]);
+    }
+
+    #[test]
+    fn lines_of_a_diff_have_their_kind() {
+        let classes: Vec<&str> = diff("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z").iter().map(|line| line.class).collect();
+        assert_eq!(classes, ["file", "file", "place", "removed", "added", ""]);
     }
 
     #[test]

@@ -70,6 +70,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let engine = setup.serving_engine().await?;
     engine.import_in_background();
     start_sweeping(&setup, &engine);
+    engine.start_statistics();
 
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())

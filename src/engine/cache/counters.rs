@@ -18,6 +18,8 @@ pub(crate) struct Counters {
     saved_calls: AtomicU64,
     saved_micros: AtomicU64,
     saved_upstream: AtomicU64,
+    /// Savings that were taken already.
+    taken: parking_lot::Mutex<Savings>,
 }
 
 /// Cost that cached answers saved.
@@ -38,17 +40,30 @@ impl Counters {
         self.saved_upstream.fetch_add(u64::from(saved.upstream_calls), Ordering::Relaxed);
     }
 
+    /// Returns the savings since the start.
+    fn savings(&self) -> Savings {
+        let taken = self.taken.lock();
+        let now = [&self.saved_calls, &self.saved_micros, &self.saved_upstream];
+        std::array::from_fn(|index| taken[index] + now[index].load(Ordering::Relaxed))
+    }
+
     /// Takes the counts as (name, count), without zeros.
     fn take(&self) -> Vec<(&'static str, u64)> {
+        let mut taken = self.taken.lock();
         let statuses = CacheStatus::ALL.iter().map(|status| (status.as_str(), &self.by_status[*status as usize]));
         let savings = [
             ("saved_calls", &self.saved_calls),
             ("saved_us", &self.saved_micros),
             ("saved_upstream_calls", &self.saved_upstream),
         ];
+        let savings = savings.into_iter().zip(taken.iter_mut()).map(|((name, counter), taken)| {
+            let count = counter.swap(0, Ordering::Relaxed);
+            *taken += count;
+            (name, count)
+        });
         statuses
-            .chain(savings)
             .map(|(name, counter)| (name, counter.swap(0, Ordering::Relaxed)))
+            .chain(savings)
             .filter(|(_, count)| *count > 0)
             .collect()
     }
@@ -58,10 +73,18 @@ impl Counters {
 #[derive(Debug, Default)]
 pub(crate) struct AllCounters(parking_lot::Mutex<BTreeMap<String, Arc<Counters>>>);
 
+/// What cached answers saved: calls, microseconds and upstream calls.
+pub(crate) type Savings = [u64; 3];
+
 impl AllCounters {
     pub(crate) fn of(&self, pack: &str) -> Arc<Counters> {
         let mut all = self.0.lock();
         Arc::clone(all.entry(pack.to_owned()).or_default())
+    }
+
+    /// Returns what cached answers of each pack saved since the start.
+    pub(crate) fn savings(&self) -> Vec<(String, Savings)> {
+        self.0.lock().iter().map(|(pack, counters)| (pack.clone(), counters.savings())).collect()
     }
 
     /// Takes the counts since the last time.

@@ -22,6 +22,7 @@ use crate::jobs::Jobs;
 use crate::memory::MemoryControl;
 use crate::metrics::Metrics;
 use crate::registry::{Registered, Registry};
+use crate::statistics::Statistics;
 use helmdeck_artifacts::ArtifactStore;
 use helmdeck_mcp_client::Servers;
 use helmdeck_sandbox::Sessions;
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) audit: Option<Audit>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) statistics: Arc<Statistics>,
     pub(crate) events: Bus,
     pub(crate) builtins: Vec<Builtin>,
     pub(crate) packs_dir: Option<PathBuf>,
@@ -132,6 +134,7 @@ impl Inner {
     /// Ends jobs and sessions, writes the queues, releases the store, and stops every task.
     pub(crate) async fn shutdown(&self) {
         self.jobs.shutdown().await;
+        self.end_statistics().await;
         self.watch.lock().take();
         if let Some(sessions) = &self.sessions {
             sessions.close().await;

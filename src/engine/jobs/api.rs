@@ -8,7 +8,7 @@ use helmdeck_core::{Identity, Outcome, Result};
 use super::book::{self, CANCEL_WAIT};
 use super::document::ResultLocation;
 use super::table::Jobs;
-use super::{Job, JobEvent, JobId, JobPage, JobQuery, follow};
+use super::{Job, JobEvent, JobId, JobPage, JobProgress, JobQuery, follow};
 
 /// Interval of checks for jobs of lost processes.
 const LOST_EVERY: Duration = Duration::from_secs(2);
@@ -26,6 +26,19 @@ impl Jobs {
             Some(book) => book.job(owner, id).await,
             None => Err(book::unknown(id)),
         }
+    }
+
+    /// Returns the progress reports of a job that are kept, oldest first.
+    ///
+    /// Of a job of this process these are the last 256, until it has ended; else the last one.
+    ///
+    /// # Errors
+    /// As [`Jobs::job`].
+    pub(crate) async fn reports(&self, owner: Option<&Identity>, id: &JobId) -> Result<Vec<JobProgress>> {
+        if let Some(live) = self.find(owner, id).await? {
+            return Ok(live.reports());
+        }
+        Ok(self.job(owner, id).await?.progress.into_iter().collect())
     }
 
     /// Lists jobs, the newest first, as [`Jobs::job`] would show each.

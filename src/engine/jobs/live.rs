@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::document::{self, ResultLocation};
 use super::{Job, JobEvent, JobId, JobProgress};
+use crate::tail::Tail;
 
 /// Limit of events kept for late or slow readers.
 ///
@@ -31,6 +32,8 @@ pub(super) struct Live {
     /// Cancelled to end the call.
     pub(super) cancel: CancellationToken,
     clock: Arc<dyn Clock>,
+    /// Changes of all jobs of this process.
+    changes: Arc<Tail<Arc<Job>>>,
     inner: Mutex<LiveState>,
     /// The number of the last event.
     last: watch::Sender<u64>,
@@ -68,9 +71,10 @@ pub(super) struct JobEnd {
 }
 
 impl Live {
-    pub(super) fn new(job: Job, identity: Arc<Identity>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(job: Job, identity: Arc<Identity>, clock: Arc<dyn Clock>, changes: Arc<Tail<Arc<Job>>>) -> Self {
         let (id, number, job) = (job.id.clone(), job.revision, Arc::new(job));
         let events = VecDeque::from([JobEvent { number, job: Arc::clone(&job) }]);
+        changes.extend([Arc::clone(&job)]);
         let inner = LiveState {
             job,
             events,
@@ -82,7 +86,7 @@ impl Live {
             saved: number,
         };
         let last = watch::Sender::new(number);
-        Self { id, identity, cancel: CancellationToken::new(), clock, inner: Mutex::new(inner), last }
+        Self { id, identity, cancel: CancellationToken::new(), clock, changes, inner: Mutex::new(inner), last }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -100,6 +104,7 @@ impl Live {
             let mut job = (*inner.job).clone();
             change(&mut job);
             inner.append(job);
+            self.changes.extend([Arc::clone(&inner.job)]);
             self.last.send_replace(inner.job.revision);
         }
     }
@@ -136,7 +141,8 @@ impl Live {
         let mut inner = self.lock();
         if let Some(job) = inner.ending.take() {
             let number = job.revision;
-            inner.keep(job);
+            inner.keep(Arc::clone(&job));
+            self.changes.extend([job]);
             self.last.send_replace(number);
         }
     }
@@ -208,6 +214,17 @@ impl Live {
             None => inner.events.back().cloned().into_iter().collect(),
         };
         (events, inner.job.state.is_final(), self.last.subscribe())
+    }
+
+    /// Returns the reports that are kept, oldest first.
+    pub(super) fn reports(&self) -> Vec<JobProgress> {
+        let mut reports: Vec<JobProgress> = Vec::new();
+        for report in self.lock().events.iter().filter_map(|event| event.job.progress.as_ref()) {
+            if reports.last() != Some(report) {
+                reports.push(report.clone());
+            }
+        }
+        reports
     }
 
     fn lock(&self) -> MutexGuard<'_, LiveState> {

@@ -105,7 +105,8 @@ impl Jobs {
             let message = format!("{limit} jobs of yours have not ended; wait for one, or cancel one");
             return Err(Error::new(Code::Overloaded, message).with_retry_after(COME_BACK));
         }
-        Ok(Arc::new(Live::new(job, identity, Arc::clone(&self.clock))))
+        let (clock, changes) = (Arc::clone(&self.clock), Arc::clone(&self.changes));
+        Ok(Arc::new(Live::new(job, identity, clock, changes)))
     }
 
     /// Starts all jobs that may run now.

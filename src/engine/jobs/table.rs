@@ -18,11 +18,15 @@ use super::book::{JobBook, unavailable};
 use super::live::{Caller, Live};
 use super::metrics::JobMetrics;
 use super::queue::Queue;
-use super::{JobConfig, JobId, keeper};
+use super::{Job, JobConfig, JobId, keeper};
 use crate::metrics::Metrics;
+use crate::tail::Tail;
 
 /// How long all events of a job are kept after its end, for slow or reconnecting readers.
 const EVENTS_FOR: Duration = Duration::from_secs(15);
+
+/// Number of the newest changes that are kept for readers of all jobs.
+const CHANGES: usize = 256;
 
 /// A job that waits for its turn.
 pub(super) type Waiting = (Arc<Live>, Call);
@@ -35,6 +39,8 @@ pub(crate) struct Jobs {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: JobMetrics,
     pub(super) running: TaskTracker,
+    /// The newest changes of jobs of this process.
+    pub(crate) changes: Arc<Tail<Arc<Job>>>,
     pub(super) wake: Arc<Notify>,
     table: Mutex<Table>,
     owner: OnceCell<Ownership>,
@@ -69,6 +75,7 @@ impl Jobs {
             clock,
             metrics: metrics.register(JobMetrics::register),
             running: TaskTracker::new(),
+            changes: Arc::new(Tail::new(CHANGES)),
             wake: Arc::new(Notify::new()),
             table: Mutex::new(table),
             owner: OnceCell::new(),

@@ -153,6 +153,10 @@ async fn audit(views: &EngineViews, owner: &Owner, pack: Option<&PackName>) -> R
     views.settle_audit().await;
     // The name of a pack contains no slash, so this is the whole name.
     let prefix = pack.map(|pack| format!("pack/{pack}/")).unwrap_or_default();
+    let (tenant, user) = (owner.identity.tenant(), owner.identity.user());
+    views.audit.recent.retain(|call| {
+        (call.identity.tenant(), call.identity.user()) != (tenant, user) || pack.is_some_and(|pack| call.pack != *pack)
+    });
     let delete = everything(Namespace::of_caller(&owner.identity), Kind::Audit, prefix);
     remove(views, vec![Op::Delete(delete)]).await
 }

@@ -6,6 +6,7 @@
 mod defaults;
 mod facts;
 mod forget;
+mod history;
 mod listing;
 mod notes;
 mod trouble;
@@ -25,6 +26,7 @@ use helmdeck_memory::{EntryMeta, Namespace, Op, Store, Written};
 
 pub use defaults::{CommonFinding, Defaults, PackUse, RecentCall, defaults};
 pub(crate) use forget::Holders;
+pub use history::{CallFilter, CallPage, PastCall};
 pub use trouble::store_error;
 
 use crate::audit::Audit;
@@ -99,6 +101,12 @@ impl EngineViews {
     pub(crate) async fn defaults(&self, namespace: &Namespace) -> Result<Defaults> {
         self.settle_audit().await;
         defaults(self.store(), namespace).await.map_err(|error| self.trouble("audit", error))
+    }
+
+    /// Returns past calls of a caller, newest first.
+    pub(crate) async fn calls(&self, namespace: &Namespace, filter: CallFilter) -> Result<CallPage> {
+        self.settle_audit().await;
+        history::calls(self.store(), namespace, filter).await.map_err(|error| self.trouble("audit", error))
     }
 }
 

@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 /// Schemas of request and response bodies, by name.
-const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversations.json")];
+const SHAPES: [&str; 3] =
+    [include_str!("shapes.json"), include_str!("conversations.json"), include_str!("statistics.json")];
 
 /// Title and tags of the document. The routes are declared beside their handlers.
 #[derive(OpenApi)]

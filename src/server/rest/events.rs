@@ -27,9 +27,9 @@ use crate::headers::{EVENTS, NO_STORE};
 use crate::limits::{Permit, Share};
 use crate::problem::Problem;
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Keeps proxies from holding events back.
-const UNBUFFERED: (HeaderName, HeaderValue) =
+pub(super) const UNBUFFERED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 /// Interval of comments on a stream without events, which show its client that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -35,6 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list))
         .routes(routes!(show, cancel))
         .routes(routes!(result))
+        .routes(routes!(progress))
 }
 
 /// Starts a pack as a job. The request body is its input; an invalid input is refused at once.
@@ -195,6 +196,21 @@ async fn show(State(state): State<EngineState>, By(caller): By, path: PathValues
 async fn result(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
     let job = find(&state, &caller, &path).await?;
     outcome(&state, reach(&caller, JOB)?, &job.id).await
+}
+
+/// Lists the progress reports of a job, oldest first.
+///
+/// Of a job that runs in this process the last 256 are kept until a few seconds after its end; else only the last one.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/progress", tag = "jobs", operation_id = "job_progress",
+    params(("id" = String, Path, description = "The job's id")),
+    responses(
+        (status = 200, description = "The reports", body = ref("#/components/schemas/JobReports")),
+        (status = 404, description = "Job not found"),
+    ))]
+async fn progress(State(state): State<EngineState>, By(caller): By, path: PathValues) -> Result<Response, Problem> {
+    let job = find(&state, &caller, &path).await?;
+    let reports = state.limits.in_time(state.engine.job_reports(reach(&caller, JOB)?, &job.id)).await??;
+    json(&serde_json::json!({ "reports": reports }))
 }
 
 async fn outcome(state: &EngineState, owner: Option<&Identity>, id: &JobId) -> Result<Response, Problem> {

@@ -3,6 +3,7 @@
 //! It decides nothing that another transport would have to decide too.
 
 mod artifacts;
+mod audit;
 mod cache_headers;
 mod call;
 mod conversations;
@@ -13,6 +14,7 @@ mod facts;
 #[cfg(test)]
 mod job_tests;
 mod jobs;
+mod live;
 mod memory;
 mod operations;
 mod packs;
@@ -21,6 +23,7 @@ mod reply;
 mod request;
 mod sessions;
 pub(crate) mod state;
+mod statistics;
 #[cfg(test)]
 mod tests;
 pub(crate) mod webhook;
@@ -54,8 +57,11 @@ fn documented() -> OpenApiRouter<App> {
         .merge(memory::routes())
         .merge(facts::routes())
         .merge(defaults::routes())
+        .merge(audit::routes())
         .merge(conversations::routes())
         .merge(operations::routes())
+        .merge(statistics::routes())
+        .merge(live::routes())
 }
 
 /// Every route, also those about the API that are not part of it, and the webhook if somebody receives it.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::json::read_strict;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Code, Error, Json};
+use helmdeck_core::{Code, Error, Json, Timestamp};
 use helmdeck_engine::{Engine, MemoryControl};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -109,12 +109,15 @@ pub(crate) struct EventState {
     pub(crate) streams_of: Arc<Each>,
     /// Cancelled to end all open streams.
     pub(crate) drain: CancellationToken,
+    /// Number that differs from that of an earlier process.
+    pub(crate) process: u64,
 }
 
 impl EventState {
-    pub(crate) fn new(engine: EngineState, max_streams: usize) -> Self {
+    pub(crate) fn new(engine: EngineState, max_streams: usize, started: Timestamp) -> Self {
         Self {
             engine,
+            process: started.micros().unsigned_abs(),
             streams: InFlight::new(max_streams),
             streams_of: Arc::new(Each::new(STREAMS_PER_CALLER)),
             drain: CancellationToken::new(),

@@ -1,10 +1,12 @@
-//! Jobs: a list by state, and one with its progress and result.
+//! Jobs: a list by state, and one with its steps and result. Both follow what happens.
 
 use askama::Template;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
+use futures_util::future::BoxFuture;
+use helmdeck_core::Timestamp;
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,9 +15,15 @@ use super::files::Artifact;
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
+use crate::live::{Change, Live, Viewer};
 use crate::request::{By, PathParams, Sent};
 use crate::rest::segment;
 use crate::shown::{self, Time};
+
+/// Number of jobs on a page.
+const ROWS: usize = 50;
+/// Number of steps on a page.
+const STEPS: usize = 256;
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
@@ -70,6 +78,20 @@ pub(super) struct JobList {
     next: Option<String>,
 }
 
+/// Reports of a job, oldest first.
+#[derive(Debug, Default, Deserialize)]
+struct Reports {
+    reports: Vec<Progress>,
+}
+
+/// Row of a job in a list.
+#[derive(Template)]
+#[template(path = "job_row.html")]
+pub(super) struct JobRow {
+    pub(super) job: Job,
+    pub(super) now: Timestamp,
+}
+
 #[derive(Template)]
 #[template(path = "jobs.html")]
 struct JobsPage {
@@ -77,7 +99,30 @@ struct JobsPage {
     done: String,
     state: String,
     states: [&'static str; 6],
-    list: JobList,
+    rows: Vec<JobRow>,
+    next: Option<String>,
+}
+
+/// State of a job: the part of its page that changes while it runs.
+#[derive(Template)]
+#[template(path = "job_facts.html")]
+struct JobFacts<'a> {
+    job: &'a Job,
+    now: Timestamp,
+}
+
+/// Step of a job.
+#[derive(Template)]
+#[template(path = "job_step.html")]
+struct JobStep<'a> {
+    step: &'a Progress,
+    now: Timestamp,
+}
+
+impl JobStep<'_> {
+    fn id(&self) -> String {
+        format!("step-{}", self.step.at.0.micros())
+    }
 }
 
 #[derive(Template)]
@@ -86,19 +131,41 @@ struct JobPage {
     frame: Frame,
     job: Job,
     done: String,
+    /// Steps, newest first.
+    steps: Vec<Progress>,
     output: Option<String>,
+    /// A patch in the output.
+    patch: Option<String>,
+}
+
+impl JobPage {
+    fn facts(&self) -> JobFacts<'_> {
+        JobFacts { job: &self.job, now: self.frame.now }
+    }
+
+    fn step<'a>(&self, step: &'a Progress) -> JobStep<'a> {
+        JobStep { step, now: self.frame.now }
+    }
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let answer = async {
-        let list = ui.rest.get(&caller, &format!("/api/v1/jobs?limit=50{}", state.query(&["state", "after"]))).await?;
+        let route = format!("/api/v1/jobs?limit={ROWS}{}", state.query(&["state", "after"]));
+        let list: JobList = ui.rest.get(&caller, &route).await?;
+        let mut frame = Frame::new("Jobs", Place::Jobs, &caller, &ui);
+        // An older page does not grow.
+        if state.get("after").is_empty() {
+            frame = frame.live(&format!("view=jobs{}", state.query(&["state"])));
+        }
+        let now = frame.now;
         Ok(page(&JobsPage {
-            frame: Frame::new("Jobs", Place::Jobs, &caller, &ui),
+            frame,
             done: state.get("done").to_owned(),
             state: state.get("state").to_owned(),
             states: ["", "queued", "running", "succeeded", "failed", "cancelled"],
-            list,
+            rows: list.jobs.into_iter().map(|job| JobRow { job, now }).collect(),
+            next: list.next,
         }))
     };
     answered(&ui, &caller, Place::Jobs, answer.await)
@@ -108,14 +175,21 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
     let route = format!("/api/v1/jobs/{}", segment(path_value(&path, "id")));
     let answer = async {
         let job: Job = ui.rest.get(&caller, &route).await?;
-        let output = if job.has_result {
-            let outcome: Value = ui.rest.get(&caller, &format!("{route}/result")).await?;
-            Some(shown::json(&outcome["output"]))
-        } else {
-            None
-        };
-        let frame = Frame::new(&format!("Job of {}", job.pack), Place::Jobs, &caller, &ui);
-        Ok(page(&JobPage { frame, job, output, done: super::State::of(&query).get("done").to_owned() }))
+        let reports: Reports = ui.rest.get(&caller, &format!("{route}/progress")).await?;
+        let mut steps = reports.reports;
+        steps.reverse();
+        let (mut output, mut patch) = (None, None);
+        if job.has_result {
+            let mut outcome: Value = ui.rest.get(&caller, &format!("{route}/result")).await?;
+            patch = take_patch(&mut outcome["output"]);
+            output = Some(shown::json(&outcome["output"]));
+        }
+        let mut frame = Frame::new(&format!("Job of {}", job.pack), Place::Jobs, &caller, &ui);
+        if !job.is_final() {
+            frame = frame.live(&format!("view=job&id={}", segment(&job.id)));
+        }
+        let done = super::State::of(&query).get("done").to_owned();
+        Ok(page(&JobPage { frame, job, done, steps, output, patch }))
     };
     answered(&ui, &caller, Place::Jobs, answer.await)
 }
@@ -125,5 +199,108 @@ async fn cancel(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
     match ui.rest.send(&sent.caller, Method::DELETE, &format!("/api/v1/jobs/{id}"), None).await {
         Ok(_) => done(&format!("/ui/jobs/{id}"), "The job was cancelled."),
         Err(failure) => failed(&ui, &sent.caller, Place::Jobs, &failure),
+    }
+}
+
+/// Takes a patch out of an output, to be shown in colour.
+fn take_patch(output: &mut Value) -> Option<String> {
+    match output.get_mut("patch")?.take() {
+        Value::String(patch) if !patch.is_empty() => Some(patch),
+        other => {
+            output["patch"] = other;
+            None
+        }
+    }
+}
+
+/// Live view of a list of jobs.
+struct LiveJobs {
+    state: String,
+}
+
+/// Returns the live view of a list of jobs.
+pub(super) fn live(state: &super::State) -> Box<dyn Live> {
+    Box::new(LiveJobs { state: state.get("state").to_owned() })
+}
+
+impl Live for LiveJobs {
+    fn source(&self) -> String {
+        "/api/v1/events?topics=jobs".to_owned()
+    }
+
+    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+        Box::pin(async move { rows(at, data, ROWS, |job| self.state.is_empty() || job.state == self.state) })
+    }
+}
+
+/// Returns the changes of an event with jobs, for an element `jobs` with those that match.
+pub(super) fn rows(at: &Viewer, mut data: Value, max: usize, matches: impl Fn(&Job) -> bool) -> Vec<Change> {
+    let now = at.now();
+    let jobs = Vec::<Job>::deserialize(data["jobs"].take()).unwrap_or_default();
+    let change = |job: Job| {
+        let id = format!("job-{}", job.id);
+        if !matches(&job) {
+            return Some(Change::Drop { id });
+        }
+        Some(Change::Add { to: "jobs", id, html: JobRow { job, now }.render().ok()?, max })
+    };
+    let mut changes: Vec<Change> = jobs.into_iter().filter_map(change).collect();
+    if changes.iter().any(|change| matches!(change, Change::Add { .. })) {
+        changes.push(Change::Drop { id: "jobs-empty".to_owned() });
+    }
+    changes
+}
+
+/// Live view of one job.
+struct LiveJob {
+    id: String,
+}
+
+/// Returns the live view of one job.
+pub(super) fn live_job(state: &super::State) -> Box<dyn Live> {
+    Box::new(LiveJob { id: state.get("id").to_owned() })
+}
+
+impl Live for LiveJob {
+    fn source(&self) -> String {
+        format!("/api/v1/jobs/{}/events", segment(&self.id))
+    }
+
+    fn changes<'a>(&'a mut self, at: &'a Viewer, _: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+        Box::pin(async move {
+            let Ok(job) = Job::deserialize(data) else { return Vec::new() };
+            let now = at.now();
+            let mut changes = Vec::new();
+            if let Some(step) = &job.progress {
+                let shown = JobStep { step, now };
+                let id = shown.id();
+                changes.extend(shown.render().ok().map(|html| Change::Add { to: "steps", id, html, max: STEPS }));
+            }
+            let facts = JobFacts { job: &job, now }.render().ok();
+            changes.extend(facts.map(|html| Change::Put { id: "facts".to_owned(), html }));
+            if job.is_final() {
+                // Its result, and what can be done now.
+                changes.push(Change::Reload);
+            }
+            changes
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patch_is_shown_by_itself() {
+        let mut output = json!({ "patch": "--- a", "model": "m" });
+        assert_eq!(take_patch(&mut output).as_deref(), Some("--- a"));
+        assert_eq!(output, json!({ "patch": null, "model": "m" }));
+        for mut other in [json!({ "patch": "" }), json!({ "patch": 1 }), json!([1]), json!(null)] {
+            let before = other.clone();
+            assert_eq!((take_patch(&mut other), other), (None, before));
+        }
     }
 }

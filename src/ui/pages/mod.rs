@@ -8,6 +8,7 @@ mod jobs;
 mod memory;
 mod overview;
 mod packs;
+mod statistics;
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -18,12 +19,14 @@ use helmdeck_core::Caller;
 use crate::Ui;
 use crate::assets;
 use crate::frame::{Place, failed};
+use crate::live::{self, Live};
 use crate::request::PathParams;
 use crate::rest::{Failure, segment};
 
 pub(crate) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/assets/{name}", get(assets::asset))
+        .merge(live::routes())
         .merge(overview::routes())
         .merge(packs::routes())
         .merge(calls::routes())
@@ -32,6 +35,17 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+}
+
+/// Returns the live view of a page by its name, in the state that the page was in.
+pub(crate) fn view(name: &str, state: &State) -> Option<Box<dyn Live>> {
+    match name {
+        "overview" => Some(overview::live(state)),
+        "calls" => Some(calls::live(state)),
+        "jobs" => Some(jobs::live(state)),
+        "job" => Some(jobs::live_job(state)),
+        _ => None,
+    }
 }
 
 /// Answers with a page, or with the page of its error.
@@ -52,15 +66,15 @@ fn done(path: &str, sentence: &str) -> Response {
 
 /// Parameters of a page's URL: its whole state.
 #[derive(Debug, Default)]
-struct State(Vec<(String, String)>);
+pub(crate) struct State(Vec<(String, String)>);
 
 impl State {
-    fn of(query: &RawQuery) -> Self {
+    pub(crate) fn of(query: &RawQuery) -> Self {
         Self(form_urlencoded::parse(query.0.as_deref().unwrap_or_default().as_bytes()).into_owned().collect())
     }
 
     /// Returns a parameter, empty if there is none.
-    fn get(&self, name: &str) -> &str {
+    pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     }
 

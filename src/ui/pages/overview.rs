@@ -1,22 +1,27 @@
-//! The overview: whether the server is well, what runs, what was called last.
+//! The overview: what is wrong and what to do, what calls did, what runs.
+
+use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::get;
+use futures_util::future::BoxFuture;
+use helmdeck_core::{Caller, Permission};
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::answered;
-use super::calls::{self, Habits};
-use super::jobs::{Job, JobList};
+use super::calls::{self, CallRow};
+use super::jobs::{JobList, JobRow};
+use super::statistics::{PackNumbers, StatisticsPart};
 use crate::Ui;
 use crate::frame::{Frame, Place, page};
+use crate::live::{Change, Live, Viewer};
 use crate::request::By;
-use crate::rest::Failure;
-use crate::shown;
+use crate::rest::{Failure, segment};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui", get(show))
@@ -24,12 +29,14 @@ pub(super) fn routes() -> Router<Ui> {
 
 /// Number of the newest calls on the page.
 const CALLS: usize = 10;
+/// Number of failed calls of a pack from which it is worth a look, if they are a tenth of all.
+const FAILED: u64 = 3;
 
 /// The server's readiness, check by check.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Readiness {
     status: String,
-    checks: std::collections::BTreeMap<String, String>,
+    checks: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,24 +58,60 @@ struct Refused {
     message: String,
 }
 
+/// Something that is wrong.
+#[derive(Debug, PartialEq, Eq)]
+struct Trouble {
+    /// What, and where.
+    what: String,
+    /// What to do about it.
+    advice: String,
+    /// Page to look at next, and its name.
+    link: Option<(String, &'static str)>,
+}
+
+/// State of the server, and what is wrong with it.
+#[derive(Template)]
+#[template(path = "server_state.html")]
+struct ServerState {
+    readiness: Readiness,
+    memory: bool,
+    packs: usize,
+    cached_packs: usize,
+    troubles: Vec<Trouble>,
+}
+
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: Frame,
-    readiness: Readiness,
-    packs: usize,
-    cached_packs: usize,
-    refused: Vec<Refused>,
-    running: Vec<Job>,
-    habits: Option<Habits>,
+    server: ServerState,
+    /// `None` = the caller may not see them.
+    statistics: Option<StatisticsPart>,
+    running: Vec<JobRow>,
+    calls: Option<Vec<CallRow>>,
 }
 
-async fn show(State(ui): State<Ui>, By(caller): By) -> Response {
+/// What a visitor may follow on the page.
+fn topics(ui: &Ui, caller: &Caller) -> Vec<&'static str> {
+    let may = |permission| caller.permissions.allow(&permission);
+    let topics = [
+        ("jobs", !caller.identity.is_anonymous()),
+        ("calls", ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous()),
+        ("stats", may(Permission::MetricsRead)),
+    ];
+    topics.into_iter().filter(|(_, may)| *may).map(|(topic, _)| topic).collect()
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
     let answer = async {
-        let packs: PackList = ui.rest.get(&caller, "/api/v1/packs").await?;
-        // A server that is not ready answers 503 with the same checks.
-        let ready = ui.rest.open(&caller, Method::GET, "/readyz", None).await?;
-        let readiness = readiness(ready).await?;
+        let topics = topics(&ui, &caller);
+        let statistics = if topics.contains(&"stats") {
+            Some(StatisticsPart::read(&ui, &caller, state.get("window"), state.get("pack")).await?)
+        } else {
+            None
+        };
+        let server = ServerState::read(&ui, &caller, statistics.as_ref()).await?;
         let mut running = Vec::new();
         for state in ["running", "queued"] {
             // Without a data folder there are no jobs.
@@ -76,27 +119,143 @@ async fn show(State(ui): State<Ui>, By(caller): By) -> Response {
                 running.extend(list.jobs);
             }
         }
-        let mut habits = if ui.memory { calls::habits(&ui, &caller, "").await.ok() } else { None };
-        if let Some(habits) = &mut habits {
-            habits.recent.truncate(CALLS);
+        let calls = if topics.contains(&"calls") { calls::newest(&ui, &caller, CALLS).await.ok() } else { None };
+        let mut frame = Frame::new("Overview", Place::Overview, &caller, &ui);
+        if !topics.is_empty() {
+            let filter = state.query(&["window", "pack"]);
+            frame = frame.live(&format!("view=overview&topics={}{filter}", topics.join(",")));
         }
-        Ok(page(&OverviewPage {
-            frame: Frame::new("Overview", Place::Overview, &caller, &ui),
-            readiness,
-            packs: packs.packs.len(),
-            cached_packs: packs.packs.iter().filter(|pack| pack.cached).count(),
-            refused: packs.refused,
-            running,
-            habits,
-        }))
+        let running = running.into_iter().map(|job| JobRow { job, now: frame.now }).collect();
+        Ok(page(&OverviewPage { frame, server, statistics, running, calls }))
     };
     answered(&ui, &caller, Place::Overview, answer.await)
+}
+
+impl ServerState {
+    async fn read(ui: &Ui, caller: &Caller, statistics: Option<&StatisticsPart>) -> Result<Self, Failure> {
+        let packs: PackList = ui.rest.get(caller, "/api/v1/packs").await?;
+        // A server that is not ready answers 503 with the same checks.
+        let readiness = readiness(ui.rest.open(caller, Method::GET, "/readyz", None).await?).await?;
+        let failing = statistics.map(|part| part.all.packs.as_slice()).unwrap_or_default();
+        Ok(Self {
+            troubles: troubles(&readiness, &packs.refused, failing),
+            readiness,
+            memory: ui.memory,
+            packs: packs.packs.len(),
+            cached_packs: packs.packs.iter().filter(|pack| pack.cached).count(),
+        })
+    }
+}
+
+/// Returns what is wrong, and what to do about each.
+fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[PackNumbers]) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    let checks = readiness.checks.iter().filter(|(name, word)| *word != "ok" && *name != "manifests");
+    for (name, word) in checks {
+        let advice = match name.as_str() {
+            "packs" => "Put a manifest into the packs folder; `helmdeck pack new` writes one.",
+            "store" => "Calls go on without the cache. `helmdeck check` says what the store needs.",
+            "artifacts" => "Packs that write files fail until the storage answers. `helmdeck check` tries it.",
+            _ => "`helmdeck check` says more.",
+        };
+        troubles.push(Trouble { what: format!("{name}: {word}"), advice: advice.to_owned(), link: None });
+    }
+    for Refused { file, line, message } in refused {
+        let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
+        troubles.push(Trouble {
+            what: format!("{place}: {message}"),
+            advice: "Correct the manifest. It is read again when it is saved.".to_owned(),
+            link: None,
+        });
+    }
+    for PackNumbers { pack, numbers } in packs {
+        if numbers.errors >= FAILED && numbers.errors * 10 >= numbers.calls {
+            troubles.push(Trouble {
+                what: format!("{pack}: {} of {} calls failed", numbers.errors, numbers.calls),
+                advice: "Look at the calls: the outcome says whose fault it was.".to_owned(),
+                link: Some((format!("/ui/calls?pack={}&outcome=failed", segment(pack)), "Failed calls")),
+            });
+        }
+    }
+    troubles
 }
 
 async fn readiness(response: Response) -> Result<Readiness, Failure> {
     use http_body_util::BodyExt;
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
     let odd = |_| Failure::new(http::StatusCode::BAD_GATEWAY, "the server does not say whether it is ready");
-    Readiness::deserialize(value).map_err(odd)
+    serde_json::from_slice(&body).map_err(odd)
+}
+
+/// Live view of the overview.
+struct LiveOverview {
+    topics: String,
+    window: String,
+    pack: String,
+}
+
+/// Returns the live view of the overview.
+pub(super) fn live(state: &super::State) -> Box<dyn Live> {
+    let value = |name| state.get(name).to_owned();
+    Box::new(LiveOverview { topics: value("topics"), window: value("window"), pack: value("pack") })
+}
+
+impl LiveOverview {
+    /// Reads the parts that new statistics change.
+    async fn parts(&self, at: &Viewer) -> Result<Vec<Change>, Failure> {
+        let statistics = StatisticsPart::read(&at.ui, &at.caller, &self.window, &self.pack).await?;
+        let server = ServerState::read(&at.ui, &at.caller, Some(&statistics)).await?;
+        let parts = [("statistics", statistics.render()), ("server", server.render())];
+        let put =
+            |(id, html): (&str, askama::Result<String>)| Some(Change::Put { id: id.to_owned(), html: html.ok()? });
+        Ok(parts.into_iter().filter_map(put).collect())
+    }
+}
+
+impl Live for LiveOverview {
+    fn source(&self) -> String {
+        format!("/api/v1/events?topics={}", segment(&self.topics))
+    }
+
+    fn changes<'a>(&'a mut self, at: &'a Viewer, name: &'a str, data: Value) -> BoxFuture<'a, Vec<Change>> {
+        Box::pin(async move {
+            match name {
+                "calls" => calls::rows(at, data, CALLS),
+                "jobs" => super::jobs::rows(at, data, CALLS, |job| !job.is_final()),
+                // What cannot be read now comes with the next statistics.
+                "stats" => self.parts(at).await.unwrap_or_default(),
+                _ => Vec::new(),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_trouble_says_what_to_do() {
+        let readiness = Readiness {
+            status: "degraded".to_owned(),
+            checks: [("store", "it fails"), ("packs", "ok"), ("manifests", "refused: 1")]
+                .map(|(name, word)| (name.to_owned(), word.to_owned()))
+                .into(),
+        };
+        let refused = Refused { file: "a.toml".to_owned(), line: Some(3), message: "no name".to_owned() };
+        let numbers = |pack: &str, calls: u64, errors: u64| {
+            serde_json::from_value::<PackNumbers>(json!({
+                "pack": pack, "calls": calls, "errors": errors, "cache": {}, "saved_calls": 0, "saved_ms": 0,
+                "saved_upstream_calls": 0, "p50_us": 1, "p99_us": 1,
+            }))
+            .unwrap()
+        };
+        let packs = [numbers("a.b", 30, 3), numbers("a.c", 31, 3), numbers("a.d", 2, 2)];
+        let found = troubles(&readiness, &[refused], &packs);
+        let what: Vec<&str> = found.iter().map(|trouble| trouble.what.as_str()).collect();
+        assert_eq!(what, ["store: it fails", "a.toml:3: no name", "a.b: 3 of 30 calls failed"]);
+        assert!(found.iter().all(|trouble| !trouble.advice.is_empty()));
+    }
 }

@@ -1,0 +1,243 @@
+//! Past calls of a caller, from the audit: newest first, filtered, page by page.
+
+use std::collections::BTreeMap;
+
+use helmdeck_core::{PackName, Timestamp, Version};
+use helmdeck_memory::{Entry, Kind, Namespace, Order, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::audit::{AuditRow, Finding};
+use crate::tail::CallRecord;
+
+/// How many audit entries are read, until enough calls are found. Each may contain many.
+const READ: [usize; 3] = [16, 128, 1_024];
+/// Prefix of keys of calls.
+const CALLS: &str = "pack/";
+
+/// Selection of past calls.
+#[derive(Debug, Clone, Default)]
+pub struct CallFilter {
+    /// Only calls of this pack.
+    pub pack: Option<PackName>,
+    /// Only calls with this outcome: `ok`, an error code, or `failed` for every error.
+    pub outcome: Option<String>,
+    /// Only calls that ended at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only calls before this position: the `next` of the previous page.
+    pub before: Option<(Timestamp, u32)>,
+    /// Size of a page.
+    pub limit: usize,
+}
+
+impl CallFilter {
+    /// Returns whether a call is selected, whatever its position.
+    #[must_use]
+    pub fn matches(&self, pack: &PackName, outcome: &str, at: Timestamp) -> bool {
+        let outcome = match self.outcome.as_deref() {
+            None => true,
+            Some("failed") => outcome != "ok",
+            Some(wanted) => wanted == outcome,
+        };
+        outcome && self.pack.as_ref().is_none_or(|wanted| wanted == pack) && self.since.is_none_or(|since| at >= since)
+    }
+
+    /// Returns the page of these calls that was asked for. Calls that do not match are left out.
+    #[must_use]
+    pub fn page(&self, mut calls: Vec<PastCall>) -> CallPage {
+        calls.retain(|call| self.matches(&call.pack, &call.outcome, call.at));
+        // The rest of the order makes pages the same each time.
+        calls.sort_by(|one, other| {
+            let names = || (&one.tenant, &one.user, &one.pack).cmp(&(&other.tenant, &other.user, &other.pack));
+            other.at.cmp(&one.at).then_with(names).then(one.duration_us.cmp(&other.duration_us))
+        });
+        if let Some((at, skip)) = self.before {
+            let first = calls.partition_point(|call| call.at > at);
+            let same = calls[first..].partition_point(|call| call.at == at);
+            calls.drain(..first + same.min(skip as usize));
+        }
+        let more = calls.len() > self.limit;
+        calls.truncate(self.limit);
+        let next = calls.last().filter(|_| more).map(|last| {
+            let same = calls.iter().rev().take_while(|call| call.at == last.at).count();
+            let skipped = self.before.filter(|(at, _)| *at == last.at).map_or(0, |(_, skip)| skip);
+            (last.at, skipped.saturating_add(u32::try_from(same).unwrap_or(u32::MAX)))
+        });
+        CallPage { calls, next, truncated: false, unreadable: 0 }
+    }
+}
+
+impl From<CallRecord> for PastCall {
+    fn from(call: CallRecord) -> Self {
+        Self {
+            at: call.at,
+            tenant: call.identity.tenant().to_owned(),
+            user: call.identity.user().to_owned(),
+            pack: call.pack,
+            version: call.version,
+            outcome: call.outcome.to_owned(),
+            cache: call.cache.map(str::to_owned),
+            duration_us: u64::try_from(call.duration.as_micros()).unwrap_or(u64::MAX),
+            inputs: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+}
+
+/// A call of the past.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PastCall {
+    /// When it ended.
+    #[serde(with = "helmdeck_core::clock::rfc3339")]
+    pub at: Timestamp,
+    /// The tenant of its caller.
+    pub tenant: String,
+    /// The user that is its caller.
+    pub user: String,
+    /// The pack.
+    pub pack: PackName,
+    /// Its version.
+    pub version: Version,
+    /// `ok` or an error code.
+    pub outcome: String,
+    /// Cache status of the call, if both gates were open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
+    /// Its learnable inputs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
+    /// Findings of the pack.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// Page of past calls, newest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallPage {
+    /// The calls.
+    pub calls: Vec<PastCall>,
+    /// Position of the next page; `None` = this is the last.
+    pub next: Option<(Timestamp, u32)>,
+    /// Whether older rows were not read.
+    pub truncated: bool,
+    /// Number of unreadable audit entries; each may contain several rows.
+    pub unreadable: u64,
+}
+
+/// Audit entry whose rows are parsed one by one, so that a malformed row does not cost its neighbours.
+#[derive(Deserialize)]
+struct Rows<'a> {
+    pack: PackName,
+    version: Version,
+    start: Timestamp,
+    #[serde(borrow)]
+    rows: Vec<&'a RawValue>,
+}
+
+/// Reads past calls of a caller.
+///
+/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can change the page.
+///
+/// # Errors
+/// `Unavailable`, `Closed`.
+pub(super) async fn calls(
+    store: &dyn Store,
+    namespace: &Namespace,
+    filter: CallFilter,
+) -> Result<CallPage, StoreError> {
+    let prefix = filter.pack.as_ref().map_or_else(|| CALLS.to_owned(), |pack| format!("{CALLS}{pack}/"));
+    let mut last = CallPage::default();
+    for limit in READ {
+        let scan = store.scan(namespace, Kind::Audit, &prefix, Order::NewestFirst, limit).await?;
+        let (entries, unreadable) = (scan.entries, scan.unreadable);
+        let more = entries.len() as u64 + unreadable >= limit as u64;
+        // A call ended before its entry was written, and the entries are sorted by that.
+        let oldest = entries.last().map(|entry| entry.meta.updated_at);
+        let (wanted, owner) = (filter.clone(), namespace.clone());
+        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner)));
+        last = CallPage { unreadable, truncated: more, ..read.await.map_err(StoreError::unavailable)? };
+        let full = last.next.is_some() && last.calls.last().map(|call| call.at) >= oldest;
+        let late = filter.since.is_some_and(|since| oldest.is_some_and(|oldest| oldest < since));
+        if !more || full || late {
+            last.truncated = false;
+            break;
+        }
+    }
+    Ok(last)
+}
+
+fn read(entries: &[Entry], owner: &Namespace) -> Vec<PastCall> {
+    let mut calls = Vec::new();
+    for entry in entries {
+        let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else { continue };
+        for row in page.rows {
+            let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else { continue };
+            let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
+            calls.push(PastCall {
+                at: Timestamp(page.start.micros().saturating_add(row.after_us)),
+                tenant: owner.tenant.to_string(),
+                user: owner.subject.to_string(),
+                pack: page.pack.clone(),
+                version: page.version,
+                outcome: row.outcome.into_owned(),
+                cache: row.cache.map(std::borrow::Cow::into_owned),
+                duration_us: row.duration_us,
+                inputs: row.inputs.into_iter().filter_map(text).collect(),
+                findings: row.findings,
+            });
+        }
+    }
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+
+    fn call(at: i64, pack: &str, outcome: &str) -> PastCall {
+        PastCall {
+            at: Timestamp(at),
+            tenant: "t".into(),
+            user: "u".into(),
+            pack: PackName::new(pack).unwrap(),
+            version: Version::new(1).unwrap(),
+            outcome: outcome.into(),
+            cache: None,
+            duration_us: 1,
+            inputs: BTreeMap::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn pages_have_every_call_once() {
+        let calls: Vec<PastCall> = (0..7).map(|number| call(number / 3, &format!("a.p{number}"), "ok")).collect();
+        let mut filter = CallFilter { limit: 2, ..CallFilter::default() };
+        let mut seen = Vec::new();
+        loop {
+            let page = filter.page(calls.clone());
+            seen.extend(page.calls);
+            match page.next {
+                Some(next) => filter.before = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(seen.len(), 7);
+        assert!(calls.iter().all(|call| seen.contains(call)));
+        assert!(seen.is_sorted_by_key(|call| Reverse(call.at)));
+    }
+
+    #[test]
+    fn filters_leave_others_out() {
+        let calls = vec![call(1, "a.b", "ok"), call(2, "a.b", "timeout"), call(3, "a.c", "timeout")];
+        let found = |filter: CallFilter| filter.page(calls.clone()).calls.len();
+        let all = || CallFilter { limit: 9, ..CallFilter::default() };
+        assert_eq!(found(CallFilter { outcome: Some("failed".into()), ..all() }), 2);
+        assert_eq!(found(CallFilter { pack: PackName::new("a.b").ok(), outcome: Some("timeout".into()), ..all() }), 1);
+        assert_eq!(found(CallFilter { since: Some(Timestamp(2)), ..all() }), 2);
+    }
+}
