@@ -195,7 +195,6 @@ impl Issues<'_> {
             blocked_by: keys(&add.blocked_by)?,
             features: self.known_features(&add.features)?,
             created_at: Some(now),
-            updated_at: Some(now),
             ..Issue::default()
         };
         let done = history::keys(project.files())?;
