@@ -24,7 +24,7 @@ pub use helmdeck_forge_documents::issues::{
 };
 pub use history::Record;
 pub(crate) use history::closed_aliases;
-pub(crate) use numbers::begin;
+pub(crate) use numbers::{BLOCK, base, begin};
 pub use queue::{ChangeKind, IssueChange};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use store::read;
