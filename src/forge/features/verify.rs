@@ -442,6 +442,10 @@ fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
             "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
             runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command
         ),
+        (Problem::TestsFailed, Some(run)) => {
+            let failed = runs.iter().find(|run| run.exit != Some(0)).unwrap_or(run);
+            format!("`{}` failed before it ran a test: the end of its output says why", failed.command)
+        }
         (_, Some(run)) => format!(
             "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
             run.command

@@ -103,7 +103,8 @@ fn next(status: &Status) -> &'static str {
     if status.paused.is_some() {
         "helmdeck forge recover assess"
     } else if status.session.is_none() || status.focus.task.is_none() {
-        "helmdeck forge start"
+        let is_planned = status.issues.open > 0 || status.features.passing < status.features.counted;
+        if is_planned { "helmdeck forge start" } else { "helmdeck forge start \"what you work on\"" }
     } else if dirty && !works {
         "helmdeck forge verify"
     } else if dirty {

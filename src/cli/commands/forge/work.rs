@@ -52,6 +52,9 @@ fn started_text(started: &Started) -> String {
         let task = started.focus.task.as_deref().unwrap_or("nothing to do");
         lines.push(format!("focus: {task}"));
         lines.extend(started.focus.reason.iter().map(|reason| format!("  {reason}")));
+        if started.focus.task.is_none() {
+            lines.push("next: helmdeck forge start \"TITLE\" begins an issue with this title".to_owned());
+        }
     }
     lines.extend(started.branch.as_ref().map(branch_line));
     lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
@@ -204,16 +207,18 @@ fn status_text(status: &Status) -> String {
         Some(session) => format!("session {} of {}, since {}", session.id, session.agent, session.started_at.seconds()),
         None => "no session".to_owned(),
     });
-    if let Some(issue) = &status.issue {
+    let active = status.session.is_some();
+    if let Some(issue) = status.issue.as_ref().filter(|_| active) {
         lines.push(format!("issue {}", line(issue)));
         lines.extend(criteria(issue));
     } else {
         lines.push(match &status.focus.task {
-            Some(task) => format!("focus: {task}"),
+            Some(task) if active => format!("focus: {task}"),
+            Some(task) => format!("last focus: {task}"),
             None => "no focus".to_owned(),
         });
     }
-    if let Some(item) = &status.feature {
+    if let Some(item) = status.feature.as_ref().filter(|_| active) {
         lines.push(format!("feature {} {}: {}", item.feature.id, item.feature.name, item.standing));
     }
     if let Some(branch) = &status.branch {
