@@ -110,7 +110,7 @@ pub(crate) enum ForgeCommand {
     #[command(subcommand)]
     Form(FormCommand),
     /// Synchronise issues with Linear or GitHub
-    #[command(subcommand)]
+    #[command(subcommand, visible_aliases = ["tracker", "github"])]
     Linear(LinearCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {

@@ -105,6 +105,11 @@ impl Stored {
         let filed = |id: &str| self.filed.get(key).is_some_and(|filed| filed.contains(id));
         let (inline, own): (Vec<Comment>, Vec<Comment>) =
             issue.comments.iter().cloned().partition(|comment| old.contains(&*comment.id) && !filed(&comment.id));
+        // A comment that the tracker deleted.
+        let gone = self.filed.get(key).into_iter().flatten();
+        for id in gone.filter(|id| !issue.comments.iter().any(|comment| comment.id == **id)) {
+            forget(files, &comment_path(key, id))?;
+        }
         for comment in own {
             let path = comment_path(key, &comment.id);
             files.edit_at(&path, None, |slot: &mut Comment| {
