@@ -10,6 +10,7 @@ mod graph;
 mod history;
 mod numbers;
 mod queue;
+mod rename;
 mod start;
 mod store;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub use helmdeck_forge_documents::issues::{
 pub use history::Record;
 pub(crate) use history::closed_aliases;
 pub(crate) use numbers::{BLOCK, base, begin};
-pub use queue::{ChangeKind, IssueChange};
+pub use queue::{ChangeKind, IssueChange, comment_id_there};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use store::read;
 

@@ -115,7 +115,7 @@ pub(crate) enum ForgeCommand {
     #[command(subcommand, alias = "forms")]
     Form(FormCommand),
     /// Synchronise issues with Linear or GitHub
-    #[command(subcommand)]
+    #[command(subcommand, visible_aliases = ["tracker", "github"])]
     Linear(LinearCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {

@@ -101,6 +101,11 @@ impl Stored {
         let filed = |id: &str| place(id).is_some();
         let (inline, own): (Vec<Comment>, Vec<Comment>) =
             issue.comments.iter().cloned().partition(|comment| old.contains(&*comment.id) && !filed(&comment.id));
+        // A comment that the tracker deleted.
+        let gone = keys(issue).filter_map(|key| self.filed.get(key)).flatten();
+        for (_, path) in gone.filter(|(id, _)| !issue.comments.iter().any(|comment| comment.id == **id)) {
+            forget(files, path)?;
+        }
         for comment in own {
             let path = place(&comment.id).cloned().unwrap_or_else(|| comment_path(key, &comment.id));
             files.edit_at(&path, None, |slot: &mut Comment| {

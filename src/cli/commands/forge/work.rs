@@ -230,6 +230,17 @@ fn status_text(status: &Status) -> String {
     let (issues, features) = (&status.issues, &status.features);
     lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
     lines.push(format!("features: {} of {} pass", features.passing, features.counted));
+    if let Some(trouble) = &status.tracker {
+        let mut parts = Vec::new();
+        if trouble.outbox_failed > 0 {
+            parts.push(format!("{} not delivered", count(trouble.outbox_failed, "change")));
+        }
+        if trouble.conflicts > 0 {
+            parts.push(format!("{} changed on both sides", count(trouble.conflicts, "field")));
+        }
+        parts.extend(trouble.pull_failed.map(|since| format!("not read since {since}")));
+        lines.push(format!("tracker: {}; see `helmdeck forge tracker status`", parts.join(", ")));
+    }
     if status.checkpoint_advised.is_some() {
         lines.push("a checkpoint is due".to_owned());
     }
