@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use helmdeck_core::text::one_line;
 
+use crate::args::forge::tip;
 use crate::exit::Failure;
 
 /// Returns what clap found wrong, on one line.
@@ -36,9 +37,20 @@ pub(crate) fn failure(
     command: &clap::Command,
     arguments: impl Iterator<Item = OsString>,
 ) -> Failure {
-    let meant = meant(error).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
-    let help = format!("{meant}`{} --help` says how it is called", path(command, arguments));
+    let path = path(command, arguments);
+    let tip = tried(error).and_then(|word| tip(&path, &word)).map(|tip| format!("{tip}; "));
+    let meant = || meant(error).map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
+    let help = format!("{}`{path} --help` says how it is called", tip.unwrap_or_else(meant));
     Failure::usage(cause(error)).with_hint(help)
+}
+
+/// Returns the word that is no command here.
+fn tried(error: &clap::Error) -> Option<String> {
+    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        _ => None,
+    })
 }
 
 /// Returns the command that the arguments name, as far as they are understood: `helmdeck pack list`.
@@ -72,6 +84,9 @@ mod tests {
             (&["run", "a.b", "--jsn"], "'--jsn'", "did you mean `--json`? `helmdeck run --help`"),
             (&["pack", "show"], "not provided: <PACK[@VERSION]>", "hint: `helmdeck pack show --help`"),
             (&["run", "a.b@x"], "'a.b@x'", "hint: `helmdeck run --help`"),
+            (&["forge", "rollback"], "'rollback'", "hint: `helmdeck forge recover assess` says whether"),
+            (&["forge", "features", "done", "A-001"], "'done'", "hint: nobody marks a feature as working"),
+            (&["forge", "scratch", "clean"], "'clean'", "hint: `helmdeck forge scratch --clean-older 7d`"),
         ] {
             let text = said(words);
             assert!(text.starts_with("error: ") && !text.starts_with("error: error"), "{text}");

@@ -15,6 +15,24 @@ pub(crate) fn branch(project: &Project) -> Option<String> {
     project.git().ok()?.branch().ok().flatten()
 }
 
+/// Returns the files below a folder that other branches do not have, and never had, as far as this clone knows.
+///
+/// If another branch removes a file too, and each side adds a similar one, git takes both for renamings of it and finds
+/// a conflict. So a file that is not among these is emptied, and not removed. `None` if git cannot say.
+pub(crate) fn only_here(project: &Project, folder: &str) -> Option<BTreeSet<String>> {
+    let git = project.git().ok()?;
+    let run = Run { folder: Some(project.root().to_owned()), ..Run::default() };
+    let own = git.branch().ok().flatten().map(|branch| format!("--exclude={branch}"));
+    let added =
+        ["log", "--format=", "--name-only", "-z", "--no-renames", "--diff-filter=A", "--relative", "HEAD", "--not"];
+    let mut args = added.to_vec();
+    args.extend(own.as_deref());
+    args.extend(["--branches", "--remotes", "--", folder]);
+    let output = git.run(&args, &run).ok().filter(|output| output.ok())?;
+    let names = output.stdout.split(|byte| matches!(byte, 0 | b'\n')).filter(|name| !name.is_empty());
+    Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
 /// Returns the unmodified tracked files below a folder, compared with the last commit.
 ///
 /// `None` if git cannot say.

@@ -2,7 +2,7 @@
 
 use schemars::Schema;
 
-use crate::files::Kind;
+use crate::files::{Document as _, Kind};
 
 /// Every type of document.
 ///
@@ -51,9 +51,7 @@ pub fn kind_of(path: &str) -> Option<&'static Kind> {
 pub(crate) fn skeleton_at(kind: &Kind, path: &str) -> Vec<u8> {
     let name = path.rsplit('/').next().and_then(|name| name.strip_suffix(".json")).unwrap_or_default().to_owned();
     let made = match kind.name {
-        "issue" => {
-            crate::json::print(&crate::issues::Issue { title: name.clone(), linear_id: name, ..Default::default() })
-        }
+        "issue" => crate::issues::Issue { title: name.clone(), linear_id: name, ..Default::default() }.print(),
         "comment" => crate::json::print(&crate::issues::Comment { id: name, ..Default::default() }),
         _ => return kind.skeleton(),
     };

@@ -6,6 +6,7 @@
 mod execute;
 mod manage;
 mod numbers;
+mod probes;
 mod status_inputs;
 #[cfg(test)]
 mod tests;

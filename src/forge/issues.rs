@@ -10,6 +10,7 @@ mod graph;
 mod history;
 mod numbers;
 mod queue;
+mod rename;
 mod start;
 mod store;
 #[cfg(test)]
@@ -24,8 +25,8 @@ pub use helmdeck_forge_documents::issues::{
 };
 pub use history::Record;
 pub(crate) use history::closed_aliases;
-pub(crate) use numbers::begin;
-pub use queue::{ChangeKind, IssueChange};
+pub(crate) use numbers::{BLOCK, base, begin};
+pub use queue::{ChangeKind, IssueChange, comment_id_there};
 pub use start::{BranchOutcome, BranchState, Start, Started};
 pub(crate) use store::read;
 
@@ -196,8 +197,7 @@ impl Issues<'_> {
             start::fill_refs(self.project, &mut item.issue);
             return Ok(Shown { etag: store::etag(issue)?, item, summary: None });
         }
-        let mut record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
-        store::add_filed_comments(self.project.files(), &mut record.issue)?;
+        let record = history::find(self.project.files(), key)?.ok_or_else(|| absent(key))?;
         let item = graph.item(&record.issue, &claimed);
         Ok(Shown { etag: store::etag(&record.issue)?, item, summary: Some(record.summary) })
     }

@@ -8,6 +8,8 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -21,12 +23,13 @@ use crate::sessions::Sessions;
 use crate::subjects::Subject;
 use crate::time::Time;
 
+use helmdeck_skills::source::{self, SkillFile};
 pub use helmdeck_skills::{
     Chains, Dependencies, FIRES, Front, Imported, Kind, Logged, LoggedMatch, Manifest, Match, Pattern, Problem, Query,
     Read, Reason, Skill, Stat, Tokens, Triggers, Value, circles, estimate, export, import, matches, not_run, plan,
     read, samples, scan, stats,
 };
-use helmdeck_skills::{agent, folder, manifest, source};
+use helmdeck_skills::{agent, folder, manifest};
 
 /// The skills of a project.
 #[derive(Debug, Clone, Copy)]
@@ -225,7 +228,7 @@ impl Skills<'_> {
         self.take_over(&text, &[], source::beside(from))
     }
 
-    fn take_over(&self, text: &str, brought: &[(String, Vec<u8>)], mut warnings: Vec<Problem>) -> Result<Taken> {
+    fn take_over(&self, text: &str, brought: &[SkillFile], mut warnings: Vec<Problem>) -> Result<Taken> {
         self.project.check_not_paused()?;
         let skill = import(text).map_err(Error::usage)?;
         if skill.instructions.trim().is_empty() {
@@ -249,13 +252,15 @@ impl Skills<'_> {
         // A credential in any of them is found before anything is written.
         files.check_secrets(&path("skill.toml"), skill.text.as_bytes())?;
         files.check_secrets(&path(agent::FRONT_MATTER), front.as_bytes())?;
-        for (file, bytes) in brought {
-            files.check_secrets(&path(file), bytes)?;
+        for file in brought {
+            files.check_secrets(&path(&file.path), &file.bytes)?;
         }
         files.create(&path(agent::INSTRUCTIONS), skill.instructions.as_bytes())?;
-        for (file, bytes) in brought {
-            if !files.create(&path(file), bytes)? && files.read(&path(file))?.as_deref() != Some(bytes.as_slice()) {
-                let message = format!("{} is there already with another content, and is left as it is", path(file));
+        for file in brought {
+            let path = path(&file.path);
+            let mode = file.executable.then_some(file.mode());
+            if !files.create_with(&path, &file.bytes, mode)? && files.read(&path)?.as_deref() != Some(&*file.bytes) {
+                let message = format!("{path} is there already with another content, and is left as it is");
                 return Err(Error::new(Category::Refused, "E_EXISTS", message));
             }
         }
@@ -263,7 +268,7 @@ impl Skills<'_> {
         // The manifest comes last: without it the import is not complete, and can be repeated.
         files.create(&path("skill.toml"), skill.text.as_bytes())?;
         let mut written = vec![path("skill.toml"), path(agent::INSTRUCTIONS), path(agent::FRONT_MATTER)];
-        written.extend(brought.iter().map(|(file, _)| path(file)));
+        written.extend(brought.iter().map(|file| path(&file.path)));
         warnings.extend(skill.warnings);
         Ok(Taken { skill: name.clone(), files: written, warnings })
     }
@@ -290,7 +295,7 @@ impl Skills<'_> {
 
     /// Writes a skill as the folder of an Agent Skill: `SKILL.md`, and every file that the skill brings.
     ///
-    /// Returns the files, below the folder.
+    /// Scripts stay executable. Returns the files, below the folder.
     ///
     /// # Errors
     /// As [`Self::show`]; `Refused` (`E_EXISTS`) if the folder is there and not empty; `Failed` if it cannot be written.
@@ -298,11 +303,14 @@ impl Skills<'_> {
         let text = self.export(name)?;
         let skill = self.named(name)?;
         let instructions = skill.resources.get("instructions").map_or(agent::INSTRUCTIONS, String::as_str);
-        let mut all = vec![(source::SKILL_MD.to_owned(), text.into_bytes())];
+        let new = |path: String, bytes: Vec<u8>, executable: bool| SkillFile { path, bytes, executable };
+        let mut all = vec![new(source::SKILL_MD.to_owned(), text.into_bytes(), false)];
         for path in self.files_below(&format!("{}/{name}", layout::SKILLS))? {
             let own = path.strip_prefix(&format!("{}/{name}/", layout::SKILLS)).unwrap_or(&path).to_owned();
             if !["skill.toml", agent::FRONT_MATTER, instructions].contains(&own.as_str()) {
-                all.push((own, self.project.files().read(&path)?.unwrap_or_default()));
+                let bytes = self.project.files().read(&path)?.unwrap_or_default();
+                let about = std::fs::symlink_metadata(self.project.root().join(&path));
+                all.push(new(own, bytes, about.is_ok_and(|about| about.permissions().mode() & 0o111 != 0)));
             }
         }
         let io = |error: std::io::Error| Error::io("cannot write in", folder, &error);
@@ -310,12 +318,14 @@ impl Skills<'_> {
             let message = format!("{} is there already, and not empty", folder.display());
             return Err(Error::new(Category::Refused, "E_EXISTS", message).hint("name a folder that does not exist"));
         }
-        for (path, bytes) in &all {
-            let path = folder.join(path);
+        for file in &all {
+            let path = folder.join(&file.path);
             std::fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(io)?;
-            std::fs::write(path, bytes).map_err(io)?;
+            let mut options = std::fs::OpenOptions::new();
+            let mut to = options.write(true).create_new(true).mode(file.mode()).open(path).map_err(io)?;
+            to.write_all(&file.bytes).map_err(io)?;
         }
-        Ok(all.into_iter().map(|(path, _)| path).collect())
+        Ok(all.into_iter().map(|file| file.path).collect())
     }
 
     fn files_below(&self, folder: &str) -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ mod tests;
 pub use commit::{Short, ShortCommit, no_key};
 pub use done::{Done, Finished};
 pub use start::{Start, Started};
-pub use status::{ChangedFiles, Status};
+pub use status::{ChangedFiles, Status, TrackerTrouble};
 
 use crate::config::LinearMode;
 use crate::error::{Error, Result};

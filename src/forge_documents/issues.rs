@@ -16,6 +16,8 @@ use helmdeck_forge_files::json::Members;
 use helmdeck_forge_files::layout::{ACTIVE, COMMENTS, ISSUES};
 use helmdeck_forge_files::time::Time;
 
+mod file;
+
 /// State of an issue that nobody has begun.
 pub const OPEN: &str = "Open";
 /// State of an issue that somebody works on.
@@ -60,16 +62,16 @@ pub struct Issue {
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Where it comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
     pub memory_trace: Option<MemoryTrace>,
     /// The agent that is to work on it, and how.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
     pub agent_state: Option<AgentState>,
     /// When it is done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acceptance_criteria: Vec<Criterion>,
     /// The branch and the commits of the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unless_empty")]
     pub git_refs: Option<GitRefs>,
     /// The tracker's name for its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +97,7 @@ pub struct Issue {
     /// When it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Time>,
-    /// When it was last changed.
+    /// When the tracker, or the program it comes from, last saw a change. Git knows the changes made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Time>,
     /// Its comments, the oldest first.
@@ -247,6 +249,10 @@ impl Document for Issue {
             return Err(format!("the priority of {key} is not one of 0 to 4"));
         }
         Ok(())
+    }
+
+    fn print(&self) -> Result<Vec<u8>, serde_json::Error> {
+        file::print(self)
     }
 }
 
@@ -419,6 +425,13 @@ impl<'de> Deserialize<'de> for Active {
 
         deserializer.deserialize_any(Either)
     }
+}
+
+/// Reads an object; one with nothing in it is none.
+fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default + PartialEq>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.filter(|value| *value != T::default()))
 }
 
 fn version() -> String {

@@ -280,7 +280,7 @@ impl Files {
         self.check_match(path, if_match, bytes.as_deref())?;
         let invalid =
             |what: String| Error::new(Category::Usage, "E_INVALID", format!("{path} would be invalid: {what}"));
-        let print = |value: &D| json::print(value).map_err(|error| invalid(error.to_string()));
+        let print = |value: &D| value.print().map_err(|error| invalid(error.to_string()));
         let before = if bytes.is_some() { Some(print(&value)?) } else { None };
         let answer = change(&mut value)?;
         let after = print(&value)?;

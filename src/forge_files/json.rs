@@ -54,18 +54,31 @@ impl Members {
 /// The errors of the value's `Serialize`.
 pub fn print<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let tree: Json = serde_json::from_slice(&serde_json::to_vec(value)?)?;
+    Ok(text_of(&tree, false))
+}
+
+/// Formats a value like [`print()`], with every item on a line and an empty line between neighbours.
+///
+/// Git merges changes of two members as text, because an unchanged line stands between them.
+#[must_use]
+pub fn print_apart(value: &Json) -> Vec<u8> {
+    text_of(value, true)
+}
+
+fn text_of(value: &Json, apart: bool) -> Vec<u8> {
     let mut text = String::new();
-    write(&mut text, &tree, 0, 0);
+    write(&mut text, value, 0, 0, apart);
     text.push('\n');
-    Ok(text.into_bytes())
+    text.into_bytes()
 }
 
 /// Writes a value that begins after `used` characters of its line.
-fn write(text: &mut String, value: &Json, level: usize, used: usize) {
+fn write(text: &mut String, value: &Json, level: usize, used: usize, apart: bool) {
     let indent = |text: &mut String, level: usize| {
         text.push('\n');
         text.extend(std::iter::repeat_n("  ", level));
     };
+    let between = if apart { ",\n" } else { "," };
     match value {
         Json::Array(items) if !items.is_empty() => {
             let plain = items.iter().all(|item| match item {
@@ -73,7 +86,7 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
                 Json::Object(members) => members.is_empty(),
                 _ => true,
             });
-            if plain {
+            if plain && !apart {
                 let line = items.iter().map(compact).collect::<Vec<_>>().join(", ");
                 // With the brackets, and a comma that may follow.
                 if used + line.chars().count() + 3 <= WIDTH {
@@ -86,10 +99,10 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
             text.push('[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
-                    text.push(',');
+                    text.push_str(between);
                 }
                 indent(text, level + 1);
-                write(text, item, level + 1, 2 * (level + 1));
+                write(text, item, level + 1, 2 * (level + 1), apart);
             }
             indent(text, level);
             text.push(']');
@@ -98,12 +111,12 @@ fn write(text: &mut String, value: &Json, level: usize, used: usize) {
             text.push('{');
             for (at, (name, value)) in members.0.iter().enumerate() {
                 if at > 0 {
-                    text.push(',');
+                    text.push_str(between);
                 }
                 indent(text, level + 1);
                 let name = format!("{}: ", compact(&Json::String(name.clone())));
                 text.push_str(&name);
-                write(text, value, level + 1, 2 * (level + 1) + name.chars().count());
+                write(text, value, level + 1, 2 * (level + 1) + name.chars().count(), apart);
             }
             indent(text, level);
             text.push('}');
@@ -359,6 +372,14 @@ mod tests {
                     \"objects\": [\n    {\n      \"a\": 1\n    }\n  ]\n}\n";
         let tree: Json = serde_json::from_str(text).unwrap();
         assert_eq!(String::from_utf8(print(&tree).unwrap()).unwrap(), text);
+    }
+
+    #[test]
+    fn an_empty_line_separates_neighbours() {
+        let tree: Json = serde_json::from_str(r#"{"a": [1, 2], "b": {"c": null, "d": []}}"#).unwrap();
+        let text = "{\n  \"a\": [\n    1,\n\n    2\n  ],\n\n  \"b\": {\n    \"c\": null,\n\n    \"d\": []\n  }\n}\n";
+        assert_eq!(String::from_utf8(print_apart(&tree)).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Json>(text).unwrap(), tree);
     }
 
     #[test]

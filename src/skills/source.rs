@@ -22,13 +22,32 @@ const MAX_FILE: u64 = 1 << 20;
 /// The maximum size of all files together, in bytes.
 const MAX_TOTAL: u64 = 8 << 20;
 
+/// A file that a skill brings.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SkillFile {
+    /// Its path below the folder.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Whether it can be executed: a script.
+    pub executable: bool,
+}
+
+impl SkillFile {
+    /// Returns its permissions where it is written.
+    #[must_use]
+    pub const fn mode(&self) -> u32 {
+        if self.executable { 0o755 } else { 0o644 }
+    }
+}
+
 /// The content of a skill's folder.
 #[derive(Debug, Default)]
 pub struct Content {
     /// The text of `SKILL.md`.
     pub text: String,
-    /// The other files: path below the folder, and bytes.
-    pub files: Vec<(String, Vec<u8>)>,
+    /// The other files.
+    pub files: Vec<SkillFile>,
     /// What is left out or changed.
     pub warnings: Vec<Problem>,
     entries: usize,
@@ -45,15 +64,14 @@ pub struct Content {
 pub fn read(folder: &Path) -> Result<Content> {
     let mut content = Content::default();
     content.folder(folder, "", 1)?;
-    let Some(at) = content.files.iter().position(|(path, _)| path == SKILL_MD) else {
+    let Some(at) = content.files.iter().position(|file| file.path == SKILL_MD) else {
         return Err(Error::usage(format!("{} has no {SKILL_MD}", folder.display())));
     };
-    let (_, text) = content.files.remove(at);
-    content.text = String::from_utf8(text)
+    content.text = String::from_utf8(content.files.remove(at).bytes)
         .map_err(|_| Error::usage(format!("{} is no UTF-8 text", folder.join(SKILL_MD).display())))?;
     // These are made of SKILL.md; two sources for one file would lose one.
     let is_ours = |path: &str| ["skill.toml", INSTRUCTIONS, FRONT_MATTER].contains(&path);
-    if let Some((path, _)) = content.files.iter().find(|(path, _)| is_ours(path)) {
+    if let Some(SkillFile { path, .. }) = content.files.iter().find(|file| is_ours(&file.path)) {
         return Err(Error::usage(format!(
             "{} would be overwritten by what {SKILL_MD} says: rename it, or copy the folder to .forge/skills as it is",
             folder.join(path).display()
@@ -154,11 +172,8 @@ impl Content {
                 from.display()
             )));
         }
-        if found.permissions().mode() & 0o111 != 0 {
-            let message = format!("`{path}` is not executable after the import: start it with its interpreter");
-            self.warnings.push(Problem::new("mode", message));
-        }
-        self.files.push((path, bytes));
+        let executable = found.permissions().mode() & 0o111 != 0;
+        self.files.push(SkillFile { path, bytes, executable });
         Ok(())
     }
 }

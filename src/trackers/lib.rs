@@ -14,4 +14,7 @@ pub mod webhook;
 
 pub use error::{Error, Kind, Result};
 pub use http::{Connection, Limit};
-pub use tracker::{Directory, Edit, Issue, Label, Page, Person, Relation, State, StateKind, Tracker};
+pub use tracker::{
+    Comment, CommentPage, Directory, Edit, Issue, IssueComments, Label, Page, Person, Relation, State, StateKind,
+    Tracker,
+};

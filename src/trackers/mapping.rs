@@ -142,7 +142,7 @@ impl<'a> Mapping<'a> {
     }
 
     /// Returns the name of the project for a person.
-    fn name_of(&self, person: &Person) -> String {
+    pub(crate) fn name_of(&self, person: &Person) -> String {
         let mapped = self.settings.users.iter().find(|(_, theirs)| person.is(theirs));
         mapped.map_or_else(|| person.name.clone(), |(ours, _)| ours.clone())
     }
@@ -414,12 +414,14 @@ pub(crate) fn criterion(item: &CheckItem, old: &[Criterion]) -> Criterion {
 }
 
 /// Returns a text of the tracker, or a note if it looks like a credential or is too long.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let text = helmdeck_core::text::visible(text).into_owned();
     if text.chars().count() > MAX_DESCRIPTION {
         return format!("[not taken over: the text has more than {MAX_DESCRIPTION} characters]");
     }
-    match secrets::scan(&text).first() {
+    // As it stands in a file, a text may look like a credential even if it does not here.
+    let printed = serde_json::to_string(&text).unwrap_or_default();
+    match secrets::scan(&text).first().or(secrets::scan(&printed).first()) {
         None => text,
         Some(finding) => format!("[not taken over: it looks like a credential, rule {}]", finding.rule),
     }

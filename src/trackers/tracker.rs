@@ -1,5 +1,6 @@
 //! The contract of a tracker, and its issues in neutral terms.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
@@ -61,6 +62,20 @@ pub trait Tracker: Debug + Send + Sync {
     /// # Errors
     /// As [`Self::update`].
     async fn comment(&self, issue: &str, id: Uuid, body: &str) -> Result<()>;
+
+    /// Returns a page of the comments changed since a time, on any issue of the team.
+    ///
+    /// `cursor` is the one of the page before.
+    ///
+    /// # Errors
+    /// The errors of the connection.
+    async fn comments_since(&self, since: Time, cursor: Option<&str>) -> Result<CommentPage>;
+
+    /// Returns the comments of issues, at least the newest 200 of each.
+    ///
+    /// # Errors
+    /// The errors of the connection.
+    async fn comments_of(&self, issues: &[&Issue]) -> Result<IssueComments>;
 
     /// Adds or removes the relation "`blocker` blocks `now`", by the blocker's id.
     ///
@@ -199,6 +214,8 @@ pub struct Issue {
     pub completed_at: Option<Time>,
     /// Whether it is archived or in the trash.
     pub archived: bool,
+    /// Number of its comments; `None` if the tracker does not say.
+    pub comment_count: Option<u64>,
 }
 
 /// A relation by which an issue blocks another.
@@ -210,6 +227,43 @@ pub struct Relation {
     pub blocker: String,
     /// Its key.
     pub key: String,
+}
+
+/// A comment of a tracker.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Comment {
+    /// Its permanent id, of letters, digits and `-`.
+    pub id: String,
+    /// The id of its issue.
+    pub issue: String,
+    /// The author.
+    pub by: Option<Person>,
+    /// When it was made.
+    pub at: Option<Time>,
+    /// When it was last edited; `None` if it never was.
+    pub edited_at: Option<Time>,
+    /// The text, in Markdown.
+    pub text: String,
+    /// Whether it was deleted.
+    pub deleted: bool,
+}
+
+/// A page of comments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommentPage {
+    /// The comments.
+    pub comments: Vec<Comment>,
+    /// The cursor of the next page.
+    pub next: Option<String>,
+}
+
+/// The comments of some issues.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IssueComments {
+    /// The comments.
+    pub comments: Vec<Comment>,
+    /// The ids of the issues whose comments are all there: what is missing was deleted.
+    pub whole: BTreeSet<String>,
 }
 
 /// A page of issues.

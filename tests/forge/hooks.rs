@@ -21,6 +21,71 @@ fn oversized_or_binary_message_stays_unchanged() {
     }
 }
 
+/// Fixture: memory that travels with the work, the hook, and an entry that no commit has.
+fn travelling() -> Fixture {
+    let fixture = Fixture::light("[git]\ncommits = \"with-work\"\n");
+    fixture.forge(&["hook", "install", "pre-commit"]);
+    fixture.forge(&["knowledge", "add", "--context", "Rounding", "--approach", "Test -1"]);
+    fixture.write("src/lib.rs", "//! Sums.\n");
+    fixture.write("foreign.txt", "not staged\n");
+    fixture
+}
+
+/// Returns the paths of the last commit, and those that git still reports.
+fn committed(fixture: &Fixture) -> (String, String) {
+    (fixture.git(&["show", "--format=", "--name-only", "HEAD"]), fixture.git(&["status", "--porcelain"]))
+}
+
+#[test]
+fn plain_git_commit_takes_the_memory_along() {
+    for arguments in [&["commit", "-q", "-a", "-m", "[SUM-1] One"][..], &["commit", "-q", "-m", "[SUM-1] One"]] {
+        let fixture = travelling();
+        if arguments[2] != "-a" {
+            fixture.git(&["add", "src/lib.rs"]);
+        }
+        fixture.git(arguments);
+        let (paths, left) = committed(&fixture);
+        assert!(paths.contains("src/lib.rs") && paths.contains(".forge/memory/long-term/knowledge"), "{paths}");
+        assert_eq!(left, "?? foreign.txt", "{arguments:?}");
+        // An amended commit takes what was learned since.
+        fixture.forge(&["knowledge", "add", "--context", "Halving", "--approach", "Divide"]);
+        fixture.git(&["commit", "-q", "--amend", "--no-edit"]);
+        assert_eq!(committed(&fixture).1, "?? foreign.txt");
+        assert_eq!(fixture.git(&["log", "--format=%s"]).lines().next(), Some("[SUM-1] One"));
+    }
+}
+
+#[test]
+fn commit_of_paths_leaves_the_memory_alone() {
+    let fixture = travelling();
+    fixture.git(&["commit", "-q", "-m", "[SUM-1] One", "src/lib.rs"]);
+    let (paths, left) = committed(&fixture);
+    assert_eq!(paths, "src/lib.rs");
+    assert!(left.contains(" .forge/memory/long-term/knowledge") && !left.contains("lib.rs"), "{left}");
+}
+
+#[test]
+fn rebased_commits_get_no_memory() {
+    let fixture = travelling();
+    fixture.git(&["commit", "-q", "-m", "[SUM-1] One", "src/lib.rs"]);
+    fixture.git(&["switch", "-q", "-c", "other", "HEAD~1"]);
+    fixture.git(&["commit", "-q", "--allow-empty", "--no-verify", "-m", "[SUM-1] Other"]);
+    fixture.git(&["cherry-pick", "main"]);
+    assert_eq!(committed(&fixture).0, "src/lib.rs");
+}
+
+#[test]
+fn secret_keeps_memory_out_but_commit_is_made() {
+    let fixture = travelling();
+    let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
+    fixture.write(".forge/memory/long-term/architecture.md", &format!("# Built\n\n{token}\n"));
+    let output = fixture.prepare("git", &fixture.root(), &["commit", "-q", "-m", "[SUM-1] One", "--allow-empty"]);
+    let output = { output }.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && stderr.contains("the memory is not in this commit"), "{stderr}");
+    assert!(!stderr.contains(&token) && committed(&fixture).0.is_empty());
+}
+
 #[test]
 fn agent_setup_needs_a_yes() {
     let fixture = Fixture::light("");

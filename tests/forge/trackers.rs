@@ -85,7 +85,9 @@ fn every_command_of_the_page_of_trackers_exists() {
     let fixture = Fixture::without_memory();
     for name in ["status", "pull", "push", "sync", "resolve", "outbox", "retry", "drop", "map"] {
         assert!(PAGE.contains(name), "{name}");
-        assert_eq!(fixture.run(&["linear", name, "--help"]).code, 0, "{name}");
+        for group in ["linear", "tracker", "github"] {
+            assert_eq!(fixture.run(&[group, name, "--help"]).code, 0, "{group} {name}");
+        }
     }
 }
 
@@ -122,6 +124,8 @@ fn failed_changes_turn_health_red_until_they_are_delivered() {
     team.forge(&["issue", "set", "SX9-1", "--state", "Waiting"]);
     assert_eq!(team.run(&["linear", "push"]).code, 1);
     assert_eq!(team.forge(&["health"])["linear"]["colour"], "red");
+    let status = team.run(&["status"]).stdout;
+    assert!(status.contains("tracker: 1 change not delivered; see `helmdeck forge tracker status`"), "{status}");
     let id = team.forge(&["linear", "outbox"])["waiting"][0]["op_id"].as_str().unwrap().to_owned();
     assert_eq!(team.run(&["linear", "drop", &id, "--why", " "]).code, 2);
     team.forge(&["linear", "drop", &id, "--why", "a typo"]);
@@ -129,7 +133,9 @@ fn failed_changes_turn_health_red_until_they_are_delivered() {
     team.mock.fail("Issues", 0, Fault::Code("FORBIDDEN".into()));
     assert_eq!(team.run(&["linear", "pull"]).code, 9);
     assert_eq!(team.forge(&["health"])["linear"]["colour"], "red");
+    assert!(team.forge(&["status"])["tracker"]["pull_failed"].is_string());
     team.forge(&["linear", "pull"]);
+    assert!(team.forge(&["status"])["tracker"].is_null());
     assert_ne!(team.forge(&["health"])["linear"]["colour"], "red");
 }
 

@@ -5,6 +5,7 @@ mod issue;
 mod linear;
 mod memory;
 mod session;
+mod tried;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use memory::{
     KnowledgeCommand, LearnArgs, SkillCommand, SkillQuery,
 };
 pub(crate) use session::{EndArgs, ForgeSessionCommand, StartArgs};
+pub(crate) use tried::tip;
 
 /// `helmdeck forge`.
 #[derive(Debug, Args)]
@@ -79,8 +81,10 @@ pub(crate) enum ForgeCommand {
         yes: bool,
     },
     /// Start work: session, focus and branch; on an issue, a feature, or a new issue with this title
+    #[command(alias = "begin")]
     Start(StartWorkArgs),
     /// Finish work: checkpoint, issue closed, session ended
+    #[command(alias = "finish")]
     Done(DoneWorkArgs),
     /// Show where the work stands, and what to run next
     Status,
@@ -98,19 +102,20 @@ pub(crate) enum ForgeCommand {
         stale: bool,
     },
     /// Remember a text, as "when it applies: what works"
+    #[command(aliases = ["learn", "note"])]
     Remember {
         /// Text
         #[arg(required = true)]
         text: Vec<String>,
     },
     /// Add, list, change, start and close issues
-    #[command(subcommand)]
+    #[command(subcommand, alias = "issues")]
     Issue(IssueCommand),
     /// List, show, fill and check the forms of new issues
-    #[command(subcommand)]
+    #[command(subcommand, alias = "forms")]
     Form(FormCommand),
     /// Synchronise issues with Linear or GitHub
-    #[command(subcommand)]
+    #[command(subcommand, visible_aliases = ["tracker", "github"])]
     Linear(LinearCommand),
     /// Check `.forge/` for missing, unknown or damaged files
     Doctor {
@@ -145,7 +150,7 @@ pub(crate) enum ForgeCommand {
     #[command(subcommand)]
     Knowledge(KnowledgeCommand),
     /// Manage features and run their tests
-    #[command(subcommand)]
+    #[command(subcommand, alias = "feature")]
     Features(FeaturesCommand),
     /// Run the checks of the invariants
     Invariants,
@@ -155,10 +160,10 @@ pub(crate) enum ForgeCommand {
     #[command(subcommand)]
     Focus(FocusCommand),
     /// Manage project artifacts
-    #[command(subcommand)]
+    #[command(subcommand, alias = "artifacts")]
     Artifact(ForgeArtifactCommand),
     /// List, show, match and chain skills
-    #[command(subcommand)]
+    #[command(subcommand, alias = "skills")]
     Skill(SkillCommand),
     /// Show the size of the scratch folder, or clean it
     Scratch {
@@ -180,7 +185,7 @@ pub(crate) enum ForgeCommand {
     #[command(subcommand)]
     Hook(HookCommand),
     /// Create, list and verify checkpoints
-    #[command(subcommand)]
+    #[command(subcommand, alias = "checkpoints")]
     Checkpoint(CheckpointCommand),
     /// Assess damage, roll back, or resume paused work
     #[command(subcommand)]

@@ -1,6 +1,6 @@
 //! Garbage collection of artifacts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -15,8 +15,11 @@ use crate::committed;
 use crate::error::Result;
 use crate::layout::{ARTIFACTS, CHECKPOINTS, FORGE, SHORT_TERM};
 use crate::project::Project;
+use crate::time::Time;
 use crate::triv::{FileName, Reference};
 
+/// How long the file of a removed artifact stays, empty.
+const EMPTY_FOR: Duration = Duration::from_secs(30 * 86_400);
 /// Name of the reports that checks leave.
 pub(crate) const CHECK_REPORT: &str = "check.txt";
 
@@ -103,6 +106,11 @@ impl Artifacts<'_> {
     fn collect(&self, gc: &Gc, wanted: impl Fn(&ProjectArtifact) -> bool) -> Result<Gone> {
         let project = self.project;
         let has = committed::below(project, ARTIFACTS).unwrap_or_default();
+        // Where the memory is made for merges, a file that another branch has too stays, empty.
+        let own = (gc.apply && project.config().files.per_entry).then(|| committed::only_here(project, ARTIFACTS));
+        let stays = |path: &str| {
+            own.as_ref().is_some_and(|own| has.contains(path) && !own.iter().flatten().any(|one| one == path))
+        };
         let files = project.files();
         let guard = if gc.apply {
             project.check_not_paused()?;
@@ -167,12 +175,31 @@ impl Artifacts<'_> {
                 for entry in entries {
                     append(project, &ProjectArtifact { removed_at: Some(now.seconds()), ..(*entry).clone() })?;
                 }
-                files.remove(path)?;
+                if stays(path) {
+                    files.write(path, b"")?;
+                } else {
+                    files.remove(path)?;
+                }
             }
+        }
+        if gc.apply {
+            remove_emptied(project, &index, &has)?;
         }
         drop(guard);
         Ok(gone)
     }
+}
+
+/// Removes the files that were emptied long ago, so that hardly a branch still removes them too.
+fn remove_emptied(project: &Project, index: &Index, has: &BTreeSet<String>) -> Result<()> {
+    let now = project.environment().now();
+    let is_old = |at: Time| Duration::try_from(now.0.duration_since(at.0)).is_ok_and(|age| age > EMPTY_FOR);
+    for entry in index.entries.iter().filter(|entry| entry.removed_at.is_some_and(is_old)) {
+        if has.contains(&entry.path) && project.files().entry(&entry.path)?.is_some_and(|file| file.bytes == 0) {
+            project.files().remove(&entry.path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The artifacts that the memory names.
@@ -190,7 +217,15 @@ impl Named {
     /// Reads every file of the memory but the artifacts and what belongs to this clone alone.
     fn in_memory(project: &Project) -> Result<Self> {
         let mut named = Self::default();
-        let folders = ["memory/long-term", "linear", "linear/history"].map(|folder| format!("{FORGE}/{folder}"));
+        let folders = [
+            "memory/long-term",
+            "memory/long-term/features",
+            "memory/long-term/knowledge",
+            "linear",
+            "linear/history",
+            "linear/issues",
+        ];
+        let folders = folders.map(|folder| format!("{FORGE}/{folder}"));
         for folder in folders.into_iter().chain([CHECKPOINTS.to_owned(), SHORT_TERM.to_owned()]) {
             named.add_folder(project, &folder)?;
         }

@@ -77,8 +77,11 @@ impl Index {
     }
 
     /// Leaves the last of lines for the same name: a merge may bring the same line twice.
+    ///
+    /// The line of a removal is the last one, in whatever file it is.
     fn once(mut self) -> Self {
         let mut seen = BTreeSet::new();
+        self.entries.sort_by_key(|entry| entry.removed_at.is_some());
         self.entries.reverse();
         self.entries.retain(|entry| seen.insert(entry.triv.clone()));
         self.entries.reverse();
@@ -93,7 +96,7 @@ impl Index {
         #[cfg(test)]
         READ.set(READ.get() + 1);
         let mut index = Self::default();
-        let parts = project.files().parts(ARTIFACT_INDEX)?;
+        let parts = super::index_files(project)?;
         for path in &parts {
             index.add(path, &project.files().read(path)?.unwrap_or_default());
         }

@@ -6,6 +6,7 @@
 mod entry;
 mod gc;
 mod index;
+mod lists;
 mod snapshot;
 mod verify;
 
@@ -24,6 +25,7 @@ pub use gc::{Candidate, Gc, Gone};
 #[cfg(test)]
 pub(crate) use index::READ;
 pub use index::{BadLine, Index};
+pub(crate) use lists::{index_files, is_index};
 pub use snapshot::Snapshot;
 pub use verify::{Checked, Rebuilt, State, Verified};
 
@@ -232,12 +234,13 @@ impl Artifacts<'_> {
             other: crate::json::Members::default(),
         };
         let line = line(&entry)?;
+        let list = lists::own(self.project);
         // Its name may be refused too: then there must be no file with that name.
-        files.refuse_secrets(ARTIFACT_INDEX, line.as_bytes())?;
+        files.refuse_secrets(&list, line.as_bytes())?;
         if !same {
             self.create(&entry.path, bytes)?;
         }
-        files.append_to_parts(ARTIFACT_INDEX, &line, LONG_LIST)?;
+        files.append_to_parts(&list, &line, LONG_LIST)?;
         drop(guard);
         let payload = serde_json::json!({ "triv": entry.triv, "kind": entry.kind, "bytes": entry.bytes, "same": same });
         events::emit(self.project, Subject::Artifact, payload);
@@ -396,7 +399,7 @@ impl Artifacts<'_> {
 
 /// Adds a line to the index.
 pub(crate) fn append(project: &Project, entry: &ProjectArtifact) -> Result<()> {
-    project.files().append_to_parts(ARTIFACT_INDEX, &line(entry)?, LONG_LIST)
+    project.files().append_to_parts(&lists::own(project), &line(entry)?, LONG_LIST)
 }
 
 fn line(entry: &ProjectArtifact) -> Result<String> {

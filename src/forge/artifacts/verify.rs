@@ -129,6 +129,7 @@ pub(super) fn state(project: &Project, entry: &ProjectArtifact) -> Result<State>
     Ok(match project.files().read(&entry.path)? {
         None if entry.removed_at.is_some() => State::Removed,
         None => State::Missing,
+        Some(bytes) if bytes.is_empty() && entry.removed_at.is_some() => State::Removed,
         Some(bytes) if triv::sch(&bytes) == entry.triv.sch() => State::Ok,
         Some(_) => State::Changed,
     })

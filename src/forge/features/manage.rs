@@ -152,7 +152,7 @@ impl Features<'_> {
         let (tests, steps) = (list(&add.tests, "test")?, list(&add.steps, "step")?);
         let git = self.project.repository()?;
         let guard = self.project.common_lock()?;
-        let mut numbers = Numbers::read(git.as_ref());
+        let mut numbers = Numbers::of(self.project, git.as_ref());
         let feature = self.project.files().edit(if_match, |file: &mut FeaturesFile| {
             let id = match &add.id {
                 Some(id) => id.clone(),

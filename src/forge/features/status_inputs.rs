@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use helmdeck_forge_documents::features::Feature;
 use helmdeck_forge_documents::features::standing::{Standing, StatusInputs};
 
+use super::probes::Probes;
 use crate::artifacts::{Index, Kind, ProjectArtifact};
 use crate::error::Result;
 use crate::git::{Git, Oid, Run};
@@ -41,7 +42,8 @@ impl Evidence {
         let mut files = HashSet::new();
         for kind in Kind::ALL {
             let folder = kind.folder();
-            let listed = project.files().list(&folder)?.into_iter().filter(|file| !file.folder);
+            // A removed file may stay, empty.
+            let listed = project.files().list(&folder)?.into_iter().filter(|file| !file.folder && file.bytes > 0);
             files.extend(listed.map(|file| format!("{folder}/{}", file.name)));
         }
         Ok(Self { entries, whole, files, indexed })
@@ -139,10 +141,13 @@ pub(super) fn judge_by(
     let git = project.repository()?;
     let code_tree = code_tree(git.as_ref())?;
     let tests = git.as_ref().filter(|_| closely).map(TestFiles::new);
+    let probes = Probes::read(project);
     let status_inputs = StatusInputs {
         code_tree: code_tree.as_deref(),
         shows: &|feature| evidence.shows(feature),
-        same_tests: &|feature| tests.as_ref().is_some_and(|tests| tests.same(feature)),
+        same_tests: &|feature| {
+            probes.passed(feature, code_tree.as_deref()) || tests.as_ref().is_some_and(|tests| tests.same(feature))
+        },
     };
     Ok(features.iter().map(|feature| feature.standing(&status_inputs)).collect())
 }

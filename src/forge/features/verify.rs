@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::file::{Feature, FeaturesFile, Status, unknown};
+use super::probes::{self, Probes};
 use super::{Features, Standing, execute, status_inputs};
 use crate::artifacts::{self, Artifacts, Put};
 use crate::error::{Category, Error, Result};
@@ -128,8 +129,8 @@ pub enum Which {
 enum Purpose {
     /// A requested verification: a pass is always stored.
     Verification,
-    /// A session starts: a pass is stored only if the code differs from the code that passed before.
-    /// Features without stored evidence are never probed.
+    /// A session starts: a pass is stored only if the code differs from the code that passed before, and only in this
+    /// clone where entries have files of their own. Features without stored evidence are never probed.
     Probe,
 }
 
@@ -235,7 +236,11 @@ impl Features<'_> {
             && problem.is_none()
             && feature.status == Status::Passing
             && tree.is_some()
-            && feature.verified_code_tree == tree;
+            && (feature.verified_code_tree == tree || project.config().files.per_entry);
+        if let Some(tree) = tree.as_deref().filter(|tree| known && feature.verified_code_tree.as_deref() != Some(tree))
+        {
+            probes::record(project, id, now, tree);
+        }
         let mut evidence = feature.evidence.clone().filter(|_| known);
         if problem.is_none() && !known {
             let report = Report {
@@ -334,7 +339,10 @@ impl Features<'_> {
             dirty: false,
             hint: None,
         };
-        let probed = file.least_recent(&standings, count).into_iter().map(|feature| {
+        let seen = Probes::read(self.project);
+        let mut wanted = file.least_recent(&standings, usize::MAX);
+        wanted.sort_by_key(|feature| seen.seen(feature));
+        let probed = wanted.into_iter().take(count).map(|feature| {
             match self.test(&feature.id, Purpose::Probe) {
                 // An invalid test is reported by `verify`. It must not stop a session from starting.
                 Err(error) if error.category == Category::Usage => Ok(unknown(feature)),
@@ -434,6 +442,10 @@ fn hint(id: &str, problem: Problem, runs: &[TestRun]) -> String {
             "`{}` could not be started: install the program that runs the tests, or set verify.runner in {CONFIG}",
             runs.iter().find(|run| run.exit.is_none()).unwrap_or(run).command
         ),
+        (Problem::TestsFailed, Some(run)) => {
+            let failed = runs.iter().find(|run| run.exit != Some(0)).unwrap_or(run);
+            format!("`{}` failed before it ran a test: the end of its output says why", failed.command)
+        }
         (_, Some(run)) => format!(
             "{} ran no test: name the tests as they are called, or, if tests are not run so here, set verify.runner in {CONFIG}",
             run.command

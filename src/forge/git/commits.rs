@@ -1,6 +1,7 @@
 //! Commits of a project, made with and checked against the project's message format.
 
 mod look;
+mod travel;
 
 use std::path::Path;
 use std::time::Duration;

@@ -28,6 +28,8 @@ pub enum Hook {
     CommitMsg,
     /// Fills in the known parts of a message before it is edited.
     PrepareCommitMsg,
+    /// Adds the memory to a commit, if it travels with the work.
+    PreCommit,
 }
 
 /// Result of installing or removing a hook.
@@ -45,7 +47,7 @@ pub struct Installed {
 
 impl Hook {
     /// All hooks.
-    pub const ALL: [Self; 2] = [Self::CommitMsg, Self::PrepareCommitMsg];
+    pub const ALL: [Self; 3] = [Self::CommitMsg, Self::PrepareCommitMsg, Self::PreCommit];
 
     /// Returns its name, as git has it.
     #[must_use]
@@ -53,6 +55,7 @@ impl Hook {
         match self {
             Self::CommitMsg => "commit-msg",
             Self::PrepareCommitMsg => "prepare-commit-msg",
+            Self::PreCommit => "pre-commit",
         }
     }
 
@@ -65,12 +68,16 @@ impl Hook {
             Some(folder) => format!("--project {} ", quoted(folder)),
             None => String::new(),
         };
+        let arguments = match self {
+            Self::PreCommit => "\"${GIT_INDEX_FILE:-}\"",
+            Self::CommitMsg | Self::PrepareCommitMsg => "\"$@\"",
+        };
         let memory = if project.is_empty() { memory.to_owned() } else { quoted(memory) };
         format!(
             "#!/bin/sh\n{MARK} 1: {name}\nset -u\nbefore=\"$(dirname \"$0\")/{name}.before-forge\"\n\
              if [ -x \"$before\" ]; then\n    \"$before\" \"$@\" || exit $?\nfi\n\
              [ -d {memory} ] || exit 0\ncommand -v {program} >/dev/null 2>&1 || exit 0\n\
-             exec {program} forge {project}hook {name} \"$@\"\n"
+             exec {program} forge {project}hook {name} {arguments}\n"
         )
     }
 }

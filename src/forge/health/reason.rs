@@ -150,11 +150,11 @@ codes! {
     /// `active.json` is unreadable.
     ActiveCorrupt, "active_corrupt", "helmdeck forge repair .forge/linear/active.json";
     /// Issue changes could not be delivered.
-    OutboxFailed, "outbox_failed", "helmdeck forge linear outbox";
+    OutboxFailed, "outbox_failed", "helmdeck forge tracker outbox";
     /// An issue was changed on both sides.
-    Conflict, "conflict", "helmdeck forge linear status";
+    Conflict, "conflict", "helmdeck forge tracker status";
     /// Issues could not be fetched.
-    PullFailed, "pull_failed", "helmdeck forge linear status";
+    PullFailed, "pull_failed", "helmdeck forge tracker status";
     /// A commit has no issue.
     OrphanCommits, "orphan_commits", "helmdeck forge lint-commits";
 }

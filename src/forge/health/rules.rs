@@ -264,7 +264,8 @@ fn git(given: &Git, config: &HealthConfig) -> Vec<Reason> {
         reasons.push(warning(Code::Operation, format!("{operation} is half done")));
     }
     if given.merge_driver_missing {
-        let detail = "git merges the memory as text in this clone, which conflicts when both sides learned something";
+        let detail =
+            "git merges the memory as text in this clone, which conflicts when both sides change the same thing";
         reasons.push(info(Code::MergeDriverMissing, detail));
     }
     if base.is_none() {

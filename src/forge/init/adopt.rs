@@ -166,7 +166,7 @@ fn add(project: &Project, mut new: Vec<New>, adopted: &mut Adopted) -> Result<()
     let (mut ids, mut skipped) = (Vec::new(), Vec::new());
     let git = project.repository()?;
     let guard = project.common_lock()?;
-    let mut numbers = Numbers::read(git.as_ref());
+    let mut numbers = Numbers::of(project, git.as_ref());
     project.files().edit(None, |file: &mut FeaturesFile| {
         for new in new {
             let name = one_line(&new.name);

@@ -94,9 +94,23 @@ fn python(root: &Path, has: &dyn Fn(&str) -> bool) -> Option<TestSetup> {
         () if has("uv.lock") => "uv run pytest",
         () if has("poetry.lock") => "poetry run pytest",
         () if has("Pipfile.lock") => "pipenv run pytest",
+        // pytest alone finds no package that lies beside the tests and is not installed.
+        () if is_flat(root, has) => "python3 -m pytest",
         () => "pytest",
     };
     Some(setup(file, "pytest", &format!("{command} {{prefix}}"), &[command]))
+}
+
+/// Says whether a Python package lies at the root, and no setting tells pytest to look there.
+fn is_flat(root: &Path, has: &dyn Fn(&str) -> bool) -> bool {
+    let is_set = ["pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"]
+        .into_iter()
+        .any(|name| text(root, name).contains("pythonpath"));
+    let entries = || std::fs::read_dir(root).into_iter().flatten().flatten();
+    let is_package = |entry: std::fs::DirEntry| {
+        !matches!(entry.file_name().to_str(), Some("tests" | "test")) && entry.path().join("__init__.py").is_file()
+    };
+    !is_set && !has("conftest.py") && entries().any(is_package)
 }
 
 /// The test script of `package.json`, run by the package manager whose lock file is there.
@@ -208,7 +222,9 @@ mod tests {
     fn detected(files: &[(&str, &str)]) -> (Tests, Config) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         }
         let found = tests(folder.path());
         let config = Config::parse(&found.fill(include_str!("config.toml"))).unwrap();
@@ -223,6 +239,18 @@ mod tests {
             (&[("Cargo.toml", "")], "Cargo.toml", "cargo test {prefix}", "cargo test"),
             (&[("go.mod", "")], "go.mod", "go test ./... -json -run {prefix}", "go test ./..."),
             (&[("pyproject.toml", "")], "pyproject.toml", "pytest {prefix}", "pytest"),
+            (
+                &[("pyproject.toml", ""), ("shop/__init__.py", "")],
+                "pyproject.toml",
+                "python3 -m pytest {prefix}",
+                "python3 -m pytest",
+            ),
+            (
+                &[("pytest.ini", "[pytest]\npythonpath = .\n"), ("shop/__init__.py", ""), ("tests/__init__.py", "")],
+                "pytest.ini",
+                "pytest {prefix}",
+                "pytest",
+            ),
             (&[("pytest.ini", ""), ("uv.lock", "")], "pytest.ini", "uv run pytest {prefix}", "uv run pytest"),
             (&[("requirements.txt", "a\npytest==8\n")], "requirements.txt", "pytest {prefix}", "pytest"),
             (&[("package.json", JEST)], "package.json", "npm test -- {prefix}", "npm test"),

@@ -2,7 +2,6 @@
 
 use crate::documents::kind_of;
 use crate::environment::ProjectEnvironment;
-use crate::files::part_of;
 use crate::layout::{
     ACTIVE, ARCHITECTURE, ARTIFACTS, BRANCHES, CHECKPOINTS, COMMENTS, COMMITS, CONFIG, FEATURES, FOCUS, FORGE, HISTORY,
     INIT, ISSUES, KNOWLEDGE, LOCAL, PROGRESS, SCRATCH, SESSIONS, SHORT_TERM, SKILLS, TEMPLATES,
@@ -86,7 +85,7 @@ pub(super) fn is_expected(path: &str) -> bool {
         ".forge/git" => &["branches.json", "checkpoints", "commits.log"],
         _ => return true,
     };
-    known.contains(&name) || (folder == ARTIFACTS && part_of("index.jsonl", name).is_some())
+    known.contains(&name) || (folder == ARTIFACTS && crate::artifacts::is_index(name))
 }
 
 /// Folders with known contents.

@@ -144,7 +144,6 @@ impl Issues<'_> {
         let mut issue = record.issue;
         let from = issue.state.take();
         issue.state = Some(OPEN.to_owned());
-        issue.updated_at = Some(now);
         issue.comments.push(Comment {
             id: project.environment().uuid().to_string(),
             by: Some(project.environment().agent.clone()),

@@ -7,15 +7,10 @@ use super::numbers::Numbers;
 use super::store::{self, Source};
 use super::text::{body, criterion, key, keys, labels, priority, some, title};
 use super::{
-    Active, AgentState, Checked, Comment, Criterion, Issue, Issues, LOCAL, MemoryTrace, OPEN, absent, check_key,
-    history,
+    Active, AgentState, Checked, Comment, Criterion, Issue, Issues, LOCAL, MemoryTrace, OPEN, absent, history,
 };
 use crate::error::{Error, Result};
-use crate::events::{self, Subject, data};
-use crate::features::FeaturesFile;
-use crate::focus::{Focused, SetFocus};
 use crate::json::Members;
-use crate::layout::FEATURES;
 
 /// Request to add an issue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,7 +190,6 @@ impl Issues<'_> {
             blocked_by: keys(&add.blocked_by)?,
             features: self.known_features(&add.features)?,
             created_at: Some(now),
-            updated_at: Some(now),
             ..Issue::default()
         };
         let done = history::keys(project.files())?;
@@ -272,62 +266,6 @@ impl Issues<'_> {
             issue.comments.push(comment);
             Ok(())
         })?;
-        changed(issue, Vec::new())
-    }
-
-    /// Gives an issue the key of a tracker, everywhere: in the issues, the focus and the features.
-    ///
-    /// The old key stays as an alias, because commits keep it. Running it again changes nothing.
-    ///
-    /// # Errors
-    /// `NotFound`; `Refused` if another issue has the key; errors from writing.
-    pub fn rename(&self, from: &str, to: &str) -> Result<Changed> {
-        let project = self.project;
-        check_key(from).and(check_key(to)).map_err(Error::usage)?;
-        let issue = self.change(Source::Tracker, |active| {
-            if let Some(there) = active.issues.iter().find(|issue| issue.linear_id == to) {
-                return if there.aliases.iter().any(|alias| alias == from) {
-                    Ok(there.clone())
-                } else {
-                    Err(Error::refused(format!("{to} is another issue already")))
-                };
-            }
-            let issue = active.issues.iter_mut().find(|issue| issue.linear_id == from).ok_or_else(|| absent(from))?;
-            issue.linear_id = to.to_owned();
-            issue.aliases.push(from.to_owned());
-            let issue = issue.clone();
-            for other in &mut active.issues {
-                for blocker in other.blocked_by.iter_mut().filter(|blocker| *blocker == from) {
-                    to.clone_into(blocker);
-                }
-                if let Some(trace) = &mut other.memory_trace
-                    && trace.parent_issue.as_deref() == Some(from)
-                {
-                    trace.parent_issue = Some(to.to_owned());
-                }
-            }
-            Ok(issue)
-        })?;
-        if project.files().entry(FEATURES)?.is_some() {
-            project.files().edit(None, |file: &mut FeaturesFile| {
-                for blockers in file.features.iter_mut().filter_map(|feature| feature.blocked_by.as_mut()) {
-                    blockers.rename(from, to);
-                }
-                Ok(())
-            })?;
-        }
-        let focus = crate::sessions::Sessions::new(project).focus_now().unwrap_or_else(|_| Focused::new(project));
-        if focus.show()?.is_some_and(|shown| shown.focus.linear_issue.as_deref() == Some(from)) {
-            let set = SetFocus { linear_issue: Some(to.to_owned()), ..SetFocus::default() };
-            crate::sessions::Sessions::new(project).set_focus(&set)?;
-        }
-        let event = data::IssueChanged {
-            key: to.to_owned(),
-            what: "renamed".to_owned(),
-            from: Some(from.to_owned()),
-            to: Some(to.to_owned()),
-        };
-        events::emit(project, Subject::Linear, event);
         changed(issue, Vec::new())
     }
 

@@ -92,6 +92,19 @@ pub(super) fn find(files: &Files, key: &str) -> Result<Option<Record>> {
 }
 
 fn read(files: &Files, key: &str) -> Result<Option<Record>> {
+    let Some(mut record) = closed(files, key)? else { return Ok(None) };
+    // A merge may have brought an edit or a comment of another branch.
+    if let Some(own) = super::store::of_closed(files, key)? {
+        let Issue { state, git_refs, updated_at, .. } = record.issue;
+        record.issue = Issue { state, git_refs, updated_at, ..own };
+    } else {
+        super::store::add_comments(files, &mut record.issue)?;
+    }
+    Ok(Some(record))
+}
+
+/// Returns an issue as it was when it was closed; `None` if it is not.
+pub(super) fn closed(files: &Files, key: &str) -> Result<Option<Record>> {
     let Some(bytes) = files.read(&path(key))? else { return Ok(None) };
     parse(key, &String::from_utf8_lossy(&bytes)).map(Some).map_err(|what| {
         Error::new(Category::Corrupt, "E_CORRUPT", format!("{}: {what}", path(key)))

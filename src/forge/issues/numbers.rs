@@ -1,8 +1,9 @@
-//! Numbers of local issues: `LOCAL-1`.
+//! Numbers of local issues, `LOCAL-1`, and the block in which a clone counts.
 //!
 //! The clone in which the project began counts from 1. Each other clone counts in a block of its own, so that two
-//! people who work offline do not give one key to two issues.
+//! people who work offline do not give one key to two issues, or one id to two features.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::shared;
 /// Name of the file, below the folder shared by all work trees.
 const FILE: &str = "forge/issue-numbers.json";
 /// Size of the block of a clone.
-const BLOCK: u64 = 1_000;
+pub(crate) const BLOCK: u64 = 1_000;
 /// Number of blocks. The first is that of the clone in which the project began.
 const BLOCKS: u64 = 9_999;
 
@@ -28,6 +29,9 @@ pub(super) struct Numbers {
     highest: u64,
     #[serde(skip)]
     path: Option<PathBuf>,
+    /// Whether they were just made.
+    #[serde(skip)]
+    is_new: bool,
 }
 
 impl Numbers {
@@ -40,7 +44,7 @@ impl Numbers {
         let read: Option<Self> = shared::read(&path).and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let numbers = read.unwrap_or_else(|| {
             let base = if is_first(project) { 0 } else { block(project) * BLOCK };
-            Self { base, highest: base, path: None }
+            Self { base, highest: base, path: None, is_new: true }
         });
         Self { path: Some(path), ..numbers }
     }
@@ -65,6 +69,15 @@ impl Numbers {
     }
 }
 
+/// Returns the number before the first one of this clone, for new features too. The common lock is held.
+pub(crate) fn base(project: &Project) -> u64 {
+    let numbers = Numbers::read(project);
+    if numbers.is_new {
+        numbers.write();
+    }
+    numbers.base
+}
+
 /// Records that the project begins in this clone: its local keys count from 1.
 ///
 /// # Errors
@@ -83,11 +96,17 @@ fn is_first(project: &Project) -> bool {
     project.git().map_or(true, |git| git.remotes().is_ok_and(|remotes| remotes.is_empty()))
 }
 
-/// Returns the block of this clone, from 1.
+/// Returns the block of this clone, from 1: one in which no other clone counts, as far as this one knows.
 fn block(project: &Project) -> u64 {
+    let active = super::store::read(project.files()).map(|active| active.issues).unwrap_or_default();
+    let done = super::history::keys(project.files()).unwrap_or_default();
+    let keys = active.iter().map(|issue| issue.linear_id.as_str()).chain(done.iter().map(String::as_str));
+    let used: BTreeSet<u64> = keys.filter_map(number).map(|number| number / BLOCK).collect();
     let random = project.environment().uuid().as_u128();
     // The low bits of an id of version 7 are random.
-    1 + u64::try_from(random & 0xffff_ffff).unwrap_or_default() % BLOCKS
+    let first = u64::try_from(random & 0xffff_ffff).unwrap_or_default();
+    let mut blocks = (0..BLOCKS).map(|next| 1 + first.wrapping_add(next) % BLOCKS);
+    blocks.find(|block| !used.contains(block)).unwrap_or(1)
 }
 
 fn number(key: &str) -> Option<u64> {
@@ -103,7 +122,7 @@ mod tests {
         let mut first = Numbers::default();
         assert_eq!(first.next_key(["LOCAL-2", "SX9-7", "LOCAL-412001"].into_iter()), "LOCAL-3");
         assert_eq!(first.next_key(std::iter::empty()), "LOCAL-4", "one that was removed is not given again");
-        let mut other = Numbers { base: 412_000, highest: 412_000, path: None };
+        let mut other = Numbers { base: 412_000, highest: 412_000, ..Numbers::default() };
         assert_eq!(other.next_key(["LOCAL-2", "LOCAL-9000001"].into_iter()), "LOCAL-412001");
         assert_eq!(other.next_key(["LOCAL-412007"].into_iter()), "LOCAL-412008");
     }

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::json::{Json, Members};
 use crate::project::Project;
 use helmdeck_forge_documents::tracking::{Operation, OperationKind, Outbox};
+use sha2::{Digest as _, Sha256};
 
 /// What kind of change it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +58,7 @@ pub(super) fn add(project: &Project, change: &IssueChange<'_>) -> Result<()> {
     let Some(comment) = change.comment.filter(|_| project.config().linear.mode == LinearMode::Live) else {
         return Ok(());
     };
-    // The tracker wants an id of version 4.
-    let bytes = uuid::Uuid::parse_str(&comment.id).unwrap_or_else(|_| project.environment().uuid()).into_bytes();
-    let id = uuid::Builder::from_random_bytes(bytes).into_uuid().to_string();
+    let id = comment_id_there(&comment.id).to_string();
     let now = project.environment().now().seconds();
     let mut operation = Operation::new(id, OperationKind::Comment, change.after.linear_id.clone(), now);
     let by = comment.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
@@ -88,6 +87,18 @@ pub(super) fn mark_changed(before: &Issue, after: &mut Issue) {
 
 fn text(value: &Json) -> Option<String> {
     if let Json::String(text) = value { Some(text.clone()) } else { None }
+}
+
+/// Returns the id that a comment gets in a tracker, by its id here. That id keeps itself.
+#[must_use]
+pub fn comment_id_there(id: &str) -> uuid::Uuid {
+    let bytes = uuid::Uuid::parse_str(id).map(uuid::Uuid::into_bytes).unwrap_or_else(|_| {
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(Sha256::digest(id.as_bytes())).for_each(|(to, from)| *to = from);
+        bytes
+    });
+    // The tracker wants an id of version 4.
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
 fn changed(before: Option<&Issue>, after: Option<&Issue>, new: bool) -> Members {

@@ -6,11 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::{self, ChangeKind, IssueChange};
-use super::{Active, Comment, Issue, Issues, graph, is_comment_id, is_key, key_order};
+use super::{Active, Comment, Issue, Issues, graph, history, is_comment_id, is_key, key_order};
 use crate::error::{Category, Current, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::files::{Document as _, Files, last_good};
-use crate::json;
 use crate::layout::{ACTIVE, COMMENTS, ISSUES};
 use crate::project::Project;
 
@@ -40,7 +39,7 @@ pub(super) fn etag(issue: &Issue) -> Result<String> {
 }
 
 fn print(issue: &Issue) -> Result<Vec<u8>> {
-    json::print(issue).map_err(|error| Error::new(Category::Failed, "E_FAILED", format!("{error}")))
+    issue.print().map_err(|error| Error::new(Category::Failed, "E_FAILED", format!("{error}")))
 }
 
 /// Returns the path of the file of an issue.
@@ -57,42 +56,35 @@ struct Stored {
     active: Active,
     /// Keys of the issues that stand in `active.json`.
     listed: BTreeSet<String>,
-    /// The comments with a file of their own, by folder: the key that their issue had when they were made.
-    filed: BTreeMap<String, BTreeSet<String>>,
+    /// The comments with a file of their own, by issue: ids and paths.
+    filed: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Stored {
     fn read(files: &Files) -> Result<Self> {
         let mut active = files.load::<Active>()?.map_or_else(Active::empty, |loaded| loaded.value);
+        let closed: BTreeSet<String> = history::keys(files)?.into_iter().collect();
         let mut listed: BTreeSet<String> = active.issues.iter().map(|issue| issue.linear_id.clone()).collect();
         for entry in files.list(ISSUES)? {
             let Some(key) = entry.name.strip_suffix(".json").filter(|key| is_key(key)) else { continue };
-            let Some(loaded) = files.load_at::<Issue>(&path(key))? else { continue };
-            if loaded.value.linear_id != key {
-                let message = format!("{} is the issue {:?}", path(key), loaded.value.linear_id);
-                return Err(Error::new(Category::Corrupt, "E_CORRUPT", message)
-                    .hint("the name of the file is the key of the issue: rename one of them"));
+            // The file of a closed issue stays: git would take its removal for a renaming to a new issue's file.
+            if closed.contains(key) {
+                continue;
             }
+            let Some(issue) = own(files, key)? else { continue };
             // Its own file counts: the entry in the list is an older copy.
             if listed.remove(key) {
                 active.issues.retain(|issue| issue.linear_id != key);
             }
-            active.issues.push(loaded.value);
+            active.issues.push(issue);
         }
-        let mut filed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for folder in files.list(COMMENTS)?.into_iter().filter(|entry| entry.folder && is_key(&entry.name)) {
-            let key = folder.name;
-            let mut comments = Vec::new();
-            for entry in files.list(&format!("{COMMENTS}/{key}"))? {
-                let Some(id) = entry.name.strip_suffix(".json").filter(|id| is_comment_id(id)) else { continue };
-                comments.extend(files.load_at::<Comment>(&comment_path(&key, id))?.map(|loaded| loaded.value));
+        let folders: BTreeSet<String> =
+            files.list(COMMENTS)?.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect();
+        let mut filed: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for issue in &mut active.issues {
+            if keys(issue).any(|key| folders.contains(key)) {
+                filed.insert(issue.linear_id.clone(), add_comments(files, issue)?);
             }
-            // Comments stay where they are when their issue gets another key: another branch may add one there.
-            let Some(issue) = active.issues.iter_mut().find(|issue| issue.answers_to(&key)) else { continue };
-            filed.insert(key, comments.iter().map(|comment| comment.id.clone()).collect());
-            comments.retain(|comment| !issue.comments.iter().any(|other| other.id == comment.id));
-            issue.comments.append(&mut comments);
-            issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
         }
         active.issues.sort_by(|a, b| key_order(&a.linear_id).cmp(&key_order(&b.linear_id)));
         Ok(Self { active, listed, filed })
@@ -103,16 +95,19 @@ impl Stored {
         let key = &issue.linear_id;
         let old: BTreeSet<&str> =
             before.into_iter().flat_map(|issue| &issue.comments).map(|comment| comment.id.as_str()).collect();
-        let folder = |id: &str| {
-            keys(issue).find(|key| self.filed.get(*key).is_some_and(|filed| filed.contains(id))).map(str::to_owned)
-        };
-        let (inline, own): (Vec<Comment>, Vec<Comment>) = issue
-            .comments
-            .iter()
-            .cloned()
-            .partition(|comment| old.contains(&*comment.id) && folder(&comment.id).is_none());
+        // The comments stay where they are when the issue gets another key: git would take them all for renamed, and
+        // find a conflict in one that another branch adds.
+        let place = |id: &str| keys(issue).find_map(|key| self.filed.get(key)?.get(id));
+        let filed = |id: &str| place(id).is_some();
+        let (inline, own): (Vec<Comment>, Vec<Comment>) =
+            issue.comments.iter().cloned().partition(|comment| old.contains(&*comment.id) && !filed(&comment.id));
+        // A comment that the tracker deleted.
+        let gone = keys(issue).filter_map(|key| self.filed.get(key)).flatten();
+        for (_, path) in gone.filter(|(id, _)| !issue.comments.iter().any(|comment| comment.id == **id)) {
+            forget(files, path)?;
+        }
         for comment in own {
-            let path = comment_path(folder(&comment.id).as_deref().unwrap_or(key), &comment.id);
+            let path = place(&comment.id).cloned().unwrap_or_else(|| comment_path(key, &comment.id));
             files.edit_at(&path, None, |slot: &mut Comment| {
                 *slot = comment;
                 Ok(())
@@ -133,46 +128,95 @@ impl Stored {
         })
     }
 
-    /// Removes an issue, and its comments unless they are another's now.
-    fn remove(&self, files: &Files, gone: &Issue, active: &Active) -> Result<()> {
-        let key = gone.linear_id.as_str();
+    /// Removes an issue, and its comments unless it has another key now.
+    ///
+    /// The files of a closed issue stay, and say that it is over.
+    fn remove(&self, files: &Files, key: &str, renamed: bool) -> Result<()> {
+        if let Some(record) = history::closed(files, key)?
+            && files.entry(&path(key))?.is_some()
+        {
+            return keep_closed(files, &record.issue);
+        }
         if self.listed.contains(key) {
             files.edit(None, |file: &mut Active| {
                 file.issues.retain(|issue| issue.linear_id != key);
                 Ok(())
             })?;
         }
-        for folder in keys(gone).filter(|key| !active.issues.iter().any(|issue| issue.answers_to(key))) {
-            for id in self.filed.get(folder).into_iter().flatten() {
-                forget(files, &comment_path(folder, id))?;
-            }
+        for path in self.filed.get(key).filter(|_| !renamed).into_iter().flat_map(BTreeMap::values) {
+            forget(files, path)?;
         }
         forget(files, &path(key))
     }
 }
 
-/// Returns the keys of an issue: the one it has, then those it had.
-fn keys(issue: &Issue) -> impl Iterator<Item = &str> {
-    std::iter::once(&issue.linear_id).chain(&issue.aliases).map(String::as_str)
+/// Reads the file of an issue, without its comments.
+fn own(files: &Files, key: &str) -> Result<Option<Issue>> {
+    let Some(loaded) = files.load_at::<Issue>(&path(key))? else { return Ok(None) };
+    if loaded.value.linear_id != key {
+        let message = format!("{} is the issue {:?}", path(key), loaded.value.linear_id);
+        return Err(Error::new(Category::Corrupt, "E_CORRUPT", message)
+            .hint("the name of the file is the key of the issue: rename one of them"));
+    }
+    Ok(Some(loaded.value.plain()))
 }
 
-/// Adds the comments in files to an issue that is done: another branch may have made them after it was closed.
-///
-/// # Errors
-/// `Corrupt` if a file is damaged.
-pub(super) fn add_filed_comments(files: &Files, issue: &mut Issue) -> Result<()> {
-    let mut new = Vec::new();
+/// Reads an issue that is closed from its own files, which may be newer than its summary.
+pub(super) fn of_closed(files: &Files, key: &str) -> Result<Option<Issue>> {
+    let Some(mut issue) = own(files, key)? else { return Ok(None) };
+    add_comments(files, &mut issue)?;
+    Ok(Some(issue))
+}
+
+/// Writes the own files of a closed issue, if it has them, under its key or an earlier one.
+pub(super) fn keep_closed(files: &Files, issue: &Issue) -> Result<()> {
+    let mut old = None;
+    for key in keys(issue) {
+        if files.entry(&path(key))?.is_some() {
+            old = Some(key);
+            break;
+        }
+    }
+    let Some(old) = old else { return Ok(()) };
+    let mut read = Issue { comments: Vec::new(), ..issue.clone() };
+    let filed = add_comments(files, &mut read)?;
+    for comment in &issue.comments {
+        let place = filed.get(&comment.id).cloned();
+        let place = place.unwrap_or_else(|| comment_path(&issue.linear_id, &comment.id));
+        files.edit_at(&place, None, |slot: &mut Comment| {
+            slot.clone_from(comment);
+            Ok(())
+        })?;
+    }
+    files.edit_at(&path(&issue.linear_id), None, |slot: &mut Issue| {
+        *slot = Issue { comments: Vec::new(), ..issue.clone() };
+        Ok(())
+    })?;
+    if old == issue.linear_id { Ok(()) } else { forget(files, &path(old)) }
+}
+
+/// Returns the key of an issue, and its earlier ones.
+fn keys(issue: &Issue) -> impl Iterator<Item = &str> {
+    std::iter::once(issue.linear_id.as_str()).chain(issue.aliases.iter().map(String::as_str))
+}
+
+/// Adds the comments that have files of their own. Returns their ids and paths.
+pub(super) fn add_comments(files: &Files, issue: &mut Issue) -> Result<BTreeMap<String, String>> {
+    let (mut comments, mut filed) = (Vec::new(), BTreeMap::new());
     for key in keys(issue) {
         for entry in files.list(&format!("{COMMENTS}/{key}"))? {
             let Some(id) = entry.name.strip_suffix(".json").filter(|id| is_comment_id(id)) else { continue };
-            if !issue.comments.iter().any(|comment| comment.id == id) {
-                new.extend(files.load_at::<Comment>(&comment_path(key, id))?.map(|loaded| loaded.value));
+            let path = comment_path(key, id);
+            let Some(loaded) = files.load_at::<Comment>(&path)? else { continue };
+            if filed.insert(loaded.value.id.clone(), path).is_none() {
+                comments.push(loaded.value);
             }
         }
     }
-    issue.comments.append(&mut new);
+    comments.retain(|comment| !issue.comments.iter().any(|other| other.id == comment.id));
+    issue.comments.append(&mut comments);
     issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
-    Ok(())
+    Ok(filed)
 }
 
 /// Removes a file and its good copy.
@@ -227,7 +271,8 @@ impl Issues<'_> {
                 told.extend(events(before.as_ref(), issue));
             }
             for gone in stored.active.issues.iter().filter(|issue| find(&active, &issue.linear_id).is_none()) {
-                stored.remove(files, gone, &active)?;
+                let renamed = active.issues.iter().any(|issue| issue.answers_to(&gone.linear_id));
+                stored.remove(files, &gone.linear_id, renamed)?;
             }
             answer
         };
@@ -252,11 +297,11 @@ impl Issues<'_> {
             let issue =
                 active.issues.iter_mut().find(|issue| issue.answers_to(key)).ok_or_else(|| super::absent(key))?;
             check_match(issue, if_match)?;
+            // No time of the change is stored: it would conflict when two branches change different members.
             let before = issue.clone();
             let answer = change(issue)?;
             if *issue != before {
                 queue::mark_changed(&before, issue);
-                issue.updated_at = Some(self.project.environment().now().seconds());
             }
             Ok((issue.clone(), answer))
         })

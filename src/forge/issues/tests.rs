@@ -23,13 +23,10 @@ fn each_issue_has_a_file_of_its_own() {
         .issue;
     assert_eq!((first.linear_id.as_str(), first.title.as_str()), ("LOCAL-1", "Fix the login"));
     assert_eq!(add(&fixture, "Second").linear_id, "LOCAL-2");
-    assert_eq!(
-        fixture.text(".forge/linear/issues/LOCAL-1.json"),
-        "{\n  \"linear_id\": \"LOCAL-1\",\n  \"title\": \"Fix the login\",\n  \"type\": \"bug\",\n  \
-         \"acceptance_criteria\": [\"It logs in\"],\n  \"state\": \"Open\",\n  \"priority\": 1,\n  \
-         \"labels\": [\"auth\", \"web\"],\n  \"created_at\": \"2025-12-24T12:00:00Z\",\n  \
-         \"updated_at\": \"2025-12-24T12:00:00Z\"\n}\n"
-    );
+    let text = fixture.text(".forge/linear/issues/LOCAL-1.json");
+    assert!(text.starts_with("{\n  \"linear_id\": \"LOCAL-1\",\n\n  \"title\": \"Fix the login\",\n\n"), "{text}");
+    assert!(text.contains("\n\n  \"labels\": [\n    \"auth\",\n\n    \"web\"\n  ],\n\n"), "{text}");
+    assert_eq!(fixture.project.issues().show("LOCAL-1").unwrap().item.issue, first);
     assert!(!fixture.has(ACTIVE), "nothing else is written");
     let listed = issues.list(Scope::Open).unwrap();
     let keys: Vec<_> = listed.issues.iter().map(|item| item.issue.linear_id.as_str()).collect();
@@ -130,7 +127,7 @@ fn a_closed_issue_is_in_the_history() {
     assert!(!closed.again);
     let text = fixture.text(&format!("{HISTORY}/LOCAL-1.md"));
     assert!(text.contains("- [x] It works (seen)") && text.contains("It was asked"), "{text}");
-    assert!(!fixture.has(".forge/linear/issues/LOCAL-1.json") && !fixture.has(FOCUS));
+    assert!(fixture.text(".forge/linear/issues/LOCAL-1.json").contains("\"state\": \"Done\"") && !fixture.has(FOCUS));
     assert!(issues.done("LOCAL-1", &Done::default()).unwrap().again);
     let listed = issues.list(Scope::All).unwrap();
     assert_eq!(listed.counts, Counts { open: 1, ready: 1, blocked: 0, done: 1 });

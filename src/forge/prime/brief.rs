@@ -4,6 +4,8 @@ use helmdeck_core::text::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::time::Time;
+
 use super::fence::{CLOSE, OPEN, RULES, quote};
 
 /// Default budget, in tokens.
@@ -37,6 +39,9 @@ pub struct Brief {
     pub idle: Option<String>,
     /// The next step, as the last session noted it.
     pub next: Option<String>,
+    /// The issue of the focus. Its texts are data, wherever they come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issue: Option<IssueLines>,
     /// Features that do not work.
     pub failing: Section<FeatureLine>,
     /// The last commits.
@@ -84,6 +89,34 @@ pub struct FocusLine {
     pub files: Vec<String>,
     /// Its blockers.
     pub blockers: Vec<String>,
+}
+
+/// The issue of the focus.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct IssueLines {
+    /// Its key.
+    pub key: String,
+    /// Whether a tracker has it: then anybody who may write there may have written its texts.
+    pub from_tracker: bool,
+    /// Its title.
+    pub title: String,
+    /// The begin of its description.
+    pub description: Option<String>,
+    /// The acceptance criteria that are open.
+    pub criteria: Section<String>,
+    /// The newest comments, the oldest first.
+    pub comments: Section<CommentLine>,
+}
+
+/// A comment on an issue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct CommentLine {
+    /// Its author.
+    pub by: String,
+    /// When it was made.
+    pub at: Option<Time>,
+    /// What it says.
+    pub text: String,
 }
 
 /// A feature.
@@ -222,6 +255,7 @@ impl Brief {
     fn lists(&self) -> Vec<List> {
         let item = |text: &str| quote(text, ITEM_TEXT);
         vec![
+            self.issue.as_ref().map_or_else(|| List::empty("issue of the focus"), IssueLines::list),
             list("failing features", &self.failing, |feature| {
                 format!("{} {} {}", item(&feature.id), feature.status, item(&feature.name))
             }),
@@ -259,6 +293,22 @@ impl FocusLine {
     }
 }
 
+impl IssueLines {
+    fn list(&self) -> List {
+        let mut lines = vec![format!("title {}", quote(&self.title, ITEM_TEXT))];
+        lines.extend(self.description.iter().map(|text| format!("description {}", quote(text, 2 * ITEM_TEXT))));
+        lines.extend(self.criteria.items.iter().map(|text| format!("open criterion {}", quote(text, ITEM_TEXT))));
+        lines.extend(self.comments.items.iter().map(|comment| {
+            let at = comment.at.map(|at| format!(", {at}")).unwrap_or_default();
+            format!("comment of {}{at}: {}", quote(&comment.by, 64), quote(&comment.text, ITEM_TEXT))
+        }));
+        let hidden =
+            (self.criteria.total - self.criteria.items.len()) + (self.comments.total - self.comments.items.len());
+        let name = if self.from_tracker { "issue of the focus, from a tracker" } else { "issue of the focus" };
+        List { name, offered: lines.len(), total: lines.len() + hidden, lines }
+    }
+}
+
 /// A section as lines.
 struct List {
     name: &'static str,
@@ -266,6 +316,12 @@ struct List {
     total: usize,
     /// Number of items before anything was cut.
     offered: usize,
+}
+
+impl List {
+    const fn empty(name: &'static str) -> Self {
+        Self { name, lines: Vec::new(), total: 0, offered: 0 }
+    }
 }
 
 fn list<T>(name: &'static str, section: &Section<T>, line: impl Fn(&T) -> String) -> List {
@@ -321,6 +377,17 @@ mod tests {
             }),
             idle: some(),
             next: some(),
+            issue: Some(IssueLines {
+                key: text.to_owned(),
+                from_tracker: true,
+                title: text.to_owned(),
+                description: some(),
+                criteria: Section::first(5, vec![text.to_owned(); 5]),
+                comments: Section::first(
+                    3,
+                    vec![CommentLine { by: text.to_owned(), at: None, text: text.to_owned() }; 3],
+                ),
+            }),
             failing: Section::first(
                 10,
                 vec![FeatureLine { id: text.to_owned(), name: text.to_owned(), status: "failing".to_owned() }; 30],

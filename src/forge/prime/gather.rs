@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 
-use super::brief::{Brief, CommitLine, FeatureLine, FocusLine, Lag, LearningLine, Primed, Section, SkillLine};
+use super::brief::{
+    Brief, CommentLine, CommitLine, FeatureLine, FocusLine, IssueLines, Lag, LearningLine, Primed, Section, SkillLine,
+};
 use crate::checkpoints::Checkpoints;
 use crate::error::Result;
 use crate::features::{Evidence, Features, Item, Standing};
@@ -22,6 +24,9 @@ const FAILING: usize = 10;
 const COMMITS: usize = 10;
 /// Maximum number of invariants that are named.
 const INVARIANTS: usize = 20;
+/// Maximum number of open criteria and of comments of an issue that are named.
+const CRITERIA: usize = 5;
+const COMMENTS: usize = 3;
 /// Maximum number of learnings that are named.
 const LEARNINGS: usize = 5;
 /// Maximum number of skills that are named.
@@ -66,6 +71,7 @@ pub(crate) fn gather(project: &Project, session: Option<&Session>, warnings: &[S
         paused: project.check_not_paused().err().map(|error| error.message),
         health: on.health(),
         next: on.next(),
+        issue: on.issue(focus.as_ref()),
         failing: on.failing(),
         commits,
         invariants,
@@ -244,6 +250,29 @@ impl Context<'_> {
             SkillLine { description: skill.map(|skill| skill.description.clone()).unwrap_or_default(), name: one.skill }
         });
         Section::first(SKILLS, lines)
+    }
+
+    /// Returns the issue of the focus.
+    fn issue(&mut self, focus: Option<&Focus>) -> Option<IssueLines> {
+        let key = focus?.linear_issue.as_deref()?;
+        let read = crate::issues::read(&self.project.files().reading());
+        let active = self.or_warn("the issues cannot be read", read.map(Some))?;
+        let issue = active.issues.into_iter().find(|issue| issue.answers_to(key))?;
+        let open = issue.acceptance_criteria.iter().filter(|criterion| !criterion.is_done());
+        let total = issue.comments.len();
+        let newest = issue.comments.into_iter().skip(total.saturating_sub(COMMENTS)).map(|comment| CommentLine {
+            by: comment.by.unwrap_or_else(|| "somebody".to_owned()),
+            at: comment.at,
+            text: comment.text,
+        });
+        Some(IssueLines {
+            from_tracker: issue.remote.as_ref().is_some_and(|remote| remote.0.contains_key("id")),
+            criteria: Section::first(CRITERIA, open.map(|criterion| criterion.text().to_owned())),
+            comments: Section { items: newest.collect(), total },
+            key: issue.linear_id,
+            title: issue.title,
+            description: issue.description.filter(|text| !text.trim().is_empty()),
+        })
     }
 
     /// Returns the labels of the focus' issue.

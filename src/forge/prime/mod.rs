@@ -5,8 +5,8 @@ mod fence;
 mod gather;
 
 pub use brief::{
-    BUDGET, Brief, CommitLine, FeatureLine, FocusLine, LEAST, Lag, LearningLine, LeftOut, Primed, Section, SkillLine,
-    estimate,
+    BUDGET, Brief, CommentLine, CommitLine, FeatureLine, FocusLine, IssueLines, LEAST, Lag, LearningLine, LeftOut,
+    Primed, Section, SkillLine, estimate,
 };
 pub(crate) use gather::budget;
 pub(crate) use gather::gather;

@@ -1,7 +1,11 @@
 //! Archive of the progress of ended sessions.
 
 use std::collections::BTreeMap;
+use std::str::FromStr as _;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{ToSpan as _, Zoned};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,6 +16,11 @@ use crate::files::etag;
 use crate::layout::{SESSIONS, session_folder};
 use crate::project::Project;
 use crate::sessions::{ActiveSessions, Sessions};
+
+/// What stays of the progress of a pruned session that other branches have: see [`committed::only_here`].
+const PRUNED: &[u8] = b"# removed: git has it\n";
+/// How long it stays, from the day of its session.
+const PRUNED_FOR: i32 = 60;
 
 /// Where the progress of a session was put.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -103,11 +112,24 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
         .into_iter()
         .map(|session| held(project, &session).map(|held| (session, held)))
         .collect::<Result<_>>()?;
+    // A pruned folder goes some weeks later, when hardly a branch still prunes it too.
+    let today = Zoned::new(project.environment().now().0, TimeZone::UTC).date();
+    let is_recent = |session: &str| {
+        let day = session.get(..10).and_then(|day| Date::from_str(day).ok());
+        day.is_some_and(|day| day.saturating_add(PRUNED_FOR.days()) > today)
+    };
+    let pruned = etag(PRUNED);
+    let is_pruned = |held: &Held| held.values().any(|etag| *etag == pruned);
+    let before: Vec<_> =
+        before.into_iter().filter(|(session, held)| !(is_pruned(held) && is_recent(session))).collect();
     if before.is_empty() {
         return Ok(Vec::new());
     }
     // git runs without the lock. A file that is changed meanwhile no longer matches the commit.
     let Some(committed) = committed::below(project, SESSIONS) else { return Ok(Vec::new()) };
+    let own = project.config().files.per_entry.then(|| committed::only_here(project, SESSIONS).unwrap_or_default());
+    let stays =
+        |held: &Held| own.as_ref().is_some_and(|own| !is_pruned(held) && held.keys().any(|path| !own.contains(path)));
     let files = project.files();
     let _guard = files.lock()?;
     let living = files.load::<ActiveSessions>()?.map(|loaded| loaded.value.sessions).unwrap_or_default();
@@ -115,6 +137,13 @@ pub(super) fn prune(project: &Project) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for (session, was) in before {
         if is_active(&session) || !was.keys().all(|path| committed.contains(path)) || held(project, &session)? != was {
+            continue;
+        }
+        if stays(&was) {
+            for path in was.keys().filter(|path| path.ends_with(".txt")) {
+                files.write(path, PRUNED)?;
+            }
+            removed.push(session);
             continue;
         }
         for path in was.keys() {

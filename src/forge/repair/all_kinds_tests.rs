@@ -16,9 +16,7 @@ use crate::git::{Commits, NewCommit};
 use crate::health::{self, Code};
 use crate::init::{self, Init};
 use crate::knowledge::{Knowledge, Learning, What};
-use crate::layout::{
-    ACTIVE, ARTIFACT_INDEX, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS,
-};
+use crate::layout::{ACTIVE, CONFIG, EVENTS_OUTBOX, FEATURES, FOCUS, JOURNAL, KNOWLEDGE, LIVING, PROGRESS};
 use crate::prime;
 use crate::repair;
 use crate::sessions::{End, Session, Sessions, Start};
@@ -57,6 +55,11 @@ fn open(folder: &Path) -> Project {
     Project::open_anyway(folder, ProjectEnvironment::default()).unwrap().unwrap()
 }
 
+/// Returns the file of the artifact index.
+fn index_of(folder: &Path) -> String {
+    crate::artifacts::index_files(&open(folder)).unwrap().remove(0)
+}
+
 /// Returns the content of a file in the last commit.
 fn committed(folder: &Path, path: &str) -> Vec<u8> {
     let show = ["show", &format!("HEAD:{path}")].map(str::to_owned);
@@ -85,6 +88,7 @@ fn damage_of_any_file_is_named_and_repaired() {
     let [record, archive] =
         ["session.json", "progress.txt"].map(|name| format!("{}/{first}/{name}", crate::layout::SESSIONS));
     let nothing: &[u8] = b"\0";
+    let index = index_of(snapshot.repository().path());
     let cases: &[(&str, &[u8])] = &[
         (CONFIG, b"[verify]\n[verify]\n"),
         (CONFIG, nothing),
@@ -93,7 +97,7 @@ fn damage_of_any_file_is_named_and_repaired() {
         (FOCUS, nothing),
         (ACTIVE, b"{"),
         (PROGRESS, b"=== FORGE Session 2025-12-24 ===\n\n[11:00] o\0ne\n"),
-        (ARTIFACT_INDEX, nothing),
+        (&index, nothing),
         (LIVING, b"{\"sessions\": 3}"),
         (JOURNAL, b"no event\n"),
         (EVENTS_OUTBOX, nothing),
@@ -168,20 +172,21 @@ fn damage_of_any_file_is_named_and_repaired() {
 #[test]
 fn invalid_lines_are_skipped_counted_and_named() {
     let repository = ground().0.repository();
-    let at = repository.path().join(ARTIFACT_INDEX);
+    let index = &index_of(repository.path());
+    let at = repository.path().join(index);
     let whole = std::fs::read_to_string(&at).unwrap();
     std::fs::write(&at, format!("{whole}garbage\nand more\n")).unwrap();
     let project = open(repository.path());
     let health = health::measure(&project);
     let reason = health.features.reasons.iter().find(|reason| reason.code == Code::FileCorrupt).unwrap();
     assert!(reason.detail.contains("2 lines are passed over"), "{reason:?}");
-    assert!(reason.severity == crate::health::Severity::Warning && reason.next.ends_with(ARTIFACT_INDEX));
-    assert!(init::doctor(&project, false).unwrap().found.iter().any(|one| one.path == ARTIFACT_INDEX));
+    assert!(reason.severity == crate::health::Severity::Warning && reason.next.ends_with(index));
+    assert!(init::doctor(&project, false).unwrap().found.iter().any(|one| one.path == *index));
     let ended = Sessions::new(&project).end(&End::default()).unwrap();
-    assert!(ended.warnings.iter().any(|warning| warning.contains(ARTIFACT_INDEX)), "{:?}", ended.warnings);
-    assert_eq!(String::from_utf8_lossy(&committed(repository.path(), ARTIFACT_INDEX)), whole);
+    assert!(ended.warnings.iter().any(|warning| warning.contains(index)), "{:?}", ended.warnings);
+    assert_eq!(String::from_utf8_lossy(&committed(repository.path(), index)), whole);
     let started = Sessions::new(&project).start(&Start::default()).unwrap();
-    assert!(started.warnings.iter().any(|warning| warning.contains(ARTIFACT_INDEX)), "{:?}", started.warnings);
+    assert!(started.warnings.iter().any(|warning| warning.contains(index)), "{:?}", started.warnings);
     // A line cut off by a crash is harmless.
     std::fs::write(&at, format!("{whole}{{\"triv\":\"triv:")).unwrap();
     assert_eq!(

@@ -109,7 +109,8 @@ pub(crate) fn check_whole(project: &Project, git: &Git, paths: &[String]) -> Res
 fn own_files(project: &Project) -> Result<Vec<String>> {
     let mut paths: Vec<String> =
         [CONFIG, PROGRESS, JOURNAL, EVENTS_OUTBOX, HEALTH, EXCEPTIONS].map(str::to_owned).to_vec();
-    paths.extend(project.files().parts(ARTIFACT_INDEX)?);
+    paths.extend(crate::artifacts::index_files(project)?);
+    paths.push(ARTIFACT_INDEX.to_owned());
     for kind in KINDS {
         if kind.path.ends_with(".json") {
             paths.push(kind.path.to_owned());
@@ -126,6 +127,7 @@ fn own_files(project: &Project) -> Result<Vec<String>> {
         }
     }
     paths.sort();
+    paths.dedup();
     Ok(paths)
 }
 

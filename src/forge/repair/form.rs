@@ -3,9 +3,9 @@
 use crate::artifacts::Index;
 use crate::config::Config;
 use crate::documents::kind_of;
-use crate::files::{Damage, Kind, Unreadable, part_of, text};
+use crate::files::{Damage, Kind, Unreadable, text};
 use crate::json::Json;
-use crate::layout::{ARTIFACT_INDEX, ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
+use crate::layout::{ARTIFACTS, CONFIG, PROGRESS, SESSIONS};
 
 /// Form of a file.
 #[derive(Debug, Clone, Copy)]
@@ -64,10 +64,10 @@ impl From<Unreadable> for Wrong {
     }
 }
 
-/// Says whether a file is the artifact index, or an older part of it.
+/// Says whether a file is one of the artifact index.
 pub(super) fn is_index(path: &str) -> bool {
     let name = path.strip_prefix(ARTIFACTS).and_then(|rest| rest.strip_prefix('/'));
-    path == ARTIFACT_INDEX || name.is_some_and(|name| part_of("index.jsonl", name).is_some())
+    name.is_some_and(crate::artifacts::is_index)
 }
 
 /// Returns the form of the file at a path, if the file belongs to the memory.

@@ -5,7 +5,7 @@ use crate::artifacts::{Artifacts, Kind, Put};
 use crate::checkpoints::Checkpoints;
 use crate::environment::ProjectEnvironment;
 use crate::init::{self, Init};
-use crate::layout::{ARTIFACT_INDEX, CONFIG, FEATURES, PROGRESS, QUARANTINE};
+use crate::layout::{CONFIG, FEATURES, PROGRESS, QUARANTINE};
 use crate::progress::Progress;
 use crate::repair;
 
@@ -85,16 +85,17 @@ fn valid_lines_of_a_list_are_kept() {
 #[test]
 fn lost_index_lines_are_rebuilt_from_files() {
     let (folder, project) = project();
-    let path = folder.path().join(ARTIFACT_INDEX);
     let stored = Artifacts::new(&project).put(b"one", &Put::new(Kind::Docs, "one.txt")).unwrap();
+    let index = &*crate::artifacts::index_files(&project).unwrap().remove(0);
+    let path = folder.path().join(index);
     // A JSON line that is no artifact counts as damage too, and blocks adding artifacts.
     std::fs::write(&path, "{\"a\":1}\n").unwrap();
     let error = Artifacts::new(&project).put(b"two", &Put::new(Kind::Docs, "two.txt")).unwrap_err();
-    assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {ARTIFACT_INDEX}")));
-    assert_eq!(names(&project), [ARTIFACT_INDEX]);
-    let shown = repair::repair(&project, ARTIFACT_INDEX, RepairRequest::default()).unwrap();
+    assert_eq!(error.next.as_deref(), Some(&*format!("helmdeck forge repair {index}")));
+    assert_eq!(names(&project), [index]);
+    let shown = repair::repair(&project, index, RepairRequest::default()).unwrap();
     assert!(shown.hint.unwrap().contains("line 1, column 1"));
-    repair::repair(&project, ARTIFACT_INDEX, RepairRequest { yes: true, from: Some(Source::Salvage) }).unwrap();
+    repair::repair(&project, index, RepairRequest { yes: true, from: Some(Source::Salvage) }).unwrap();
     let listed = Artifacts::new(&project).list(&crate::artifacts::Filter::default()).unwrap();
     assert!(listed.artifacts[0].rebuilt && listed.artifacts[0].path == stored.entry.path, "{listed:?}");
     assert!(names(&project).is_empty());

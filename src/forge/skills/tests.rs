@@ -1,5 +1,7 @@
 //! Skills on a real disk.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -262,6 +264,8 @@ fn agent_skill(folder: &std::path::Path) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
+    let script = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.join("scripts/x.py"), script).unwrap();
 }
 
 #[test]
@@ -289,6 +293,9 @@ fn exported_folder_equals_the_imported_one() {
     for file in &files {
         let read = |folder: &std::path::Path| std::fs::read(folder.join(file)).unwrap();
         assert_eq!(read(to.path()), read(from.path()), "{file}");
+        let is_script = |folder: &std::path::Path| folder.join(file).metadata().unwrap().permissions().mode() & 0o111;
+        assert_eq!(is_script(to.path()), is_script(from.path()), "{file}");
+        assert_eq!(is_script(to.path()) != 0, file.ends_with(".py"), "{file}");
     }
     assert_eq!(Skills::new(&project).export_to("pdf-work", to.path()).unwrap_err().code, "E_EXISTS");
     // A changed manifest is exported as it is now.

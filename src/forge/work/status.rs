@@ -3,12 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use helmdeck_forge_documents::tracking::{Outbox, SyncState};
+
 use super::Work;
+use crate::config::LinearMode;
 use crate::error::Result;
 use crate::features::{Features, Item as FeatureItem};
 use crate::focus::Focus;
 use crate::issues::{Counts, Issue, Scope};
 use crate::sessions::{Advice, Session, Sessions};
+use crate::time::Time;
 
 /// Where the work stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,12 +33,25 @@ pub struct Status {
     pub changed: Option<ChangedFiles>,
     /// Number of issues by standing.
     pub issues: Counts,
+    /// What the sync with the tracker could not do; `null` if nothing is open, or there is no tracker.
+    pub tracker: Option<TrackerTrouble>,
     /// Number of features by standing.
     pub features: crate::features::Counts,
     /// Why a checkpoint is due.
     pub checkpoint_advised: Option<Advice>,
     /// The command to run next.
     pub next: String,
+}
+
+/// What the sync with the tracker could not do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrackerTrouble {
+    /// Number of changes that could not be delivered.
+    pub outbox_failed: usize,
+    /// Number of fields that were changed on both sides.
+    pub conflicts: usize,
+    /// Since when issues cannot be fetched.
+    pub pull_failed: Option<Time>,
 }
 
 /// Files that are not committed.
@@ -88,11 +105,28 @@ impl Work<'_> {
             branch,
             changed,
             issues: project.issues().list(Scope::Ready)?.counts,
+            tracker: self.tracker_trouble(),
             features: listed.counts,
             next: String::new(),
         };
         status.next = next(&status).to_owned();
         Ok(status)
+    }
+
+    /// Returns what the sync could not do. What cannot be read counts as nothing: `health` and `doctor` report it.
+    fn tracker_trouble(&self) -> Option<TrackerTrouble> {
+        if self.project.config().linear.mode != LinearMode::Live {
+            return None;
+        }
+        let files = self.project.files().reading();
+        let outbox = Outbox::read(&files).unwrap_or_default();
+        let state = files.load::<SyncState>().ok().flatten().map(|loaded| loaded.value);
+        let trouble = TrackerTrouble {
+            outbox_failed: outbox.failed().count(),
+            conflicts: state.as_ref().map_or(0, |state| state.conflicts.len()),
+            pull_failed: state.and_then(|state| state.failure).map(|failure| failure.since),
+        };
+        Some(trouble).filter(|trouble| *trouble != TrackerTrouble::default())
     }
 }
 
@@ -103,7 +137,8 @@ fn next(status: &Status) -> &'static str {
     if status.paused.is_some() {
         "helmdeck forge recover assess"
     } else if status.session.is_none() || status.focus.task.is_none() {
-        "helmdeck forge start"
+        let is_planned = status.issues.open > 0 || status.features.passing < status.features.counted;
+        if is_planned { "helmdeck forge start" } else { "helmdeck forge start \"what you work on\"" }
     } else if dirty && !works {
         "helmdeck forge verify"
     } else if dirty {

@@ -48,3 +48,18 @@ fn what_the_types_cannot_say_is_checked() {
     assert!(check(vec![Issue { priority: Some(5), ..issue("A-1") }]).unwrap_err().contains("priority"));
     assert_eq!(check(vec![Issue { priority: Some(4), ..issue("A-1") }]), Ok(()));
 }
+
+#[test]
+fn own_file_has_every_member_and_reads_back() {
+    let bare = Issue { linear_id: "A-1".to_owned(), title: "t".to_owned(), ..Issue::default() };
+    let full: Issue = serde_json::from_str(ISSUE).unwrap();
+    let lines = |issue: &Issue| String::from_utf8(issue.print().unwrap()).unwrap();
+    for issue in [&bare, &full] {
+        let read: Issue = serde_json::from_str(&lines(issue)).unwrap();
+        assert_eq!(read.plain(), *issue);
+    }
+    for member in ["\n\n  \"priority\": null,\n\n", "\n\n    \"harness_mode\": null,\n\n", "\n\n  \"labels\": [],\n\n"]
+    {
+        assert!(lines(&bare).contains(member), "{member}");
+    }
+}

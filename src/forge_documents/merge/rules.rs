@@ -6,10 +6,11 @@ use super::apart::{apart, feature, retired};
 use super::issue::Sides;
 use super::links::settle;
 use crate::features::FeaturesFile;
+use crate::issues::Issue;
 use crate::knowledge::{KnowledgeFile, id_of};
 use helmdeck_forge_files::files::{Document, Unreadable, decode};
 use helmdeck_forge_files::json::{self, Json, Members};
-use helmdeck_forge_files::layout::{FEATURES, KNOWLEDGE};
+use helmdeck_forge_files::layout::{FEATURES, ISSUES, KNOWLEDGE};
 use helmdeck_forge_files::time::Time;
 
 /// Members that belong together: by whom, when and where a feature was verified.
@@ -67,7 +68,7 @@ pub fn merge(path: &str, base: &[u8], ours: &[u8], theirs: &[u8]) -> Merged {
     if names(path, KNOWLEDGE) {
         settle(&mut merged, &our, &their);
     }
-    let bytes = json::print(&merged).unwrap_or_default();
+    let bytes = print(path, &merged).unwrap_or_default();
     match check(&bytes) {
         Ok(()) => Merged { bytes, conflicts },
         Err(why) => {
@@ -92,6 +93,20 @@ pub(crate) fn union(path: &str, ours: &Json, theirs: &Json) -> Json {
 /// The memory may be below the root of the repository.
 fn names(path: &str, document: &str) -> bool {
     path.strip_suffix(document).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+/// Says whether a path is that of an issue's own file.
+fn is_issue(path: &str) -> bool {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    folder.strip_suffix(ISSUES).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+}
+
+fn print(path: &str, merged: &Json) -> Result<Vec<u8>, serde_json::Error> {
+    if !is_issue(path) {
+        return json::print(merged);
+    }
+    let issue: Issue = serde_json::from_slice(&serde_json::to_vec(merged)?)?;
+    issue.print()
 }
 
 /// Removes the features that one side retired and the other did not change.
@@ -122,6 +137,7 @@ fn check(path: &str, bytes: &[u8]) -> Result<(), String> {
     match path {
         _ if names(path, KNOWLEDGE) => typed::<KnowledgeFile>(bytes),
         _ if names(path, FEATURES) => typed::<FeaturesFile>(bytes),
+        _ if is_issue(path) => typed::<Issue>(bytes),
         _ => {
             let text = helmdeck_forge_files::files::text(bytes).map_err(|damage| damage.what)?;
             serde_json::from_str::<Json>(text).map(drop).map_err(|error| error.to_string())

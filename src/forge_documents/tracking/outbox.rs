@@ -139,7 +139,7 @@ impl Outbox {
             let message = format!("{MAX_WAITING} changes wait for the tracker: no more are taken");
             return Err(Error::new(Category::Refused, "E_OUTBOX_FULL", message)
                 .hint("deliver them, or drop what nobody needs")
-                .next("helmdeck forge linear outbox"));
+                .next("helmdeck forge tracker outbox"));
         }
         let mut text = String::new();
         let lines = outbox.waiting.iter().map(|operation| serde_json::to_string(operation).unwrap_or_default());

@@ -23,6 +23,9 @@ pub struct SyncState {
     /// Changes up to this time were read, by the tracker's clock.
     #[serde(default)]
     pub watermark: Option<Time>,
+    /// Comments changed up to this time were read, by the tracker's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comments_watermark: Option<Time>,
     /// When issues were last read.
     #[serde(default)]
     pub pulled_at: Option<Time>,
@@ -87,6 +90,7 @@ impl Document for SyncState {
             schema_version: VERSION.to_owned(),
             tracker: String::new(),
             watermark: None,
+            comments_watermark: None,
             pulled_at: None,
             failure: None,
             conflicts: Vec::new(),

@@ -26,6 +26,14 @@ pub trait Document: Serialize + DeserializeOwned + JsonSchema + Clone {
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
+
+    /// Formats it for its file.
+    ///
+    /// # Errors
+    /// The errors of its `Serialize`.
+    fn print(&self) -> Result<Vec<u8>, serde_json::Error> {
+        json::print(self)
+    }
 }
 
 /// What a file holds.
@@ -201,7 +209,7 @@ impl Kind {
             path: D::PATH,
             schema: || schemars::schema_for!(D),
             check: |bytes| decode::<D>(bytes).map(drop),
-            skeleton: || json::print(&D::skeleton()).unwrap_or_default(),
+            skeleton: || D::skeleton().print().unwrap_or_default(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! A query, input or field that Linear does not have is answered with an error and fails the test: see
 //! [`Linear::violations`]. It keeps issues, comments and relations in memory.
 
+mod comments;
 mod execute;
 mod http;
 mod schema;

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::execute::{page, whole};
 
 /// The error of a field: its code, and Linear's words.
-type Refused = (&'static str, String);
-type Answer = Result<Value, Refused>;
+pub(super) type Refused = (&'static str, String);
+pub(super) type Answer = Result<Value, Refused>;
 
 /// An issue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,6 +51,16 @@ pub struct Comment {
     pub issue: String,
     /// The text.
     pub body: String,
+    /// The name of the author.
+    pub by: String,
+    /// When it was made, last edited, and last changed at all: seconds of the stand-in's clock.
+    pub made: i64,
+    /// See `made`.
+    pub edited: Option<i64>,
+    /// See `made`.
+    pub updated: i64,
+    /// Whether it is archived.
+    pub archived: bool,
 }
 
 /// Everything that the stand-in keeps.
@@ -79,9 +89,9 @@ pub struct Store {
 }
 
 /// Seconds of 2026-01-01T00:00:00Z.
-const BEGIN: i64 = 1_767_225_600;
+pub(super) const BEGIN: i64 = 1_767_225_600;
 
-fn id_of(name: &str) -> String {
+pub(super) fn id_of(name: &str) -> String {
     let mut bytes = [0x40_u8; 16];
     for (at, byte) in name.bytes().enumerate() {
         bytes[at % 16] = bytes[at % 16].rotate_left(3) ^ byte;
@@ -89,7 +99,7 @@ fn id_of(name: &str) -> String {
     uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
-fn time(seconds: i64) -> String {
+pub(super) fn time(seconds: i64) -> String {
     jiff::Timestamp::from_second(BEGIN + seconds).map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
@@ -173,6 +183,7 @@ impl Store {
             "issueLabels" => Ok(whole("IssueLabelConnection", self.labels.iter().map(|name| label(name)).collect())),
             "users" => Ok(whole("UserConnection", self.people.iter().map(|(name, _)| self.person(name)).collect())),
             "issues" => self.list(arguments),
+            "comments" => self.list_comments(arguments),
             "comment" => {
                 let found = self.comments.iter().find(|comment| arguments["id"] == comment.id.as_str());
                 found.map(|one| json!({"__typename": "Comment", "id": one.id})).ok_or_else(|| absent("Comment"))
@@ -212,7 +223,7 @@ impl Store {
         json!({"__typename": "WorkflowState", "id": id_of(name), "name": name, "type": kind, "position": float(at)})
     }
 
-    fn person(&self, name: &str) -> Value {
+    pub(super) fn person(&self, name: &str) -> Value {
         let email = self.people.iter().find(|(known, _)| known == name).map(|(_, email)| email.clone());
         json!({"__typename": "User", "id": id_of(name), "name": name, "displayName": name.to_lowercase(), "email": email})
     }
@@ -372,7 +383,18 @@ impl Store {
             return Err(("INPUT_ERROR", "conflict on insert of Comment: Entity already exists".into()));
         }
         let body = input["body"].as_str().unwrap_or_default().to_owned();
-        self.comments.push(Comment { id: id.clone(), issue, body });
+        self.now += 1;
+        let (made, by) = (self.now, "Ada".to_owned());
+        self.comments.push(Comment {
+            id: id.clone(),
+            issue,
+            body,
+            by,
+            made,
+            edited: None,
+            updated: made,
+            archived: false,
+        });
         Ok(json!({"__typename": "CommentPayload", "success": true, "comment": {"__typename": "Comment", "id": id}}))
     }
 

@@ -4,7 +4,7 @@ use helmdeck_forge::Time;
 use serde::Deserialize;
 
 use super::STATES;
-use crate::tracker::{Issue, Label, Person, Relation, State};
+use crate::tracker::{Comment, Issue, Label, Person, Relation, State};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct User {
@@ -50,6 +50,34 @@ pub(super) struct RestIssue {
     parent_issue_url: Option<String>,
     issue_dependencies_summary: Option<Dependencies>,
     pub(super) pull_request: Option<serde::de::IgnoredAny>,
+    /// The number of comments.
+    comments: Option<u64>,
+}
+
+/// A comment, as GitHub answers it.
+#[derive(Debug, Deserialize)]
+pub(super) struct RestComment {
+    id: u64,
+    body: Option<String>,
+    user: Option<User>,
+    created_at: Option<Time>,
+    updated_at: Option<Time>,
+    /// `.../issues/12`
+    issue_url: String,
+}
+
+impl From<RestComment> for Comment {
+    fn from(comment: RestComment) -> Self {
+        Self {
+            id: format!("github-{}", comment.id),
+            issue: comment.issue_url.rsplit('/').next().unwrap_or_default().to_owned(),
+            by: comment.user.map(Into::into),
+            at: comment.created_at,
+            edited_at: comment.updated_at.filter(|at| Some(*at) != comment.created_at),
+            text: comment.body.unwrap_or_default().replace("\r\n", "\n"),
+            deleted: false,
+        }
+    }
 }
 
 impl From<User> for Person {
@@ -112,6 +140,7 @@ impl RestIssue {
             created_at: self.created_at,
             updated_at: self.updated_at,
             completed_at: self.closed_at,
+            comment_count: self.comments,
             ..Issue::default()
         }
     }

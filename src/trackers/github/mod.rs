@@ -18,10 +18,10 @@ use tokio::sync::OnceCell;
 use url::Url;
 use uuid::Uuid;
 
-use self::answers::{RestIssue, RestLabel, User};
+use self::answers::{RestComment, RestIssue, RestLabel, User};
 use crate::error::{Error, Kind, Result};
 use crate::http::{Connection, Http, Limit, LimitHeaders, Received, Repeat, Sent};
-use crate::tracker::{Directory, Edit, Issue, Page, State, StateKind, Tracker};
+use crate::tracker::{CommentPage, Directory, Edit, Issue, IssueComments, Page, State, StateKind, Tracker};
 
 /// The default root of the REST API.
 pub const ENDPOINT: &str = "https://api.github.com";
@@ -51,6 +51,8 @@ const FIELDS: &[Field] = &[
 const PER_PAGE: &str = "100";
 /// Maximum number of pages of labels and people.
 const MAX_PAGES: u32 = 20;
+/// Number of pages of comments that are read of an issue, less one.
+const COMMENT_PAGES: u64 = 2;
 /// Maximum length of GitHub's own words in a message, in bytes.
 const MAX_WORDS: usize = 300;
 
@@ -316,6 +318,11 @@ impl Tracker for GitHub {
         };
         let number = made.number;
         self.finish(number, edit, false).await?;
+        // GitHub creates open issues only.
+        if let Some(state @ ("completed" | "not_planned")) = edit.state.as_deref() {
+            let url = self.below(&["issues", &number.to_string()], &[])?;
+            self.send(Method::PATCH, &url, Some(&json!({"state": "closed", "state_reason": state}))).await?;
+        }
         self.whole(self.read(&number.to_string()).await?).await
     }
 
@@ -348,6 +355,40 @@ impl Tracker for GitHub {
         let url = self.below(&["issues", issue, "comments"], &[])?;
         let body = json!({"body": crate::mark::add(body, id)});
         self.send(Method::POST, &url, Some(&body)).await.map(drop)
+    }
+
+    async fn comments_since(&self, since: Time, cursor: Option<&str>) -> Result<CommentPage> {
+        let (since, page) = (since.seconds().to_string(), cursor.unwrap_or("1"));
+        let query = [
+            ("since", since.as_str()),
+            ("sort", "updated"),
+            ("direction", "asc"),
+            ("per_page", PER_PAGE),
+            ("page", page),
+        ];
+        let received = self.send(Method::GET, &self.below(&["issues", "comments"], &query)?, None).await?;
+        let next = has_next(&received).then(|| (page.parse::<u32>().unwrap_or(1) + 1).to_string());
+        let comments = parse::<Vec<RestComment>>(&received)?.into_iter().map(Into::into).collect();
+        Ok(CommentPage { comments, next })
+    }
+
+    async fn comments_of(&self, issues: &[&Issue]) -> Result<IssueComments> {
+        let mut all = IssueComments::default();
+        for issue in issues {
+            // The oldest come first: of many, only the last pages are read.
+            let pages = issue.comment_count.unwrap_or(1).div_ceil(100);
+            let first = pages.saturating_sub(COMMENT_PAGES).max(1);
+            for page in first..=pages {
+                let query = [("per_page", PER_PAGE.to_owned()), ("page", page.to_string())];
+                let query = query.each_ref().map(|(name, value)| (*name, value.as_str()));
+                let read: Vec<RestComment> = self.get(&self.below(&["issues", &issue.id, "comments"], &query)?).await?;
+                all.comments.extend(read.into_iter().map(Into::into));
+            }
+            if first == 1 {
+                all.whole.insert(issue.id.clone());
+            }
+        }
+        Ok(all)
     }
 
     async fn relate(&self, now: &Issue, blocker: &str, on: bool) -> Result<()> {

@@ -128,6 +128,26 @@ async fn local_issues_and_their_changes_are_delivered_once() {
 }
 
 #[tokio::test]
+async fn closed_local_issues_are_created_closed() {
+    let mock = Mock::start();
+    let clone = Clone::new(&mock);
+    let issues = clone.project.issues();
+    for (title, cancelled) in [("One", false), ("Two", true)] {
+        let key = issues.add(&Add { title: title.into(), ..Add::default() }).unwrap().issue.linear_id;
+        issues.done(&key, &Done { cancelled, ..Done::default() }).unwrap();
+    }
+    mock.with(|store| store.cut_next_post = true);
+    let pushed = clone.push().await;
+    assert_eq!((pushed.delivered.len(), pushed.failed.len()), (2, 0), "{pushed:?}");
+    for (number, reason) in [(1, "completed"), (2, "not_planned")] {
+        let there = mock.issue(number);
+        assert_eq!((there.closed, there.reason.as_deref()), (true, Some(reason)));
+        assert!(issues.show(&format!("GH-{number}")).unwrap().summary.is_some());
+    }
+    assert_eq!(clone.push().await, Pushed::default());
+}
+
+#[tokio::test]
 async fn comments_are_delivered_once() {
     let mock = Mock::start();
     mock.with(|store| store.add("First"));

@@ -3,7 +3,7 @@
 use helmdeck_forge::Time;
 use serde::Deserialize;
 
-use crate::tracker::{Issue, Label, Person, Relation, State, StateKind};
+use crate::tracker::{Comment, Issue, Label, Person, Relation, State, StateKind};
 
 /// A whole answer.
 #[derive(Debug, Deserialize)]
@@ -142,6 +142,47 @@ pub(super) struct LinearIssue {
     inverse_relations: Connection<AnsweredRelation>,
 }
 
+#[derive(Debug, Deserialize)]
+struct Id {
+    id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LinearComment {
+    id: String,
+    body: String,
+    created_at: Option<Time>,
+    edited_at: Option<Time>,
+    archived_at: Option<Time>,
+    issue: Option<Id>,
+    user: Option<User>,
+    bot_actor: Option<Named>,
+    external_user: Option<Named>,
+}
+
+impl LinearComment {
+    /// Returns the neutral comment; `None` if it is not on an issue.
+    pub(super) fn into_comment(self) -> Option<Comment> {
+        let other = self.external_user.or(self.bot_actor).and_then(|other| other.name);
+        let other = other.map(|name| Person { name, ..Person::default() });
+        Some(Comment {
+            id: self.id,
+            issue: self.issue?.id,
+            by: self.user.map(Into::into).or(other),
+            at: self.created_at,
+            edited_at: self.edited_at,
+            text: self.body.replace("\r\n", "\n"),
+            deleted: self.archived_at.is_some(),
+        })
+    }
+}
+
 impl From<User> for Person {
     fn from(user: User) -> Self {
         let others = [user.display_name, user.email].into_iter().filter(|name| !name.is_empty()).collect();
@@ -197,6 +238,7 @@ impl From<LinearIssue> for Issue {
             updated_at: Some(issue.updated_at),
             completed_at: issue.completed_at,
             milestone: None,
+            comment_count: None,
             archived: issue.archived_at.is_some() || issue.trashed == Some(true),
         }
     }

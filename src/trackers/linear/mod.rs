@@ -15,11 +15,13 @@ use tokio::sync::OnceCell;
 use url::Url;
 use uuid::Uuid;
 
-use self::answers::{Answer, Connection as Nodes, IssueLabel, LinearIssue, Problem, TeamAnswer, User, WorkflowState};
+use self::answers::{
+    Answer, Connection as Nodes, IssueLabel, LinearComment, LinearIssue, Problem, TeamAnswer, User, WorkflowState,
+};
 use self::queries::Query;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Connection, Http, Limit, LimitHeaders, Received, Repeat, Sent};
-use crate::tracker::{Directory, Edit, Issue, Label, Page, Person, State, Tracker};
+use crate::tracker::{CommentPage, Directory, Edit, Issue, IssueComments, Label, Page, Person, State, Tracker};
 
 /// The default endpoint.
 pub const ENDPOINT: &str = "https://api.linear.app/graphql";
@@ -28,6 +30,9 @@ pub const ENDPOINT: &str = "https://api.linear.app/graphql";
 const MAX_PAGES: usize = 50;
 /// Maximum number of issues that are asked for by id at once.
 const IDS: usize = 50;
+/// Number of issues whose comments are asked for at once, and the maximum number of pages of them.
+const COMMENTED: usize = 20;
+const COMMENT_PAGES: usize = 20;
 /// Maximum length of Linear's own words in a message, in bytes.
 const MAX_WORDS: usize = 300;
 
@@ -78,6 +83,11 @@ struct Users {
 #[derive(Deserialize)]
 struct Issues {
     issues: Nodes<LinearIssue>,
+}
+
+#[derive(Deserialize)]
+struct Comments {
+    comments: Nodes<LinearComment>,
 }
 
 #[derive(Deserialize)]
@@ -226,6 +236,13 @@ impl Linear {
         input
     }
 
+    async fn comment_page(&self, filter: Value, cursor: Option<&str>) -> Result<CommentPage> {
+        let page: Comments = self.ask(queries::COMMENTS, json!({"filter": filter, "after": cursor})).await?;
+        let next = page.comments.next().map(str::to_owned);
+        let comments = page.comments.nodes.into_iter().filter_map(LinearComment::into_comment).collect();
+        Ok(CommentPage { comments, next })
+    }
+
     /// Returns the issue that was created with an id, or bears its mark.
     async fn find(&self, id: Uuid) -> Result<Option<Issue>> {
         let (id, mark) = (id.to_string(), crate::mark::of(id));
@@ -308,6 +325,29 @@ impl Tracker for Linear {
             }
             other => other.map(|_| ()),
         }
+    }
+
+    async fn comments_since(&self, since: Time, cursor: Option<&str>) -> Result<CommentPage> {
+        let team = json!({"team": {"key": {"eq": self.directory().await?.team}}});
+        self.comment_page(json!({"updatedAt": {"gte": since}, "issue": team}), cursor).await
+    }
+
+    async fn comments_of(&self, issues: &[&Issue]) -> Result<IssueComments> {
+        let mut all = IssueComments::default();
+        for some in issues.chunks(COMMENTED) {
+            let ids: Vec<&str> = some.iter().map(|issue| issue.id.as_str()).collect();
+            let mut cursor: Option<String> = None;
+            for _ in 0..COMMENT_PAGES {
+                let page = self.comment_page(json!({"issue": {"id": {"in": ids}}}), cursor.as_deref()).await?;
+                all.comments.extend(page.comments);
+                cursor = page.next;
+                if cursor.is_none() {
+                    all.whole.extend(ids.iter().map(|id| (*id).to_owned()));
+                    break;
+                }
+            }
+        }
+        Ok(all)
     }
 
     async fn relate(&self, now: &Issue, blocker: &str, on: bool) -> Result<()> {

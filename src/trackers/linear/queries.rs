@@ -76,6 +76,15 @@ pub(super) const ISSUES: Query = read(
 
 pub(super) const COMMENT: Query = read("Comment", "query Comment($id: String!) { comment(id: $id) { id } }");
 
+pub(super) const COMMENTS: Query = read(
+    "Comments",
+    "query Comments($filter: CommentFilter, $after: String) { \
+       comments(filter: $filter, first: 100, after: $after, orderBy: updatedAt, includeArchived: true) { \
+         nodes { id body createdAt editedAt archivedAt issue { id } \
+                 user { id name displayName email } botActor { name } externalUser { name } } \
+         pageInfo { hasNextPage endCursor } } }",
+);
+
 pub(super) const CREATE: Query = write(
     "Create",
     issue!("mutation Create($input: IssueCreateInput!) { issueCreate(input: $input) { success issue { ...I } } }"),

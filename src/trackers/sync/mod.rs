@@ -3,17 +3,19 @@
 //! It compares states: what is here, what the tracker has, and what both had last. So it needs no record of local
 //! changes, and whatever git merged in is a change like any other. The outbox holds what is being delivered.
 
+mod comments;
 mod lock;
 mod pull;
 mod push;
 mod resolve;
 mod settle;
 mod store;
+mod waiting;
 
 use std::collections::BTreeMap;
 
 use helmdeck_forge::config::LinearConfig;
-use helmdeck_forge::issues::Issue;
+use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Json, Project};
 use helmdeck_forge_documents::tracking::{Conflict, Failure, Field, Fields, Operation, Outbox, Value};
 use schemars::JsonSchema;
@@ -21,10 +23,12 @@ use serde::Serialize;
 use uuid::Uuid;
 
 pub use pull::{Pull, Pulled};
-pub use push::{Delivered, Failed, Push, Pushed, discard, retry};
+pub use push::{Delivered, Failed, Push, Pushed};
 pub use resolve::{Choice, resolve};
+pub use waiting::{discard, retry};
 
 use self::store::Store;
+use self::waiting::stays_here;
 use crate::tracker::Tracker;
 
 /// The sync of one project with one tracker.
@@ -130,7 +134,13 @@ const fn is_zero(number: &usize) -> bool {
 pub fn status(project: &Project) -> helmdeck_forge::Result<Status> {
     let state = Store::new(project.files()).state()?;
     let outbox = Outbox::read(project.files())?;
-    let issues = project.issues().read()?.issues;
+    let mut issues = project.issues().read()?.issues;
+    let closed = project.issues().list(Scope::Done)?.issues.into_iter().map(|item| item.issue);
+    let unknown = closed.filter(|issue| crate::mapping::is_local(&issue.linear_id));
+    let unknown: Vec<Issue> =
+        unknown.filter(|one| !issues.iter().any(|issue| issue.linear_id == one.linear_id)).collect();
+    issues.extend(unknown);
+    issues.retain(|issue| !stays_here(issue));
     let (tracked, local): (Vec<_>, Vec<_>) = issues.into_iter().partition(|issue| remote_id(issue).is_some());
     Ok(Status {
         tracker: state.tracker,

@@ -8,15 +8,16 @@ use helmdeck_forge_documents::tracking::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ChangedIssue, Sync, lock};
+use super::comments::Comments;
+use super::{ChangedIssue, Sync, is_zero, lock};
 use crate::error::{Error, Kind};
 use crate::mapping::Mapping;
 use crate::tracker::{Directory, Issue};
 
 /// Maximum number of pages of one pull.
-const MAX_PAGES: usize = 200;
+pub(super) const MAX_PAGES: usize = 200;
 /// How far a pull reads back behind what it has seen, because changes become visible out of order.
-const OVERLAP: Duration = Duration::from_secs(120);
+pub(super) const OVERLAP: Duration = Duration::from_secs(120);
 
 /// Request to pull.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +51,9 @@ pub struct Pulled {
     /// Issues that were opened again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reopened: Vec<String>,
+    /// Number of comments that were added, changed or removed here.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub comments: usize,
     /// Number of fields that were changed on both sides, to different values.
     pub conflicts: usize,
     /// What could not be done.
@@ -57,10 +61,11 @@ pub struct Pulled {
     pub warnings: Vec<String>,
 }
 
-struct Batch {
+pub(super) struct Batch {
     directory: Directory,
-    issues: Vec<Issue>,
+    pub(super) issues: Vec<Issue>,
     watermark: Option<Time>,
+    comments: Comments,
     warnings: Vec<String>,
 }
 
@@ -90,6 +95,7 @@ impl Sync<'_> {
         };
         let mapping = Mapping::new(self.settings(), &batch.directory, self.tracker.fields());
         let outcome = self.settle(&mapping, &batch.directory.team, &batch.issues, HashMap::new(), pull.dry_run)?;
+        let comments = self.settle_comments(&mapping, &batch.comments, pull.dry_run)?;
         if !pull.dry_run {
             let tracker = self.identity(&batch.directory);
             self.store().edit(|state| {
@@ -98,12 +104,14 @@ impl Sync<'_> {
                 state.pulled_at = Some(now.seconds());
                 if pull.only.is_none() {
                     state.watermark = batch.watermark;
+                    state.comments_watermark = batch.comments.watermark;
                 }
             })?;
         }
         let mut pulled = Pulled {
             dry_run: pull.dry_run,
             read: batch.issues.len(),
+            comments,
             renamed: outcome.renamed,
             closed: outcome.closed,
             reopened: outcome.reopened,
@@ -140,10 +148,14 @@ impl Sync<'_> {
         let failed = |error: helmdeck_forge::Error| Error::new(Kind::Settings, error.message);
         let directory = self.tracker.identify().await?;
         let state = self.store().state().map_err(failed)?;
-        let since = state.watermark.filter(|_| !pull.full && state.tracker == self.identity(&directory));
-        let mut batch = Batch { directory, issues: Vec::new(), watermark: since, warnings: Vec::new() };
+        let is_known = !pull.full && state.tracker == self.identity(&directory);
+        let since = state.watermark.filter(|_| is_known);
+        let commented = state.comments_watermark.filter(|_| is_known);
+        let (issues, warnings, comments) = (Vec::new(), Vec::new(), Comments::default());
+        let mut batch = Batch { directory, issues, watermark: since, comments, warnings };
         if let Some(ids) = &pull.only {
             batch.issues = self.tracker.fetch(ids).await?;
+            batch.comments = self.read_comments(pull, &batch, commented).await?;
             return Ok(batch);
         }
         let mut cursor: Option<String> = None;
@@ -170,6 +182,7 @@ impl Sync<'_> {
         // An issue may be on two pages if it changed meanwhile: the first one is newer.
         let mut ids = HashSet::new();
         batch.issues.retain(|issue| ids.insert(issue.id.clone()));
+        batch.comments = self.read_comments(pull, &batch, commented).await?;
         Ok(batch)
     }
 

@@ -1,16 +1,17 @@
 //! Push: delivers what is here and not in the tracker.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use helmdeck_core::jitter::jittered;
 use helmdeck_forge::issues::{Issue, Scope};
 use helmdeck_forge::{Result, Time};
-use helmdeck_forge_documents::tracking::{Base, Dropped, Field, Fields, Operation, OperationKind, Outbox, Value};
+use helmdeck_forge_documents::tracking::{Base, Field, Fields, Operation, OperationKind, Outbox, Value};
 use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::waiting::stays_here;
 use super::{Sync, creation_id, lock, remote_id};
 use crate::error::{Error, Kind};
 use crate::mapping::{Mapping, is_local};
@@ -21,9 +22,6 @@ use crate::tracker;
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
-
-/// Maximum number of dropped operations that are remembered.
-const MAX_DROPPED: usize = 50;
 
 /// Request to push.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -159,8 +157,13 @@ impl Sync<'_> {
     /// Adds a creation for each local issue that has none.
     fn plan_creations(&self, mapping: &Mapping<'_>, team: &str, waiting: &mut Vec<Operation>) -> Result<()> {
         let now = self.project.environment().now().seconds();
-        for issue in self.project.issues().read()?.issues {
-            if !is_local(&issue.linear_id) || issue.is_over() {
+        let mut all = self.project.issues().read()?.issues;
+        let closed = self.closed_local()?;
+        let active: HashSet<&str> = all.iter().map(|issue| issue.linear_id.as_str()).collect();
+        let closed: Vec<Issue> = closed.into_iter().filter(|one| !active.contains(one.linear_id.as_str())).collect();
+        all.extend(closed);
+        for issue in all {
+            if !is_local(&issue.linear_id) || stays_here(&issue) {
                 continue;
             }
             let id = creation_id(team, &issue).to_string();
@@ -304,9 +307,9 @@ impl Sync<'_> {
         operation: &Operation,
     ) -> Result<Option<Delivered>, Trouble> {
         let find = || -> Result<Option<Issue>> {
-            Ok(self.project.issues().read()?.issues.into_iter().find(|issue| issue.linear_id == operation.issue))
+            Ok(self.find_issue(&operation.issue)?.filter(|issue| issue.linear_id == operation.issue))
         };
-        // It has a key by now, or somebody closed it before it was sent.
+        // It has a key by now.
         if find()?.is_none() && !operation.sent {
             return Ok(None);
         }
@@ -320,7 +323,7 @@ impl Sync<'_> {
         })?;
         let remote = self.tracker.create(id, &edit).await?;
         if let Some(issue) = find()? {
-            self.take_key(&issue, &remote.key)?;
+            self.take_key(&issue, &remote)?;
         }
         let base = Base::new(remote.id.clone(), remote.key.clone(), fields);
         self.settle_one(mapping, team, &remote, base)?;
@@ -436,57 +439,4 @@ impl Sync<'_> {
 
 fn values(patch: &BTreeMap<Field, Option<Value>>) -> Fields {
     Fields(patch.iter().filter_map(|(field, value)| Some((*field, value.clone()?))).collect())
-}
-
-/// Sends failed operations again at the next push. All of them without an id. Returns how many.
-///
-/// # Errors
-/// `NotFound` for an unknown id; errors from writing.
-pub fn retry(project: &helmdeck_forge::Project, op_id: Option<&str>) -> Result<usize> {
-    let retried = Outbox::edit(project.files(), |waiting| {
-        let chosen =
-            waiting.iter_mut().filter(|one| op_id.map_or(one.attempts > 0 || one.stopped, |id| one.op_id == id));
-        let mut count = 0;
-        for one in chosen {
-            (one.attempts, one.next_at, one.stopped, count) = (0, None, false, count + 1);
-        }
-        count
-    })?;
-    match (retried, op_id) {
-        (0, Some(id)) => Err(unknown(id)),
-        (count, _) => Ok(count),
-    }
-}
-
-/// Drops an operation. Fields that it would have changed are taken from the tracker at the next pull.
-///
-/// # Errors
-/// `NotFound` for an unknown id; `Usage` for the creation of an issue; errors from writing.
-pub fn discard(project: &helmdeck_forge::Project, op_id: &str, why: &str) -> Result<Operation> {
-    let found = Outbox::read(project.files())?.waiting.into_iter().find(|one| one.op_id == op_id);
-    let operation = found.ok_or_else(|| unknown(op_id))?;
-    if operation.kind == OperationKind::Create {
-        let message = format!("{} would be planned again: close it instead", operation.issue);
-        return Err(
-            helmdeck_forge::Error::usage(message).next(format!("helmdeck forge issue done {}", operation.issue))
-        );
-    }
-    if operation.kind == OperationKind::Update {
-        // Without this the next push would plan the same again.
-        let keep: BTreeSet<Field> = operation.patch.keys().copied().collect();
-        super::resolve::undo(project, &operation.issue, &keep)?;
-    }
-    Outbox::edit(project.files(), |waiting| waiting.retain(|one| one.op_id != op_id))?;
-    tracing::info!(op_id, issue = operation.issue, why, "a change for the tracker was dropped");
-    super::store::Store::new(project.files()).edit(|state| {
-        let at = project.environment().now().seconds();
-        state.dropped.push(Dropped { op_id: op_id.to_owned(), key: operation.issue.clone(), why: why.to_owned(), at });
-        let old = state.dropped.len().saturating_sub(MAX_DROPPED);
-        state.dropped.drain(..old);
-    })?;
-    Ok(operation)
-}
-
-fn unknown(id: &str) -> helmdeck_forge::Error {
-    helmdeck_forge::Error::not_found(format!("no operation {id:?} waits")).next("helmdeck forge linear outbox")
 }

@@ -28,7 +28,7 @@ pub fn resolve(project: &Project, key: &str, field: Field, choice: &Choice) -> R
     let issue = project.issues().show(key)?.item.issue;
     let found = store.state()?.conflicts.into_iter().find(|one| issue.answers_to(&one.key) && one.field == field);
     let conflict = found.ok_or_else(|| {
-        Error::not_found(format!("{key} has no conflict in the field {field}")).next("helmdeck forge linear status")
+        Error::not_found(format!("{key} has no conflict in the field {field}")).next("helmdeck forge tracker status")
     })?;
     let value = match choice {
         Choice::Ours => conflict.ours.clone(),

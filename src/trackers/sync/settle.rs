@@ -92,38 +92,56 @@ impl Sync<'_> {
 
     /// Gives issues the keys that the tracker has for them.
     fn rename(&self, team: &str, batch: &[tracker::Issue], dry_run: bool, outcome: &mut Outcome) -> Result<()> {
+        let mut all = self.project.issues().read()?.issues;
+        all.extend(self.closed_local()?);
+        let created: HashMap<String, String> = all
+            .iter()
+            .filter(|issue| is_local(&issue.linear_id))
+            .map(|issue| (creation_id(team, issue).to_string(), issue.linear_id.clone()))
+            .collect();
         for remote in batch {
-            let active = self.project.issues().read()?;
-            let mark = crate::mark::id(&remote.description);
+            let mark = crate::mark::id(&remote.description).map(|id| id.to_string());
+            let made = created.get(&remote.id).or_else(|| created.get(mark.as_ref()?));
             let is = |issue: &&Issue| {
-                if issue.linear_id == remote.key {
-                    return false;
-                }
-                if is_local(&issue.linear_id) {
-                    let id = creation_id(team, issue);
-                    return remote.id == id.to_string() || mark == Some(id);
-                }
-                remote_id(issue) == Some(remote.id.as_str())
+                issue.linear_id != remote.key
+                    && (made == Some(&issue.linear_id) || remote_id(issue) == Some(remote.id.as_str()))
             };
-            let Some(old) = active.issues.iter().find(is) else { continue };
+            let Some(old) = all.iter().find(is) else { continue };
             outcome.renamed.push((old.linear_id.clone(), remote.key.clone()));
             if !dry_run {
-                self.take_key(old, &remote.key)?;
+                self.take_key(old, remote)?;
             }
         }
         Ok(())
     }
 
-    /// Renames an issue. If git already brought the one with the new key, the old one is merged into it.
-    pub(super) fn take_key(&self, old: &Issue, key: &str) -> Result<()> {
+    /// Returns the closed issues that the tracker does not have.
+    pub(super) fn closed_local(&self) -> Result<Vec<Issue>> {
+        let closed = self.project.issues().list(Scope::Done)?.issues.into_iter().map(|item| item.issue);
+        Ok(closed.filter(|issue| is_local(&issue.linear_id) && issue.is_over()).collect())
+    }
+
+    /// Renames an issue, a closed one too.
+    ///
+    /// If git already brought the one with the new key, the old one is merged into it.
+    pub(super) fn take_key(&self, old: &Issue, remote: &tracker::Issue) -> Result<()> {
         let issues = self.project.issues();
-        let there = issues.read()?.issues.iter().any(|issue| issue.linear_id == key);
+        let key = &remote.key;
+        let active = issues.read()?.issues;
+        if !active.iter().any(|issue| issue.linear_id == old.linear_id) {
+            return issues.rename_closed(&old.linear_id, key, |issue| {
+                issue.url = Some(remote.url.clone()).filter(|url| !url.is_empty());
+                let members = &mut issue.remote.get_or_insert_with(Members::default).0;
+                members.insert("id".to_owned(), Json::String(remote.id.clone()));
+            });
+        }
+        let there = active.iter().any(|issue| issue.linear_id == *key);
         if !there {
             return issues.rename(&old.linear_id, key).map(drop);
         }
         issues.apply(|active| {
             active.issues.retain(|issue| issue.linear_id != old.linear_id);
-            if let Some(issue) = active.issues.iter_mut().find(|issue| issue.linear_id == key) {
+            if let Some(issue) = active.issues.iter_mut().find(|issue| issue.linear_id == *key) {
                 absorb(issue, old);
             }
             for issue in &mut active.issues {

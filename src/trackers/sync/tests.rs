@@ -1,6 +1,8 @@
 //! The sync of projects with a stand-in that executes Linear's own schema.
 
 mod clones;
+mod closed;
+mod comments;
 mod faults;
 mod killed;
 

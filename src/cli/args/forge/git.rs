@@ -81,6 +81,11 @@ pub(crate) enum HookCommand {
         /// Commit, when an old one is amended or reused
         commit: Option<String>,
     },
+    /// Add the memory to a commit, as the hook pre-commit does
+    PreCommit {
+        /// Index of the commit, as git names it
+        index: Option<String>,
+    },
 }
 
 /// A hook.
@@ -90,6 +95,8 @@ pub(crate) enum HookKind {
     CommitMsg,
     /// Prepare a message before it is edited
     PrepareCommitMsg,
+    /// Add the memory to each commit, with `[git] commits = "with-work"`
+    PreCommit,
 }
 
 /// `helmdeck forge checkpoint`.

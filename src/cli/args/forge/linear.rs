@@ -1,4 +1,4 @@
-//! Command line of `helmdeck forge linear`.
+//! Command line of `helmdeck forge linear`, also named `tracker` and `github`.
 
 use clap::{Args, Subcommand};
 
@@ -34,10 +34,10 @@ pub(crate) enum LinearCommand {
     Outbox,
     /// Try failed changes again at the next push
     Retry {
-        /// Change [default: all that failed]
+        /// Change, or key of a local issue that was dropped [default: all that failed]
         id: Option<String>,
     },
-    /// Drop a waiting change; the fields here get the tracker's values back
+    /// Drop a waiting change; the fields here get the tracker's values back, a new issue stays here
     Drop {
         /// Change
         id: String,

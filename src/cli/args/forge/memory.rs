@@ -24,6 +24,7 @@ pub(crate) enum KnowledgeCommand {
         by: LearnArgs,
     },
     /// Search entries
+    #[command(visible_alias = "list")]
     Search {
         /// Words, or an id or its first 6 characters [default: the newest entries]
         words: Vec<String>,

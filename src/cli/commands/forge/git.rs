@@ -43,6 +43,7 @@ const fn which(hook: HookKind) -> Hook {
     match hook {
         HookKind::CommitMsg => Hook::CommitMsg,
         HookKind::PrepareCommitMsg => Hook::PrepareCommitMsg,
+        HookKind::PreCommit => Hook::PreCommit,
     }
 }
 
@@ -63,6 +64,15 @@ pub(super) fn hook(on: &CommandContext, command: &HookCommand) -> Answer {
             on.show(&findings)?;
             let broken = findings.iter().any(|finding| finding.severity == Severity::Error);
             CommandContext::exit(if broken { Exit::Failed } else { Exit::Ok })
+        }
+        HookCommand::PreCommit { index } => {
+            let Some(project) = on.find()? else { return on.done() };
+            let index = index.as_deref().filter(|index| !index.is_empty());
+            // The commit is made in any case; the memory then waits for the next one.
+            if let Err(error) = Commits::new(&project).add_memory(index) {
+                on.output.note(&format!("the memory is not in this commit: {error}"));
+            }
+            on.done()
         }
         HookCommand::Agent { event, tool } => super::agents::hook(on, *event, *tool),
         HookCommand::PrepareCommitMsg { file, source, .. } => {

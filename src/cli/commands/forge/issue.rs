@@ -219,6 +219,11 @@ pub(super) fn list_text(listed: &Listed) -> String {
     let counts = &listed.counts;
     let total =
         format!("{} open, {} ready, {} waiting, {} done", counts.open, counts.ready, counts.blocked, counts.done);
+    if rows.is_empty() && counts.open == 0 {
+        return format!(
+            "{total}\nnext: helmdeck forge start \"TITLE\" begins an issue, helmdeck forge issue add \"TITLE\" only adds it"
+        );
+    }
     if rows.is_empty() { total } else { format!("{}\n{total}", columns(&rows).trim_end()) }
 }
 

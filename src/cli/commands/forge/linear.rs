@@ -175,7 +175,7 @@ fn settle(on: &CommandContext, arguments: &ResolveArgs) -> Answer {
     };
     let settled = on.change(|project| resolve(project, &arguments.key, field, &choice))?;
     on.print(&settled, || {
-        let next = if choice == Choice::Theirs { "" } else { "; `helmdeck forge linear push` delivers it" };
+        let next = if choice == Choice::Theirs { "" } else { "; `helmdeck forge tracker push` delivers it" };
         format!("{} {field}: settled{next}", settled.key)
     })
 }
@@ -219,7 +219,7 @@ fn status_text(project: &Project, status: &Status) -> String {
     if let Some(conflict) = status.conflicts.first() {
         let (key, field) = (&conflict.key, conflict.field);
         lines.push(format!(
-            "next: helmdeck forge linear resolve {key} --field {field} --ours | --theirs | --value TEXT"
+            "next: helmdeck forge tracker resolve {key} --field {field} --ours | --theirs | --value TEXT"
         ));
     }
     lines.join("\n")
@@ -248,8 +248,11 @@ fn pulled_text(pulled: &Pulled) -> String {
     lines.extend(pulled.renamed.iter().map(|(from, to)| format!("  {from} is {to} now")));
     lines.extend(pulled.closed.iter().map(|key| format!("  {key}: done, in the history")));
     lines.extend(pulled.reopened.iter().map(|key| format!("  {key}: opened again")));
+    if pulled.comments > 0 {
+        lines.push(format!("  {}", helmdeck_core::text::count(pulled.comments, "comment")));
+    }
     if pulled.conflicts > 0 {
-        lines.push(format!("{} fields were changed on both sides: helmdeck forge linear status", pulled.conflicts));
+        lines.push(format!("{} fields were changed on both sides: helmdeck forge tracker status", pulled.conflicts));
     }
     lines.extend(pulled.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n")
@@ -272,7 +275,7 @@ fn pushed_text(pushed: &Pushed) -> String {
         lines.push(format!("failed: {}: {} ({later})", one.key, one.error));
     }
     if pushed.conflicts > 0 {
-        lines.push(format!("{} fields were changed on both sides: helmdeck forge linear status", pushed.conflicts));
+        lines.push(format!("{} fields were changed on both sides: helmdeck forge tracker status", pushed.conflicts));
     }
     lines.extend(pushed.stopped.iter().map(|why| format!("stopped: {why}")));
     lines.join("\n")

@@ -27,7 +27,7 @@ use helmdeck_forge::{Error, Project, Time, Trust};
 use serde_json::{Value, json};
 
 use self::context::{Answer, CommandContext, NO_MEMORY, Stop};
-use self::text::{health_text, plain, trust_text};
+use self::text::{health_text, init_text, plain, trust_text};
 use crate::args::forge::{EventsCommand, ForgeArgs, ForgeCommand, ForgeSessionCommand};
 use crate::env::ProcessEnvironment;
 use crate::exit::{Exit, Failure, Result};
@@ -141,11 +141,11 @@ impl CommandContext {
                     helmdeck_forge::trust::agree(&project, &helmdeck_forge::trust::state(&project)?)?;
                 }
                 let mut shown = serde_json::to_value(&done).map_err(Failure::internal)?;
-                if let Some(agent) = agent {
-                    let setup = agents::set_up(self, &project, agent, *yes)?;
+                let setup = agent.map(|agent| agents::set_up(self, &project, agent, *yes)).transpose()?;
+                if let Some(setup) = &setup {
                     shown["agent"] = serde_json::to_value(setup).map_err(Failure::internal)?;
                 }
-                self.show(&shown)
+                self.print(&shown, || init_text(&done, setup.as_ref()))
             }
             C::Trust { show, revoke, yes } => self.trust(*show, *revoke, *yes),
             C::Doctor { fix } => {

@@ -1,7 +1,10 @@
 //! Answers of `helmdeck forge` as text for people.
 
+use helmdeck_core::text::count;
 use helmdeck_forge::TrustState;
+use helmdeck_forge::agents::AgentSetup;
 use helmdeck_forge::health::Health;
+use helmdeck_forge::init::Initialised;
 use serde_json::Value;
 
 pub(super) fn health_text(health: &Health) -> String {
@@ -14,6 +17,61 @@ pub(super) fn health_text(health: &Health) -> String {
         }
     }
     text
+}
+
+/// Number of lines that are printed of a list; `--json` has all.
+const SHOWN: usize = 8;
+
+/// Says what `init` did, on one screen.
+pub(super) fn init_text(done: &Initialised, agent: Option<&AgentSetup>) -> String {
+    let mut lines = vec![match done.created.len() {
+        0 => format!("{}: nothing is missing", done.root.display()),
+        created => format!("{}: {} created below .forge/", done.root.display(), count(created, "path")),
+    }];
+    if let Some(tests) = &done.tests {
+        lines.extend(tests.because.map(|because| format!("tests of a feature: {} ({because} is there)", tests.runner)));
+        if !tests.commands.is_empty() {
+            lines.push(format!("checks of a checkpoint: {}", tests.commands.join("; ")));
+        }
+        lines.push(format!("  {}", tests.hint));
+    }
+    lines.extend(done.settings.iter().map(|setting| format!("set in this clone: {setting}")));
+    if let Some(adopted) = &done.adopted {
+        let (features, issues) = (count(adopted.features.len(), "feature"), count(adopted.issues.len(), "issue"));
+        lines.push(format!("taken over: {features}, {issues}, {}", count(adopted.progress.len(), "progress file")));
+        let notes = adopted
+            .proposals
+            .iter()
+            .map(|note| format!("  worth learning? {}:{}: {}", note.from, note.line, note.text));
+        lines.extend(some(notes.collect()));
+        lines.extend(some(adopted.skipped.iter().map(|skipped| format!("  skipped: {skipped}")).collect()));
+    }
+    if let Some(agent) = agent {
+        lines.push(match agent.changed.as_slice() {
+            [] => "the agent is set up already".to_owned(),
+            changed => format!("set up for the agent: {}", changed.join(", ")),
+        });
+        lines.extend(agent.note.map(|note| format!("  {note}")));
+    }
+    for offer in &done.offers {
+        lines.push(format!("offer: helmdeck forge init {}", offer.option));
+        lines.push(format!("  {}", offer.why));
+    }
+    if !done.created.is_empty() {
+        lines.push("next: git add .forge && git commit -m \"[session] Give the project a memory\"".to_owned());
+        lines.push("then: helmdeck forge start \"WHAT YOU WORK ON\"".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Returns the first of some lines, and how many more there are.
+fn some(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(SHOWN);
+    lines.truncate(SHOWN);
+    if more > 0 {
+        lines.push(format!("  and {more} more: --json lists all"));
+    }
+    lines
 }
 
 /// Writes a value as lines of names and values, indented by level.

@@ -52,6 +52,9 @@ fn started_text(started: &Started) -> String {
         let task = started.focus.task.as_deref().unwrap_or("nothing to do");
         lines.push(format!("focus: {task}"));
         lines.extend(started.focus.reason.iter().map(|reason| format!("  {reason}")));
+        if started.focus.task.is_none() {
+            lines.push("next: helmdeck forge start \"TITLE\" begins an issue with this title".to_owned());
+        }
     }
     lines.extend(started.branch.as_ref().map(branch_line));
     lines.extend(started.warnings.iter().map(|warning| format!("warning: {warning}")));
@@ -204,16 +207,18 @@ fn status_text(status: &Status) -> String {
         Some(session) => format!("session {} of {}, since {}", session.id, session.agent, session.started_at.seconds()),
         None => "no session".to_owned(),
     });
-    if let Some(issue) = &status.issue {
+    let active = status.session.is_some();
+    if let Some(issue) = status.issue.as_ref().filter(|_| active) {
         lines.push(format!("issue {}", line(issue)));
         lines.extend(criteria(issue));
     } else {
         lines.push(match &status.focus.task {
-            Some(task) => format!("focus: {task}"),
+            Some(task) if active => format!("focus: {task}"),
+            Some(task) => format!("last focus: {task}"),
             None => "no focus".to_owned(),
         });
     }
-    if let Some(item) = &status.feature {
+    if let Some(item) = status.feature.as_ref().filter(|_| active) {
         lines.push(format!("feature {} {}: {}", item.feature.id, item.feature.name, item.standing));
     }
     if let Some(branch) = &status.branch {
@@ -225,6 +230,17 @@ fn status_text(status: &Status) -> String {
     let (issues, features) = (&status.issues, &status.features);
     lines.push(format!("issues: {} open, {} ready, {} done", issues.open, issues.ready, issues.done));
     lines.push(format!("features: {} of {} pass", features.passing, features.counted));
+    if let Some(trouble) = &status.tracker {
+        let mut parts = Vec::new();
+        if trouble.outbox_failed > 0 {
+            parts.push(format!("{} not delivered", count(trouble.outbox_failed, "change")));
+        }
+        if trouble.conflicts > 0 {
+            parts.push(format!("{} changed on both sides", count(trouble.conflicts, "field")));
+        }
+        parts.extend(trouble.pull_failed.map(|since| format!("not read since {since}")));
+        lines.push(format!("tracker: {}; see `helmdeck forge tracker status`", parts.join(", ")));
+    }
     if status.checkpoint_advised.is_some() {
         lines.push("a checkpoint is due".to_owned());
     }

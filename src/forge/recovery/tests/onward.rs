@@ -144,5 +144,6 @@ fn issues_closed_after_the_checkpoint_stay_closed() {
     let issues = Fixture::open(&there).issues().list(Scope::All).unwrap();
     let all: Vec<_> = issues.issues.iter().map(|item| (item.issue.title.as_str(), item.over)).collect();
     assert_eq!(all, [("Two", false), ("Three", false), ("One", true)]);
-    assert!(!there.join(".forge/linear/comments/LOCAL-1").exists());
+    let closed = std::fs::read_to_string(there.join(".forge/linear/issues/LOCAL-1.json")).unwrap();
+    assert!(closed.contains("\"state\": \"Done\""), "{closed}");
 }

@@ -54,7 +54,16 @@ fn memory_commits(fixture: &Fixture) -> usize {
 
 #[test]
 fn ten_sessions_add_at_most_twenty_files() {
-    let (fixture, project, features) = planned("");
+    ten_sessions("");
+}
+
+#[test]
+fn ten_sessions_with_entry_files_add_at_most_twenty() {
+    ten_sessions("[files]\nper_entry = true\n");
+}
+
+fn ten_sessions(settings: &str) {
+    let (fixture, project, features) = planned(settings);
     let before = files(&fixture);
     for number in 0..10 {
         work(&fixture, &project, &features[number % 3], number);
