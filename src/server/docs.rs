@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
+use helmdeck_core::text::is_hidden;
 use helmdeck_engine::{Engine, PackInfo};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
@@ -16,7 +17,7 @@ use crate::access::By;
 use crate::headers::NOSNIFF;
 
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
 /// Answers with the page: the packs that the caller may run.
@@ -37,6 +38,18 @@ pub(crate) async fn page(State(engine): State<Engine>, By(caller): By, headers: 
 pub(crate) async fn style() -> Response {
     let headers = [(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8")), NOSNIFF];
     (headers, include_str!("docs.css")).into_response()
+}
+
+/// Answers with the icon that browsers ask for by themselves, for every page of this server.
+pub(crate) async fn icon() -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("image/svg+xml")),
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=86400")),
+        // Opened by itself it is a document of ours.
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        NOSNIFF,
+    ];
+    (headers, include_str!("icon.svg")).into_response()
 }
 
 fn html(packs: &[PackInfo], host: &str) -> String {
@@ -72,7 +85,7 @@ fn section(page: &mut String, pack: &PackInfo, host: &str) {
     // In single quotes a shell interprets only the quote.
     let input = input.replace('\'', "'\\''");
     let call = format!("curl --json '{input}' http://{host}/api/v1/packs/{}", pack.name);
-    add(page, format_args!("<pre><code>{}</code></pre>", escape(&call)));
+    add(page, format_args!("<pre tabindex=\"0\"><code>{}</code></pre>", escape(&call)));
     schema(page, "Input", &pack.input);
     schema(page, "Output", &pack.output);
     page.push_str("</section>");
@@ -80,7 +93,13 @@ fn section(page: &mut String, pack: &PackInfo, host: &str) {
 
 fn schema(page: &mut String, title: &str, schema: &Value) {
     let text = format!("{schema:#}");
-    add(page, format_args!("<details><summary>{title}</summary><pre><code>{}</code></pre></details>", escape(&text)));
+    add(
+        page,
+        format_args!(
+            "<details><summary>{title}</summary><pre tabindex=\"0\"><code>{}</code></pre></details>",
+            escape(&text)
+        ),
+    );
 }
 
 fn add(page: &mut String, text: std::fmt::Arguments<'_>) {
@@ -97,6 +116,9 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(c),
+            // A manifest's text must not reorder or hide what a person reads.
+            c if is_hidden(c) => add(&mut escaped, format_args!("\u{27e8}U+{:04X}\u{27e9}", u32::from(c))),
             c => escaped.push(c),
         }
     }
@@ -110,5 +132,6 @@ mod tests {
     #[test]
     fn manifest_texts_are_escaped() {
         assert_eq!(escape("<b a=\"1\" c='2'>&"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;");
+        assert_eq!(escape("a\u{202e}\n"), "a\u{27e8}U+202E\u{27e9}\n");
     }
 }

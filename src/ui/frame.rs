@@ -150,6 +150,17 @@ struct ErrorPage<'a> {
 /// Answers with the page of an error.
 pub(crate) fn failed(ui: &crate::Ui, caller: &Caller, place: Place, failure: &Failure) -> Response {
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let frame = Frame::new(&failure.title, place, caller, ui);
+    let frame = Frame::new(heading(failure.status), place, caller, ui);
     with_status(status, &ErrorPage { frame, failure })
+}
+
+/// Returns what kind of error a status is, for a person.
+const fn heading(status: u16) -> &'static str {
+    match status {
+        403 => "You may not do this",
+        404 => "Not found",
+        429 => "Too many requests",
+        400..=499 => "This cannot be done",
+        _ => "The server failed",
+    }
 }

@@ -34,8 +34,6 @@ pub(crate) struct Failure {
     #[serde(default)]
     pub(crate) code: String,
     #[serde(default)]
-    pub(crate) title: String,
-    #[serde(default)]
     pub(crate) detail: String,
     /// Where an input violates its schema.
     #[serde(default)]
@@ -51,13 +49,7 @@ pub(crate) struct Violation {
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
-            status: status.as_u16(),
-            code: String::new(),
-            title: status.canonical_reason().unwrap_or("Error").to_owned(),
-            detail: detail.into(),
-            errors: Vec::new(),
-        }
+        Self { status: status.as_u16(), code: String::new(), detail: detail.into(), errors: Vec::new() }
     }
 }
 

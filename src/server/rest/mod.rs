@@ -70,6 +70,7 @@ pub(crate) fn router(app: App, receiver: Option<Arc<dyn WebhookReceiver>>) -> Ro
         .route("/api/v1/openapi.json", get(document))
         .route("/docs", get(docs::page))
         .route("/docs.css", get(docs::style))
+        .route("/favicon.ico", get(docs::icon))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .with_state(app);

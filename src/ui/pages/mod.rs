@@ -11,16 +11,17 @@ mod packs;
 mod statistics;
 
 use axum::Router;
-use axum::extract::RawQuery;
+use axum::extract::{self, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use helmdeck_core::Caller;
+use http::StatusCode;
 
 use crate::Ui;
 use crate::assets;
 use crate::frame::{Place, failed};
 use crate::live::{self, Live};
-use crate::request::PathParams;
+use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
 
 pub(crate) fn routes() -> Router<Ui> {
@@ -35,6 +36,14 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+        .route("/ui/", get(async || see_other("/ui")))
+        .route("/ui/{*rest}", get(missing))
+}
+
+/// Answers an address that has no page.
+async fn missing(extract::State(ui): extract::State<Ui>, By(caller): By) -> Response {
+    let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such page");
+    failed(&ui, &caller, Place::Overview, &failure)
 }
 
 /// Returns the live view of a page by its name, in the state that the page was in.

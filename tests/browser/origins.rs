@@ -30,7 +30,7 @@ const ways = {
 /// A web server that shows the page at `/page`.
 ///
 /// It forwards everything else to a server, as a proxy that keeps `Host`.
-struct Site(SocketAddr);
+pub(super) struct Site(SocketAddr);
 
 impl Site {
     /// Shows a page that calls `target`, or the site itself if that is empty.
@@ -39,9 +39,22 @@ impl Site {
         Self::on(listener, target, behind)
     }
 
+    /// Shows a page at every address, also for a form that is sent to it.
+    pub(super) fn showing(page: String) -> Self {
+        Self::of(TcpListener::bind("127.0.0.1:0").unwrap(), page, String::new())
+    }
+
+    /// Returns the address of the page, by the name `localhost` or by another one of this machine.
+    pub(super) fn url(&self, name: &str) -> String {
+        format!("http://{name}:{}/page", self.0.port())
+    }
+
     fn on(listener: TcpListener, target: &str, behind: String) -> Self {
+        Self::of(listener, PAGE.replace("SERVER", target), behind)
+    }
+
+    fn of(listener: TcpListener, page: String, behind: String) -> Self {
         let address = listener.local_addr().unwrap();
-        let page = PAGE.replace("SERVER", target);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (page, behind) = (page.clone(), behind.clone());
