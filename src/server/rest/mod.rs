@@ -17,6 +17,7 @@ mod memory;
 mod operations;
 mod packs;
 mod prefer;
+pub(crate) mod project;
 mod reply;
 mod request;
 mod sessions;
@@ -55,6 +56,7 @@ fn documented() -> OpenApiRouter<App> {
         .merge(facts::routes())
         .merge(defaults::routes())
         .merge(conversations::routes())
+        .merge(project::routes())
         .merge(operations::routes())
 }
 

@@ -8,6 +8,7 @@ mod jobs;
 mod memory;
 mod overview;
 mod packs;
+mod project;
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -32,6 +33,7 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+        .merge(project::routes())
 }
 
 /// Answers with a page, or with the page of its error.
