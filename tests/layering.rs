@@ -45,7 +45,21 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("ui", &["core"]),
     (
         "server",
-        &["core", "events", "egress", "memory", "system", "vault", "engine", "conversation", "forge", "seam", "ui"],
+        &[
+            "core",
+            "events",
+            "egress",
+            "memory",
+            "system",
+            "vault",
+            "engine",
+            "conversation",
+            "forge",
+            "forge-documents",
+            "trackers",
+            "seam",
+            "ui",
+        ],
     ),
     ("testkit", &["core", "events", "memory", "engine"]),
 ];

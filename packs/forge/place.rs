@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use helmdeck_core::{Code, Context, Error, Handler, Identity, Json, Reply, Result};
-use helmdeck_forge::error::{Category, Error as ProjectError};
+use helmdeck_forge::error::Error as ProjectError;
 use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Serialize;
@@ -169,26 +169,7 @@ impl Wait {
 
 /// Maps an error of the project: with its code and what to do.
 pub(super) fn said(error: &ProjectError) -> Error {
-    let code = match error.category {
-        _ if error.code == "E_TOO_LARGE" => Code::TooLarge,
-        Category::Usage | Category::Secret => Code::InvalidInput,
-        Category::NotFound => Code::NotFound,
-        Category::Refused | Category::Paused => Code::Forbidden,
-        Category::Locked | Category::Stale | Category::Unknown => Code::Conflict,
-        Category::Failed => Code::HandlerFailed,
-        // Calling again would not help.
-        Category::Corrupt => Code::Internal,
-    };
-    let mut message = format!("{} ({})", error.message, error.code);
-    if let Some(hint) = &error.hint {
-        message.push_str("; ");
-        message.push_str(hint);
-    }
-    if let Some(next) = &error.next {
-        message.push_str("; next, at a shell: ");
-        message.push_str(next);
-    }
-    Error::new(code, message)
+    error.into()
 }
 
 /// Input of packs without parameters.

@@ -308,6 +308,17 @@ impl Setup {
         Ok(Arc::new(Credentials::new(environment, self.vault(memory).await?)))
     }
 
+    /// Returns the settings of the project routes: the project of the `forge.*` packs.
+    ///
+    /// # Errors
+    /// A configuration failure for a variable that is not text.
+    pub(crate) fn project(&self) -> Result<helmdeck_server::ProjectSettings> {
+        Ok(helmdeck_server::ProjectSettings {
+            root: self.settings.forge.packs(self.serves, self.env.working_dir()).root,
+            environment: crate::project::environment(&self.env, None, None)?,
+        })
+    }
+
     /// Returns the settings of the `seam.*` packs: the project of the `forge.*` packs, and a vault.
     ///
     /// A server answers users other than the one that started it, so there only a vault named in helmdeck's settings

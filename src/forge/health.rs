@@ -17,7 +17,7 @@ use strum::IntoStaticStr;
 
 use crate::time::Time;
 
-pub use colours::{MEMORY_COLOURS, badge};
+pub use colours::{MEMORY_COLOURS, badge, colours_css, colours_json, colours_ts};
 pub use inputs::{Features, File, Git, Inputs, Last, Linear, LongTerm, ShortTerm, Source};
 pub(crate) use measure::{belongs_to_an_issue, measure_with};
 pub use measure::{inputs, measure};

@@ -36,6 +36,7 @@ pub mod skills;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+pub mod view;
 pub mod work;
 
 pub use helmdeck_forge_files::{

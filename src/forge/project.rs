@@ -181,6 +181,13 @@ impl Project {
         self
     }
 
+    /// Returns this project for reading only: no file is written, not even a copy of a damaged one.
+    #[must_use]
+    pub fn reading(mut self) -> Self {
+        self.files = self.files.reading();
+        self
+    }
+
     /// Returns this project as seen from a session. It shares the files and the lock.
     pub(crate) fn within(&self, session: &str) -> Self {
         let environment = ProjectEnvironment { session: Some(session.to_owned()), ..self.environment.clone() };

@@ -139,6 +139,33 @@ impl Error {
     }
 }
 
+impl From<&Error> for helmdeck_core::Error {
+    /// Makes the error of a call: the same code and text, and what to do.
+    fn from(error: &Error) -> Self {
+        use helmdeck_core::Code;
+        let code = match error.category {
+            _ if error.code == "E_TOO_LARGE" => Code::TooLarge,
+            Category::Usage | Category::Secret => Code::InvalidInput,
+            Category::NotFound => Code::NotFound,
+            Category::Refused | Category::Paused => Code::Forbidden,
+            Category::Locked | Category::Stale | Category::Unknown => Code::Conflict,
+            Category::Failed => Code::HandlerFailed,
+            // Calling again would not help.
+            Category::Corrupt => Code::Internal,
+        };
+        let mut message = format!("{} ({})", error.message, error.code);
+        if let Some(hint) = &error.hint {
+            message.push_str("; ");
+            message.push_str(hint);
+        }
+        if let Some(next) = &error.next {
+            message.push_str("; next, at a shell: ");
+            message.push_str(next);
+        }
+        Self::new(code, message)
+    }
+}
+
 impl From<helmdeck_git::Error> for Error {
     fn from(error: helmdeck_git::Error) -> Self {
         let category = match error.kind {

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
+use crate::rest::project::{ProjectSettings, ProjectState};
 use crate::rest::state::{CallState, ConversationState, DocumentState, EngineState, EventState, RequestLimits};
 
 /// State of all routes. It holds nothing of a single caller. Cloning is cheap.
@@ -23,6 +24,7 @@ struct AppState {
     events: EventState,
     conversations: ConversationState,
     document: DocumentState,
+    project: ProjectState,
 }
 
 impl App {
@@ -33,6 +35,7 @@ impl App {
         clock: Arc<dyn Clock>,
         ledger: Option<Ledger>,
         authenticates: bool,
+        project: ProjectSettings,
     ) -> Self {
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
@@ -42,6 +45,7 @@ impl App {
             conversations: ConversationState::new(conversations, limits),
             calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },
             document,
+            project: ProjectState::new(project, limits),
         }))
     }
 
@@ -83,4 +87,5 @@ parts! {
     ConversationState: app => app.0.conversations;
     Conversations: app => app.conversations();
     DocumentState: app => app.0.document;
+    ProjectState: app => app.0.project;
 }

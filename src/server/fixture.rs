@@ -21,6 +21,7 @@ use tower::ServiceExt;
 
 use crate::access::Auth;
 use crate::config::ServerConfig;
+use crate::rest::project::ProjectSettings;
 use crate::serve::Server;
 
 /// Start time of every fixture.
@@ -168,6 +169,14 @@ impl Fixture {
     /// Makes a fixture with a memory key, authentication and these conversation settings.
     pub(crate) async fn with_conversations(config: ServerConfig, auth: Auth, setup: ConversationSetup) -> Self {
         Self::of_packs(config, true, None, Some(auth), &[], setup).await
+    }
+
+    /// Makes a fixture without a memory key, with a project.
+    pub(crate) async fn with_project(project: ProjectSettings, auth: Option<Auth>) -> Self {
+        let fixture = Self::plain().await;
+        let server = Server::new(fixture.engine.clone(), ServerConfig::default()).auth(auth);
+        let server = server.clock(Arc::clone(&fixture.clock) as _).project(project);
+        Self { router: server.router(), ..fixture }
     }
 
     async fn assemble(config: ServerConfig, memory: bool, ledger: Option<&Path>, auth: Option<Auth>) -> Self {

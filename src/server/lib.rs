@@ -25,5 +25,6 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
+pub use rest::project::ProjectSettings;
 pub use rest::webhook::{WebhookAnswer, WebhookReceiver};
 pub use serve::{Reload, Server, router, serve};

@@ -39,6 +39,7 @@ use crate::mcp::{Extra, Mcp, McpConfig};
 use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
 use crate::rest;
+use crate::rest::project::ProjectSettings;
 use crate::rest::webhook::WebhookReceiver;
 
 /// Pause after a failed accept: without free file handles, the next try would fail at once again.
@@ -63,6 +64,7 @@ pub struct Server {
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
     receiver: Option<Arc<dyn WebhookReceiver>>,
+    project: ProjectSettings,
     reload: Reload,
 }
 
@@ -97,6 +99,7 @@ impl Server {
             extra: None,
             conversations: Conversations::default(),
             receiver: None,
+            project: ProjectSettings::default(),
             reload: Reload::default(),
         }
     }
@@ -120,6 +123,13 @@ impl Server {
     #[must_use]
     pub fn auth(mut self, auth: Option<Auth>) -> Self {
         self.auth = auth;
+        self
+    }
+
+    /// Sets the project that the project routes show. Without it they answer what to set.
+    #[must_use]
+    pub fn project(mut self, project: ProjectSettings) -> Self {
+        self.project = project;
         self
     }
 
@@ -211,7 +221,8 @@ impl Server {
     fn assemble(self) -> (App, Mcp, EntryService) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
-        let app = App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates);
+        let app =
+            App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates, self.project);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]

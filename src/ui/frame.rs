@@ -29,11 +29,12 @@ pub(crate) enum Place {
     Memory,
     Conversations,
     Files,
+    Project,
 }
 
 impl Place {
     /// Path and name of each place, in the order of the navigation.
-    const ALL: [(Self, &'static str, &'static str); 8] = [
+    const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Overview, "/ui", "Overview"),
         (Self::Packs, "/ui/packs", "Packs"),
         (Self::Calls, "/ui/calls", "Calls"),
@@ -42,6 +43,7 @@ impl Place {
         (Self::Memory, "/ui/memory", "Memory"),
         (Self::Conversations, "/ui/conversations", "Conversations"),
         (Self::Files, "/ui/files", "Files"),
+        (Self::Project, "/ui/project", "Project"),
     ];
 
     const fn needs_memory(self) -> bool {

@@ -75,7 +75,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
         .mcp(setup.settings.mcp.clone())
-        .conversations(setup.conversations.clone());
+        .conversations(setup.conversations.clone())
+        .project(setup.project()?);
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::manifest::Manifest;
@@ -21,7 +22,7 @@ pub struct Checkpoints<'a> {
 }
 
 /// A checkpoint, and its state.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Checkpoint {
     /// Its name: `<KEY>-v<N>`.
     pub name: String,

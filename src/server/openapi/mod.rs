@@ -31,6 +31,7 @@ const SHAPES: [&str; 3] =
         (name = "sessions", description = "Folders that packs run commands in"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "conversations", description = "Turns of conversations, and what a model is shown of them"),
+        (name = "project", description = "The memory of a project: the folder `.forge/` of its repository"),
         (name = "operations", description = "Health and counters"),
     ),
 )]
@@ -79,7 +80,11 @@ pub(crate) fn routes(declared: utoipa::openapi::OpenApi) -> Value {
     // A parameter with slashes is written `{*key}` in the router, and `{key}` in the document.
     document["paths"] = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     let shapes = SHAPES.iter().filter_map(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
-    document["components"] = json!({ "schemas": Value::Object(shapes.flatten().collect()) });
+    let mut components: Map<String, Value> = shapes.flatten().collect();
+    for (name, schema) in crate::rest::project::schemas() {
+        rewrite::embed(&schema, name, &mut components);
+    }
+    document["components"] = json!({ "schemas": components });
     parameters::complete(&mut document["paths"]);
     // The same operations at a named version; a path of the document has one handler only.
     let mut item = document["paths"]["/api/v1/packs/{name}"].clone();

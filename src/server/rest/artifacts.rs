@@ -155,7 +155,7 @@ fn knows(headers: &HeaderMap, etag: &HeaderValue) -> bool {
 }
 
 /// Writes the name twice, as RFC 6266 advises: in ASCII for old clients, and in full (RFC 8187).
-fn disposition(name: &str) -> String {
+pub(super) fn disposition(name: &str) -> String {
     const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let ascii: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();

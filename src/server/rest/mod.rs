@@ -19,6 +19,7 @@ mod memory;
 mod operations;
 mod packs;
 mod prefer;
+pub(crate) mod project;
 mod reply;
 mod request;
 mod sessions;
@@ -59,6 +60,7 @@ fn documented() -> OpenApiRouter<App> {
         .merge(defaults::routes())
         .merge(audit::routes())
         .merge(conversations::routes())
+        .merge(project::routes())
         .merge(operations::routes())
         .merge(statistics::routes())
         .merge(live::routes())

@@ -310,6 +310,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
         Arc::clone(&fixture.clock) as _,
         None,
         false,
+        Default::default(),
     );
     let router = super::router(app, None);
     let ask = async |scope: &str, method: Method, path: &str| {

@@ -1,5 +1,7 @@
 //! The pages through the whole router: what they show, what their forms change, who may see them.
 
+mod project;
+
 use std::time::Duration;
 
 use helmdeck_core::{Secret, Timestamp};
@@ -19,8 +21,17 @@ const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded")
 const ORIGIN: (&str, &str) = ("origin", "http://localhost");
 
 /// Every page that is in the navigation.
-const PAGES: [&str; 8] =
-    ["/ui", "/ui/packs", "/ui/calls", "/ui/jobs", "/ui/cache", "/ui/memory", "/ui/conversations", "/ui/files"];
+const PAGES: [&str; 9] = [
+    "/ui",
+    "/ui/packs",
+    "/ui/calls",
+    "/ui/jobs",
+    "/ui/cache",
+    "/ui/memory",
+    "/ui/conversations",
+    "/ui/files",
+    "/ui/project",
+];
 
 /// The token of the first form on a page.
 fn form_token(page: &Answer) -> String {

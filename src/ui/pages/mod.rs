@@ -8,6 +8,7 @@ mod jobs;
 mod memory;
 mod overview;
 mod packs;
+mod project;
 mod statistics;
 
 use axum::Router;
@@ -36,6 +37,7 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+        .merge(project::routes())
         .route("/ui/", get(async || see_other("/ui")))
         .route("/ui/{*rest}", get(missing))
 }

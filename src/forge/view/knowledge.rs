@@ -1,0 +1,84 @@
+//! Knowledge with its age, now or at an earlier commit.
+
+use std::collections::HashSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Part, SeenCommit, Wanted, revisions};
+use crate::error::{Category, Error, Result};
+use crate::files::{Unreadable, decode, newer};
+use crate::knowledge::{Hit, Knowledge, KnowledgeFile, Search};
+use crate::layout::{KNOWLEDGE, KNOWLEDGE_ENTRIES};
+use crate::project::Project;
+
+/// Number of earlier versions that are named.
+const VERSIONS: usize = 50;
+
+/// Knowledge, as a page shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KnowledgeView {
+    /// The commit that it is of; null = the work tree.
+    pub as_of: Option<String>,
+    /// Version tag of the file, for a change. None at an earlier commit, or without a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// The entries that match: the best first; without words, the newest first.
+    #[serde(flatten)]
+    pub entries: Part<KnowledgeEntryView>,
+    /// The newest commits that changed the knowledge, newest first.
+    pub versions: Vec<SeenCommit>,
+}
+
+/// Entry of the knowledge.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KnowledgeEntryView {
+    /// The entry.
+    #[serde(flatten)]
+    pub entry: Hit,
+    /// Whether files that it names have changed since it was learned or confirmed.
+    pub maybe_stale: bool,
+}
+
+/// Returns knowledge, with superseded entries if the search wants them; of an earlier commit with `as_of`.
+///
+/// # Errors
+/// `NotFound` for an unknown commit; `Usage` for an unknown `after`; `Corrupt` if the file is damaged; errors from git.
+pub fn knowledge(project: &Project, search: &Search, as_of: Option<&str>, wanted: &Wanted) -> Result<KnowledgeView> {
+    let (file, as_of, tag) = match as_of {
+        None => {
+            let loaded = project.files().load::<KnowledgeFile>()?;
+            let tag = loaded.as_ref().map(|loaded| loaded.etag.clone());
+            (loaded.map(|loaded| loaded.value), None, tag)
+        }
+        Some(name) => {
+            let (file, commit) = at(project, name)?;
+            (file, Some(commit), None)
+        }
+    };
+    // An earlier version says nothing about the files of today; and without git, nothing is known.
+    let drift = if as_of.is_none() { Knowledge::new(project).drift().ok() } else { None };
+    let stale: HashSet<String> = drift.into_iter().flat_map(|drift| drift.maybe_stale).map(|one| one.id).collect();
+    let hits = file.map(|file| file.search(&Search { limit: Some(usize::MAX), ..search.clone() }).entries);
+    let entries = Part::of(hits.unwrap_or_default(), wanted, |hit: &Hit| hit.id.clone())?
+        .try_map(|entry| Ok(KnowledgeEntryView { maybe_stale: stale.contains(&entry.id), entry }))?;
+    let versions = revisions(project, &[KNOWLEDGE, KNOWLEDGE_ENTRIES], VERSIONS).unwrap_or_default();
+    Ok(KnowledgeView { as_of, etag: tag, entries, versions })
+}
+
+/// Returns the knowledge that a commit has, and the commit.
+fn at(project: &Project, name: &str) -> Result<(Option<KnowledgeFile>, String)> {
+    let git = project.git()?;
+    let commit =
+        git.resolve(name)?.ok_or_else(|| Error::not_found(format!("{name:?} names no commit of this clone")))?;
+    let Some(bytes) = git.document_at(&commit, KNOWLEDGE)? else { return Ok((None, commit.to_string())) };
+    let (file, _) = decode::<KnowledgeFile>(&bytes).map_err(|why| match why {
+        Unreadable::Damaged(damage) => {
+            let message =
+                format!("{KNOWLEDGE} of {name}: line {}, column {}: {}", damage.line, damage.column, damage.what);
+            Error::new(Category::Corrupt, "E_CORRUPT", message).hint("choose another commit")
+        }
+        Unreadable::Newer(version) => newer(KNOWLEDGE, &version),
+    })?;
+    Ok((Some(file), commit.to_string()))
+}

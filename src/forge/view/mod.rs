@@ -1,0 +1,78 @@
+//! Read-only views for programs that show a project: what no command lists.
+//!
+//! Nothing here changes a file, takes a lock or renews a session. Open the project with [`Project::reading`].
+//!
+//! [`Project::reading`]: crate::Project::reading
+
+mod commits;
+mod diff;
+mod knowledge;
+mod progress;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use commits::{SeenCommit, commits, revisions};
+pub use diff::{Diff, diff};
+pub use knowledge::{KnowledgeEntryView, KnowledgeView, knowledge};
+pub use progress::{ProgressView, progress, progress_of};
+pub use tree::{TreeFile, tree};
+
+use crate::error::{Error, Result};
+
+/// Which part of a list is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The name of the last item that the caller has; none for the beginning.
+    pub after: Option<String>,
+    /// Maximum number of items.
+    pub limit: usize,
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Part<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Number of items in the whole list.
+    pub total: usize,
+    /// Pass it as `after` to get the next part; null in the last one.
+    pub next: Option<String>,
+}
+
+impl<T> Part<T> {
+    /// Cuts the wanted part out of a list whose items have unique names.
+    ///
+    /// # Errors
+    /// `Usage` if no item has the name that the caller gave.
+    pub fn of(all: Vec<T>, wanted: &Wanted, name: impl Fn(&T) -> String) -> Result<Self> {
+        let total = all.len();
+        let start = match &wanted.after {
+            None => 0,
+            Some(after) => {
+                let at = all.iter().position(|item| name(item) == *after);
+                let gone =
+                    || Error::usage(format!("{after:?} is not in the list any more: read it from its beginning"));
+                at.ok_or_else(gone)? + 1
+            }
+        };
+        let items: Vec<T> = all.into_iter().skip(start).take(wanted.limit).collect();
+        let next = items.last().filter(|_| start + items.len() < total).map(&name);
+        Ok(Self { items, total, next })
+    }
+
+    /// Changes each item.
+    ///
+    /// # Errors
+    /// The first error of a change.
+    pub fn try_map<U>(self, change: impl FnMut(T) -> Result<U>) -> Result<Part<U>> {
+        Ok(Part {
+            items: self.items.into_iter().map(change).collect::<Result<_>>()?,
+            total: self.total,
+            next: self.next,
+        })
+    }
+}

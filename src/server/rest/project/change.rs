@@ -1,0 +1,290 @@
+//! Changes of the project that people make on a page. They run no program, and go through the rules of the project.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use helmdeck_forge::features::{BlockedBy, Edit as FeatureEdit, Features, Status};
+use helmdeck_forge::issues::{Done, Edit, NewComment};
+use helmdeck_forge::knowledge::{Knowledge, Learning, What};
+use helmdeck_forge::{Category, Error, Time};
+use helmdeck_forge_documents::tracking::Field;
+use helmdeck_trackers::sync::{self, Choice};
+use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{ProjectState, check};
+use crate::access::By;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::rest::reply::{Problems, json};
+use crate::rest::request::PathValues;
+
+/// Limit of the body of a change, in bytes: an issue's description may be long.
+const MAX_CHANGE_BYTES: u64 = 256 << 10;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(set_issue))
+        .routes(routes!(comment))
+        .routes(routes!(close_issue))
+        .routes(routes!(set_feature))
+        .routes(routes!(confirm))
+        .routes(routes!(supersede))
+        .routes(routes!(resolve))
+}
+
+/// Returns the error of a caller whose copy is stale.
+fn stale(what: &str) -> Error {
+    Error::new(Category::Stale, "E_STALE", format!("{what} has changed since it was read"))
+        .hint("read it again, and decide anew")
+}
+
+/// Change of an issue. Absent members stay; an empty text or list removes.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(super) struct IssueEdit {
+    /// Version tag that the issue must have.
+    if_match: Option<String>,
+    #[serde(flatten)]
+    edit: Edit,
+}
+
+/// Changes an issue, if it still has the version tag of `if_match`. `Done` is refused: closing is another route.
+#[utoipa::path(post, path = "/api/v1/project/issues/{issue}", tag = "project", operation_id = "set_project_issue",
+    params(("issue" = String, Path, description = "The key of the issue")),
+    request_body(content = ref("#/components/schemas/ProjectIssueEdit"), content_type = "application/json", description = "The change"),
+    responses((status = 200, description = "The issue now", body = ref("#/components/schemas/ProjectIssueChanged")), Problems))]
+async fn set_issue(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.issue_set")?;
+    let change: IssueEdit = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let key = path.value("issue").to_owned();
+    let changed = state.change(&caller, "forge.issue_set", move |project| {
+        project.issues().set(&key, &change.edit, change.if_match.as_deref())
+    });
+    json(&changed.await?)
+}
+
+/// A comment.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommentText {
+    /// What it says, in Markdown.
+    text: String,
+}
+
+/// Adds a comment of the caller to an issue.
+#[utoipa::path(post, path = "/api/v1/project/issues/{issue}/comments", tag = "project", operation_id = "comment_project_issue",
+    params(("issue" = String, Path, description = "The key of the issue")),
+    request_body(content = ref("#/components/schemas/ProjectComment"), content_type = "application/json", description = "The comment"),
+    responses((status = 200, description = "The issue now", body = ref("#/components/schemas/ProjectIssueChanged")), Problems))]
+async fn comment(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.issue_set")?;
+    let said: CommentText = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let key = path.value("issue").to_owned();
+    let comment = NewComment { text: said.text, by: None };
+    json(&state.change(&caller, "forge.issue_set", move |project| project.issues().comment(&key, &comment)).await?)
+}
+
+/// How an issue is closed.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(super) struct Closing {
+    /// Version tag that the issue must have.
+    if_match: Option<String>,
+    #[serde(flatten)]
+    done: Done,
+}
+
+/// Closes an issue and writes its summary. Open criteria need a reason (`anyway`).
+#[utoipa::path(post, path = "/api/v1/project/issues/{issue}/done", tag = "project", operation_id = "close_project_issue",
+    params(("issue" = String, Path, description = "The key of the issue")),
+    request_body(content = ref("#/components/schemas/ProjectClosing"), content_type = "application/json", description = "How"),
+    responses((status = 200, description = "The closed issue", body = ref("#/components/schemas/ProjectIssueClosed")), Problems))]
+async fn close_issue(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.issue_done")?;
+    let closing: Closing = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let key = path.value("issue").to_owned();
+    let closed = state.change(&caller, "forge.issue_done", move |project| {
+        if let Some(wanted) = closing.if_match
+            && project.issues().show(&key)?.etag != wanted
+        {
+            return Err(stale(&key));
+        }
+        project.issues().done(&key, &closing.done)
+    });
+    json(&closed.await?)
+}
+
+/// Change of a feature's status.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FeatureStatus {
+    /// Version tag that the file of the features must have.
+    if_match: Option<String>,
+    /// The status. `passing` is refused: only tests show that.
+    status: Status,
+    /// The reason of the status; an empty one removes it.
+    reason: Option<String>,
+    /// What it waits for: ids of features, or a text.
+    blocked_by: Option<BlockedBy>,
+}
+
+/// Changes the status of a feature through its rules. No feature passes by this: its tests must show it.
+#[utoipa::path(post, path = "/api/v1/project/features/{feature}", tag = "project", operation_id = "set_project_feature",
+    params(("feature" = String, Path, description = "The id of the feature")),
+    request_body(content = ref("#/components/schemas/ProjectFeatureStatus"), content_type = "application/json", description = "The status"),
+    responses((status = 200, description = "The feature now", body = ref("#/components/schemas/ProjectFeatureChanged")), Problems))]
+async fn set_feature(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.features_set")?;
+    let change: FeatureStatus = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let id = path.value("feature").to_owned();
+    let edit = FeatureEdit {
+        status: Some(change.status),
+        reason: change.reason,
+        blocked_by: change.blocked_by,
+        ..FeatureEdit::default()
+    };
+    let changed = state.change(&caller, "forge.features_set", move |project| {
+        Features::new(project).set(&id, &edit, change.if_match.as_deref())
+    });
+    json(&changed.await?)
+}
+
+/// Condition of a change.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Condition {
+    /// Version tag that the file must have.
+    if_match: Option<String>,
+}
+
+/// Confirms that an entry of the knowledge still holds.
+#[utoipa::path(post, path = "/api/v1/project/knowledge/{id}/confirm", tag = "project", operation_id = "confirm_project_knowledge",
+    params(("id" = String, Path, description = "The id of the entry")),
+    request_body(content = ref("#/components/schemas/ProjectCondition"), content_type = "application/json", description = "The condition"),
+    responses((status = 200, description = "What was confirmed", body = ref("#/components/schemas/ProjectConfirmed")), Problems))]
+async fn confirm(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.knowledge_confirm")?;
+    let condition: Condition = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let id = path.value("id").to_owned();
+    let confirmed = state.change(&caller, "forge.knowledge_confirm", move |project| {
+        Knowledge::new(project).confirm(&id, condition.if_match.as_deref())
+    });
+    json(&confirmed.await?)
+}
+
+/// What replaces an entry of the knowledge.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(super) struct Replacement {
+    /// Version tag that the file must have.
+    if_match: Option<String>,
+    #[serde(flatten)]
+    by: Learning,
+}
+
+/// Replaces an entry of the knowledge by a new one. The old one stays, marked as superseded.
+///
+/// The check of an invariant is a command, so it is not set here.
+#[utoipa::path(post, path = "/api/v1/project/knowledge/{id}/supersede", tag = "project", operation_id = "supersede_project_knowledge",
+    params(("id" = String, Path, description = "The id of the entry")),
+    request_body(content = ref("#/components/schemas/ProjectReplacement"), content_type = "application/json", description = "The new entry"),
+    responses((status = 200, description = "Both entries", body = ref("#/components/schemas/ProjectSuperseded")), Problems))]
+async fn supersede(
+    State(state): State<ProjectState>,
+    By(caller): By,
+    path: PathValues,
+    request: Request,
+) -> Result<Response, Problem> {
+    check(&caller, "forge.knowledge_supersede")?;
+    let replacement: Replacement = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let id = path.value("id").to_owned();
+    let superseded = state.change(&caller, "forge.knowledge_supersede", move |project| {
+        if matches!(replacement.by.what, What::Invariant { check: Some(_), .. }) {
+            let message = "a check is a command, and no caller of the server may name one";
+            return Err(Error::refused(message).hint("leave \"check\" out, or supersede the entry at a shell"));
+        }
+        // Who sends this has no session here, and git says the commit.
+        let by = Learning { session: None, commit: None, ..replacement.by };
+        Knowledge::new(project).supersede(&id, &by, replacement.if_match.as_deref())
+    });
+    json(&superseded.await?)
+}
+
+/// Decision about a conflict.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Resolution {
+    /// The key of the issue.
+    key: String,
+    /// The field.
+    field: Field,
+    /// Which value counts.
+    choice: ChosenSide,
+    /// The value, if it is a third one.
+    value: Option<String>,
+    /// Since when the field is in conflict, as the caller saw it.
+    since: Option<Time>,
+}
+
+/// Which value counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ChosenSide {
+    /// The value here; it is pushed.
+    Ours,
+    /// The value in the tracker.
+    Theirs,
+    /// A third value; it is pushed.
+    Value,
+}
+
+/// Settles a field of an issue that was changed here and in the tracker. The tracker is not asked.
+#[utoipa::path(post, path = "/api/v1/project/tracker/resolve", tag = "project", operation_id = "resolve_project_conflict",
+    request_body(content = ref("#/components/schemas/ProjectResolution"), content_type = "application/json", description = "The decision"),
+    responses((status = 200, description = "The conflict that was settled", body = ref("#/components/schemas/ProjectConflict")), Problems))]
+async fn resolve(State(state): State<ProjectState>, By(caller): By, request: Request) -> Result<Response, Problem> {
+    check(&caller, "forge.issue_set")?;
+    let wanted: Resolution = state.limits.read_json(request, MAX_CHANGE_BYTES).await?;
+    let settled = state.change(&caller, "forge.issue_set", move |project| {
+        let choice = match (wanted.choice, wanted.value) {
+            (ChosenSide::Ours, None) => Choice::Ours,
+            (ChosenSide::Theirs, None) => Choice::Theirs,
+            (ChosenSide::Value, Some(value)) => Choice::Value(value),
+            _ => return Err(Error::usage("a value belongs to the choice \"value\", and to no other")),
+        };
+        let key = &wanted.key;
+        if let Some(since) = wanted.since {
+            let conflicts = sync::status(project)?.conflicts;
+            let seen = conflicts.iter().find(|one| one.key == *key && one.field == wanted.field);
+            if seen.is_some_and(|one| one.since != since) {
+                return Err(stale(&format!("the field {} of {key}", wanted.field)));
+            }
+        }
+        project.check_not_paused()?;
+        sync::resolve(project, key, wanted.field, &choice)
+    });
+    json(&settled.await?)
+}

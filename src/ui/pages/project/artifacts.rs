@@ -1,0 +1,94 @@
+//! Artifacts of the project. They are downloaded, never shown as a page.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::{API, Tab, Top, answered, frame, trouble};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::{By, PathParams};
+use crate::rest::{Failure, segment};
+use crate::shown::{self, Time};
+
+/// Number of artifacts on a page.
+const LIMIT: usize = 50;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/project/artifacts", get(list))
+        .route("/ui/project/artifacts/{name}/download", get(download))
+}
+
+#[derive(Debug, Deserialize)]
+struct ArtifactList {
+    items: Vec<Entry>,
+    total: u64,
+    next: Option<String>,
+    bad_lines: Vec<serde_json::Value>,
+}
+
+/// An artifact.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    triv: String,
+    kind: String,
+    name: String,
+    media_type: String,
+    bytes: u64,
+    created_at: Time,
+    session: Option<String>,
+    linear: Option<String>,
+}
+
+impl Entry {
+    fn path(&self) -> String {
+        format!("/ui/project/artifacts/{}/download", segment(&self.triv))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "project/artifacts.html")]
+struct ArtifactsPage {
+    frame: Frame,
+    top: Top,
+    kind: String,
+    name: String,
+    kinds: [&'static str; 4],
+    list: ArtifactList,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let filter = state.query(&["kind", "name", "after"]);
+        let list = ui.rest.get(&caller, &format!("{API}/artifacts?limit={LIMIT}{filter}")).await?;
+        Ok(page(&ArtifactsPage {
+            frame: frame("Artifacts", &ui, &caller),
+            top: Top::new(Tab::Artifacts, &state),
+            kind: state.get("kind").to_owned(),
+            name: state.get("name").to_owned(),
+            kinds: ["", "code", "docs", "reports"],
+            list,
+        }))
+    };
+    answered(&ui, &caller, Tab::Artifacts, answer.await)
+}
+
+/// Sends an artifact as the REST route does: as an attachment, never rendered.
+async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Response {
+    let route = format!("{API}/artifacts/{}/bytes", segment(super::super::path_value(&path, "name")));
+    match ui.rest.open(&caller, Method::GET, &route, None).await {
+        Ok(response) if response.status().is_success() => response,
+        Ok(response) => {
+            let status = response.status();
+            let detail = "this artifact is not in this clone, or its file is damaged: `helmdeck forge artifact verify`";
+            trouble(&ui, &caller, Tab::Artifacts, &Failure::new(status, detail))
+        }
+        Err(_) => trouble(&ui, &caller, Tab::Artifacts, &Failure::new(StatusCode::NOT_FOUND, "no such artifact")),
+    }
+}

@@ -1,0 +1,80 @@
+//! The newest events of the project.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{API, Tab, Top, answered, frame};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::By;
+use crate::shown::{self, Time};
+
+/// Number of events on a page.
+const LIMIT: usize = 100;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/project/events", get(list))
+}
+
+#[derive(Debug, Deserialize)]
+struct Tail {
+    events: Vec<Event>,
+    gaps: Vec<Gap>,
+    damaged: u64,
+    seq: u64,
+}
+
+/// An event.
+#[derive(Debug, Deserialize)]
+struct Event {
+    seq: u64,
+    #[serde(rename = "type")]
+    kind: String,
+    ts: Time,
+    session: Option<String>,
+    agent: String,
+    #[serde(default)]
+    data: Value,
+}
+
+impl Event {
+    fn json(&self) -> String {
+        shown::json(&self.data)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Gap {
+    from: u64,
+    to: u64,
+}
+
+#[derive(Template)]
+#[template(path = "project/events.html")]
+struct EventsPage {
+    frame: Frame,
+    top: Top,
+    session: String,
+    tail: Tail,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let route = format!("{API}/events?limit={LIMIT}{}", state.query(&["session", "after"]));
+        let mut tail: Tail = ui.rest.get(&caller, &route).await?;
+        tail.events.reverse();
+        Ok(page(&EventsPage {
+            frame: frame("Events", &ui, &caller),
+            top: Top::new(Tab::Events, &state),
+            session: state.get("session").to_owned(),
+            tail,
+        }))
+    };
+    answered(&ui, &caller, Tab::Events, answer.await)
+}

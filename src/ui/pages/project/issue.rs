@@ -1,0 +1,222 @@
+//! One issue: its criteria, comments and history, and the forms that change it.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::issues::priority;
+use super::{API, Tab, Top, answered, change, changed, frame, list, text};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::{By, PathParams, Sent};
+use crate::rest::segment;
+use crate::shown::Time;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/project/issues/{issue}", get(show))
+        .route("/ui/project/issues/{issue}/set", post(set))
+        .route("/ui/project/issues/{issue}/check", post(check))
+        .route("/ui/project/issues/{issue}/comment", post(comment))
+        .route("/ui/project/issues/{issue}/done", post(close))
+}
+
+#[derive(Debug, Deserialize)]
+struct Shown {
+    etag: String,
+    over: bool,
+    ready: bool,
+    #[serde(default)]
+    waits_for: Vec<String>,
+    #[serde(default)]
+    claimed: bool,
+    issue: Issue,
+    summary: Option<String>,
+    changes: Vec<Commit>,
+}
+
+/// An issue.
+#[derive(Debug, Deserialize)]
+struct Issue {
+    linear_id: String,
+    title: String,
+    description: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    state: Option<String>,
+    priority: Option<u8>,
+    #[serde(default)]
+    labels: Vec<String>,
+    assignee: Option<String>,
+    #[serde(default)]
+    blocked_by: Vec<String>,
+    #[serde(default)]
+    features: Vec<String>,
+    #[serde(default)]
+    acceptance_criteria: Vec<Criterion>,
+    #[serde(default)]
+    comments: Vec<Comment>,
+    #[serde(default)]
+    aliases: Vec<String>,
+    url: Option<String>,
+    created_at: Option<Time>,
+    updated_at: Option<Time>,
+    git_refs: Option<GitRefs>,
+}
+
+impl Issue {
+    fn priority(&self) -> &'static str {
+        priority(self.priority)
+    }
+
+    /// Returns the address at the tracker, if it is one that a browser may follow.
+    fn link(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| url.starts_with("https://"))
+    }
+
+    fn form(&self, action: &str) -> String {
+        format!("/ui/project/issues/{}/{action}", segment(&self.linear_id))
+    }
+
+    fn labels(&self) -> String {
+        self.labels.join(", ")
+    }
+
+    fn is_priority(&self, number: &u8) -> bool {
+        self.priority.unwrap_or(0) == *number
+    }
+}
+
+/// What must hold before an issue is done.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Criterion {
+    Text(String),
+    Checked { text: String, done: bool, evidence: Option<String> },
+}
+
+impl Criterion {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Checked { text, .. } => text,
+        }
+    }
+
+    const fn is_done(&self) -> bool {
+        matches!(self, Self::Checked { done: true, .. })
+    }
+
+    fn evidence(&self) -> &str {
+        match self {
+            Self::Checked { evidence: Some(evidence), .. } => evidence,
+            _ => "",
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Comment {
+    by: Option<String>,
+    at: Option<Time>,
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct GitRefs {
+    branch: Option<String>,
+    #[serde(default)]
+    commits: Vec<String>,
+}
+
+/// A commit.
+#[derive(Debug, Deserialize)]
+pub(super) struct Commit {
+    pub(super) commit: String,
+    pub(super) at: Time,
+    pub(super) author: String,
+    pub(super) subject: String,
+    pub(super) issue: Option<String>,
+    pub(super) session: Option<String>,
+}
+
+impl Commit {
+    pub(super) fn short(&self) -> &str {
+        self.commit.get(..12).unwrap_or(&self.commit)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "project/issue.html")]
+struct IssuePage {
+    frame: Frame,
+    top: Top,
+    shown: Shown,
+    priorities: [(u8, &'static str); 5],
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let route = format!("{API}/issues/{}", segment(super::super::path_value(&path, "issue")));
+        let shown: Shown = ui.rest.get(&caller, &route).await?;
+        Ok(page(&IssuePage {
+            frame: frame(&format!("{} {}", shown.issue.linear_id, shown.issue.title), &ui, &caller),
+            top: Top::new(Tab::Issues, &state),
+            shown,
+            priorities: [(0, "none"), (1, "urgent"), (2, "high"), (3, "normal"), (4, "low")],
+        }))
+    };
+    answered(&ui, &caller, Tab::Issues, answer.await)
+}
+
+/// Sends a change of an issue, and leads back to it.
+async fn send(ui: &Ui, path: &PathParams, sent: &Sent, action: &str, body: serde_json::Value, said: &str) -> Response {
+    let key = segment(super::super::path_value(path, "issue"));
+    let answer = change(ui, sent, &format!("issues/{key}{action}"), &body).await;
+    changed(ui, sent, Tab::Issues, &format!("/ui/project/issues/{key}"), said, answer)
+}
+
+async fn set(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let mut body = json!({
+        "if_match": sent.value("etag"),
+        "title": sent.value("title"),
+        "description": text(&sent, "description"),
+        "assignee": sent.value("assignee"),
+        "labels": list(&sent, "labels"),
+    });
+    if let Some(state) = sent.get("state") {
+        body["state"] = state.into();
+    }
+    if let Some(Ok(priority)) = sent.get("priority").map(str::parse::<u8>) {
+        body["priority"] = priority.into();
+    }
+    send(&ui, &path, &sent, "", body, "The issue was changed.").await
+}
+
+async fn check(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let mut mark = json!({ "criterion": sent.value("criterion"), "done": sent.value("done") == "true" });
+    if let Some(evidence) = sent.get("evidence") {
+        mark["evidence"] = evidence.into();
+    }
+    let body = json!({ "if_match": sent.value("etag"), "checked": [mark] });
+    send(&ui, &path, &sent, "", body, "The criterion was marked.").await
+}
+
+async fn comment(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let body = json!({ "text": text(&sent, "text") });
+    send(&ui, &path, &sent, "/comments", body, "The comment was added.").await
+}
+
+async fn close(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let mut body = json!({ "if_match": sent.value("etag"), "cancelled": sent.value("cancelled") == "true" });
+    for (field, member) in [("anyway", "anyway"), ("why", "why")] {
+        if sent.get(field).is_some() {
+            body[member] = text(&sent, field).into();
+        }
+    }
+    send(&ui, &path, &sent, "/done", body, "The issue was closed.").await
+}

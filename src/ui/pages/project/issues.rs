@@ -1,0 +1,159 @@
+//! Issues: a board by state.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::{API, Tab, Top, answered, frame};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::By;
+use crate::rest::segment;
+
+/// Number of issues on a page.
+const LIMIT: usize = 100;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/project/issues", get(list))
+}
+
+#[derive(Debug, Deserialize)]
+struct IssueList {
+    counts: Counts,
+    items: Vec<Item>,
+    total: u64,
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Counts {
+    open: u64,
+    ready: u64,
+    blocked: u64,
+    done: u64,
+}
+
+/// An issue in the list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Item {
+    pub(super) over: bool,
+    pub(super) ready: bool,
+    #[serde(default)]
+    pub(super) waits_for: Vec<String>,
+    #[serde(default)]
+    pub(super) claimed: bool,
+    pub(super) issue: Brief,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Brief {
+    linear_id: String,
+    title: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    state: Option<String>,
+    priority: Option<u8>,
+    #[serde(default)]
+    labels: Vec<String>,
+    assignee: Option<String>,
+}
+
+impl Brief {
+    fn path(&self) -> String {
+        format!("/ui/project/issues/{}", segment(&self.linear_id))
+    }
+
+    fn priority(&self) -> &'static str {
+        priority(self.priority)
+    }
+}
+
+/// Returns a priority in words, empty if there is none.
+pub(super) const fn priority(number: Option<u8>) -> &'static str {
+    match number {
+        Some(1) => "urgent",
+        Some(2) => "high",
+        Some(3) => "normal",
+        Some(4) => "low",
+        _ => "",
+    }
+}
+
+/// Issues of one state.
+struct Column {
+    state: String,
+    items: Vec<Item>,
+}
+
+/// Sorts issues into columns: `Open` first, states that end an issue last, others in the order of their first issue.
+fn columns(items: Vec<Item>) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for item in items {
+        let state = item.issue.state.clone().unwrap_or_else(|| "No state".to_owned());
+        match columns.iter_mut().find(|column| column.state == state) {
+            Some(column) => column.items.push(item),
+            None => columns.push(Column { state, items: vec![item] }),
+        }
+    }
+    columns.sort_by_key(|column| {
+        let over = column.items.iter().all(|item| item.over);
+        (over, column.state != "Open")
+    });
+    columns
+}
+
+#[derive(Template)]
+#[template(path = "project/issues.html")]
+struct IssuesPage {
+    frame: Frame,
+    top: Top,
+    scope: String,
+    scopes: [(&'static str, &'static str); 5],
+    counts: Counts,
+    columns: Vec<Column>,
+    shown: u64,
+    total: u64,
+    next: Option<String>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let route = format!("{API}/issues?limit={LIMIT}{}", state.query(&["scope", "after"]));
+        let list: IssueList = ui.rest.get(&caller, &route).await?;
+        Ok(page(&IssuesPage {
+            frame: frame("Issues", &ui, &caller),
+            top: Top::new(Tab::Issues, &state),
+            scope: state.get("scope").to_owned(),
+            scopes: [("", "Open"), ("ready", "Ready"), ("mine", "Mine"), ("done", "Done"), ("all", "All")],
+            counts: list.counts,
+            shown: list.items.len() as u64,
+            columns: columns(list.items),
+            total: list.total,
+            next: list.next,
+        }))
+    };
+    answered(&ui, &caller, Tab::Issues, answer.await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(state: &str, over: bool) -> Item {
+        let text =
+            format!(r#"{{"over":{over},"ready":false,"issue":{{"linear_id":"A-1","title":"t","state":"{state}"}}}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn open_issues_come_first_and_done_last() {
+        let all = vec![item("Done", true), item("In Progress", false), item("Open", false), item("Done", true)];
+        let columns = columns(all);
+        let names: Vec<_> = columns.iter().map(|column| (column.state.as_str(), column.items.len())).collect();
+        assert_eq!(names, [("Open", 1), ("In Progress", 1), ("Done", 2)]);
+    }
+}

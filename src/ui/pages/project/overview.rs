@@ -1,0 +1,232 @@
+//! The overview of the project: five parts with their health, what is paused, what is worked on.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{API, Part, Tab, Top, answered, change, changed, frame, optional, text, trouble};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::{By, Sent};
+use crate::rest;
+use crate::shown::Time;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/project", get(show))
+        .route("/ui/project/pause/token", post(ask))
+        .route("/ui/project/pause/end", post(end))
+}
+
+/// Health of the project.
+#[derive(Debug, Deserialize)]
+struct Health {
+    overall: String,
+    measured_at: Time,
+    long_term: Component,
+    short_term: Component,
+    features: Component,
+    git: Component,
+    linear: Component,
+}
+
+#[derive(Debug, Deserialize)]
+struct Component {
+    colour: String,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reason {
+    code: String,
+    detail: String,
+    since: Option<Time>,
+    next: String,
+}
+
+/// A part of the project on the page: what it is, the folder whose colour it has, where more is shown.
+#[derive(Debug)]
+struct Section {
+    name: &'static str,
+    folder: &'static str,
+    path: &'static str,
+    component: Component,
+}
+
+/// Colours at one time.
+#[derive(Debug, Deserialize)]
+struct Sample {
+    at: Time,
+    overall: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Recovery {
+    paused: Option<Paused>,
+    report: Option<Report>,
+}
+
+/// Why work is paused.
+#[derive(Debug, Deserialize)]
+struct Paused {
+    reason: String,
+    since: Time,
+    report: Option<Report>,
+}
+
+/// Distance to the last checkpoint.
+#[derive(Debug, Deserialize)]
+struct Report {
+    class: String,
+    action: String,
+    unknown: Vec<Unknown>,
+    checkpoint: Option<String>,
+    branch: Option<String>,
+    head: Option<String>,
+    measures: Option<Measures>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Unknown {
+    text: String,
+    next: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Measures {
+    files: u64,
+    lines: u64,
+    commits: u64,
+    size: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct ShownFocus {
+    focus: Focus,
+}
+
+/// What is worked on.
+#[derive(Debug, Deserialize)]
+struct Focus {
+    task: Option<String>,
+    linear_issue: Option<String>,
+    feature_id: Option<String>,
+    phase: String,
+    #[serde(default)]
+    blockers: Vec<String>,
+    started_at: Option<Time>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sessions {
+    sessions: Vec<Session>,
+    checkpoint_advised: Option<String>,
+}
+
+/// A work session.
+#[derive(Debug, Deserialize)]
+struct Session {
+    id: String,
+    agent: String,
+    state: String,
+    started_at: Time,
+    seen_at: Time,
+    branch: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "project/overview.html")]
+struct OverviewPage {
+    frame: Frame,
+    top: Top,
+    overall: String,
+    measured_at: Time,
+    /// Since when the overall colour is what it is, as far as it was recorded.
+    since: Option<Time>,
+    sections: Vec<Section>,
+    recovery: Option<Recovery>,
+    focus: Option<Focus>,
+    sessions: Option<Sessions>,
+    /// Whether the merge driver of the memory is missing in this clone.
+    merge_driver_missing: bool,
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let health: Health = ui.rest.get(&caller, &format!("{API}/health")).await?;
+        let history: Option<Part<Sample>> = optional(&ui, &caller, "health/history?limit=1000").await;
+        let samples = history.map(|history| history.items).unwrap_or_default();
+        let same = samples.iter().take_while(|sample| sample.overall == health.overall);
+        let since = same.last().map(|sample| sample.at);
+        let focus: Option<Option<ShownFocus>> = optional(&ui, &caller, "focus").await;
+        let merge_driver_missing = health.git.reasons.iter().any(|reason| reason.code == "merge_driver_missing");
+        let section = |name, folder, path, component| Section { name, folder, path, component };
+        Ok(page(&OverviewPage {
+            frame: frame("Project", &ui, &caller),
+            top: Top::new(Tab::Overview, &state),
+            overall: health.overall,
+            measured_at: health.measured_at,
+            since,
+            merge_driver_missing,
+            sections: vec![
+                section("Knowledge", "long-term", "/ui/project/knowledge", health.long_term),
+                section("Work in progress", "short-term", "/ui/project/timeline", health.short_term),
+                section("Features", "artifacts", "/ui/project/features", health.features),
+                section("Issues", "linear", "/ui/project/issues", health.linear),
+                section("Repository", "git", "/ui/project/checkpoints", health.git),
+            ],
+            recovery: optional(&ui, &caller, "recovery").await,
+            focus: focus.flatten().map(|shown| shown.focus),
+            sessions: optional(&ui, &caller, "sessions").await,
+        }))
+    };
+    answered(&ui, &caller, Tab::Overview, answer.await)
+}
+
+#[derive(Deserialize)]
+struct PauseToken {
+    token: String,
+    seconds: u64,
+}
+
+/// Page on which a person ends a pause.
+#[derive(Template)]
+#[template(path = "project/pause.html")]
+struct PausePage {
+    frame: Frame,
+    top: Top,
+    token: String,
+    minutes: u64,
+    paused: Option<Paused>,
+}
+
+/// Shows a person why work is paused, with a token that ends it once.
+async fn ask(State(ui): State<Ui>, sent: Sent) -> Response {
+    let answer = async {
+        let answer = change(&ui, &sent, "recovery/token", &json!({})).await?;
+        let token: PauseToken = rest::read(&answer)?;
+        let recovery: Option<Recovery> = optional(&ui, &sent.caller, "recovery").await;
+        Ok(page(&PausePage {
+            frame: frame("End the pause", &ui, &sent.caller),
+            top: Top { tab: Tab::Overview, done: String::new() },
+            token: token.token,
+            minutes: token.seconds / 60,
+            paused: recovery.and_then(|recovery| recovery.paused),
+        }))
+    };
+    match answer.await {
+        Ok(response) => response,
+        Err(failure) => trouble(&ui, &sent.caller, Tab::Overview, &failure),
+    }
+}
+
+async fn end(State(ui): State<Ui>, sent: Sent) -> Response {
+    let body = json!({ "reason": text(&sent, "reason"), "token": sent.value("token") });
+    let answer = change(&ui, &sent, "recovery/acknowledge", &body).await;
+    changed(&ui, &sent, Tab::Overview, "/ui/project", "The pause has ended.", answer)
+}

@@ -1,0 +1,170 @@
+//! Skills, with a form that tests their triggers. Testing logs nothing.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::{API, Part, Tab, Top, answered, frame, optional};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::{By, PathParams};
+use crate::rest::segment;
+use crate::shown::Time;
+
+/// Number of skills on a page.
+const LIMIT: usize = 100;
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/project/skills", get(list)).route("/ui/project/skills/{name}", get(show))
+}
+
+/// A skill.
+#[derive(Debug, Deserialize)]
+struct Skill {
+    name: String,
+    description: String,
+    version: String,
+    triggers: Triggers,
+    valid: bool,
+    #[serde(default)]
+    errors: Vec<Problem>,
+    #[serde(default)]
+    warnings: Vec<Problem>,
+}
+
+impl Skill {
+    fn path(&self) -> String {
+        format!("/ui/project/skills/{}", segment(&self.name))
+    }
+}
+
+/// When a skill fires.
+#[derive(Debug, Deserialize)]
+struct Triggers {
+    #[serde(default)]
+    keywords: Vec<String>,
+    #[serde(default)]
+    file_patterns: Vec<String>,
+    #[serde(default)]
+    linear_labels: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Problem {
+    #[serde(default, alias = "detail", alias = "text")]
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Stat {
+    skill: String,
+    matched: u64,
+    activated: u64,
+    last_matched_at: Option<Time>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Matches {
+    matches: Vec<Match>,
+}
+
+/// A skill that has points.
+#[derive(Debug, Deserialize)]
+struct Match {
+    skill: String,
+    score: u64,
+    fires: bool,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reason {
+    kind: String,
+    trigger: String,
+    file: Option<String>,
+    points: u64,
+}
+
+/// A skill in the list, with how it has fared.
+struct Row {
+    skill: Skill,
+    stat: Option<Stat>,
+}
+
+#[derive(Template)]
+#[template(path = "project/skills.html")]
+struct SkillsPage {
+    frame: Frame,
+    top: Top,
+    text: String,
+    files: String,
+    labels: String,
+    /// What the test found; none if nothing was tested.
+    tested: Option<Vec<Match>>,
+    rows: Vec<Row>,
+    total: u64,
+    next: Option<String>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let list: Part<Skill> =
+            ui.rest.get(&caller, &format!("{API}/skills?limit={LIMIT}{}", state.query(&["after"]))).await?;
+        let stats: Option<Part<Stat>> = optional(&ui, &caller, "skill-stats?limit=1000").await;
+        let mut stats = stats.map(|stats| stats.items).unwrap_or_default();
+        let row = |skill: Skill| {
+            let at = stats.iter().position(|stat| stat.skill == skill.name);
+            Row { stat: at.map(|at| stats.swap_remove(at)), skill }
+        };
+        let rows = list.items.into_iter().map(row).collect();
+        let asked = state.query(&["text", "files", "labels"]);
+        let tested = if asked.is_empty() {
+            None
+        } else {
+            let route = format!("{API}/skill-matches?{}", asked.trim_start_matches('&'));
+            let found: Matches = ui.rest.get(&caller, &route).await?;
+            Some(found.matches)
+        };
+        Ok(page(&SkillsPage {
+            frame: frame("Skills", &ui, &caller),
+            top: Top::new(Tab::Skills, &state),
+            text: state.get("text").to_owned(),
+            files: state.get("files").to_owned(),
+            labels: state.get("labels").to_owned(),
+            tested,
+            rows,
+            total: list.total,
+            next: list.next,
+        }))
+    };
+    answered(&ui, &caller, Tab::Skills, answer.await)
+}
+
+#[derive(Debug, Deserialize)]
+struct Shown {
+    skill: Skill,
+    instructions: String,
+}
+
+#[derive(Template)]
+#[template(path = "project/skill.html")]
+struct SkillPage {
+    frame: Frame,
+    top: Top,
+    shown: Shown,
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let route = format!("{API}/skills/{}", segment(super::super::path_value(&path, "name")));
+        let shown: Shown = ui.rest.get(&caller, &route).await?;
+        let frame = frame(&format!("Skill {}", shown.skill.name), &ui, &caller);
+        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state), shown }))
+    };
+    answered(&ui, &caller, Tab::Skills, answer.await)
+}

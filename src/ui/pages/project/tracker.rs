@@ -1,0 +1,147 @@
+//! The sync with an issue tracker: what waits, what failed, and conflicts with their settlement.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{API, Tab, Top, answered, change, changed, frame, optional};
+use crate::Ui;
+use crate::frame::{Frame, page};
+use crate::request::{By, Sent};
+use crate::shown::{self, Time};
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/project/tracker", get(show)).route("/ui/project/tracker/resolve", post(resolve))
+}
+
+#[derive(Debug, Deserialize)]
+struct Tracker {
+    mode: String,
+    kind: String,
+    sync: Status,
+}
+
+/// State of the sync.
+#[derive(Debug, Deserialize)]
+struct Status {
+    #[serde(default)]
+    tracker: String,
+    pulled_at: Option<Time>,
+    failure: Option<Failure>,
+    tracked: u64,
+    local: Vec<String>,
+    waiting: u64,
+    failed: Vec<Operation>,
+    conflicts: Vec<Conflict>,
+    #[serde(default)]
+    damaged: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Failure {
+    since: Time,
+    error: String,
+}
+
+/// A change that waits for the tracker.
+#[derive(Debug, Deserialize)]
+struct Operation {
+    op_id: String,
+    kind: String,
+    issue: String,
+    #[serde(default)]
+    patch: Map<String, Value>,
+    made_at: Time,
+    #[serde(default)]
+    attempts: u64,
+    last_error: Option<String>,
+}
+
+impl Operation {
+    /// Returns the names of the changed fields.
+    fn fields(&self) -> String {
+        self.patch.keys().cloned().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A field that was changed on both sides.
+#[derive(Debug, Deserialize)]
+struct Conflict {
+    key: String,
+    field: String,
+    base: Option<Value>,
+    ours: Option<Value>,
+    theirs: Option<Value>,
+    since: Time,
+    /// The time as the route wrote it.
+    #[serde(skip)]
+    since_text: String,
+}
+
+impl Conflict {
+    /// Says whether a third value can be entered: only a text or a number.
+    fn takes_value(&self) -> bool {
+        !matches!(self.field.as_str(), "labels" | "blocked_by" | "criteria")
+    }
+}
+
+/// Returns a value of a field as a person reads it.
+fn value(value: &Option<Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "nothing".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(all)) if all.iter().all(Value::is_string) => {
+            all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
+        Some(other) => shown::json(other),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Outbox {
+    waiting: Vec<Operation>,
+}
+
+/// Number of waiting changes on the page.
+const MOST: usize = 100;
+
+#[derive(Template)]
+#[template(path = "project/tracker.html")]
+struct TrackerPage {
+    frame: Frame,
+    top: Top,
+    tracker: Tracker,
+    waiting: Vec<Operation>,
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::super::State::of(&query);
+    let answer = async {
+        let mut tracker: Tracker = ui.rest.get(&caller, &format!("{API}/tracker")).await?;
+        for conflict in &mut tracker.sync.conflicts {
+            conflict.since_text = conflict.since.0.to_rfc3339();
+        }
+        let outbox: Option<Outbox> = optional(&ui, &caller, "tracker/outbox").await;
+        let mut waiting = outbox.map(|outbox| outbox.waiting).unwrap_or_default();
+        waiting.truncate(MOST);
+        let frame = frame("Tracker", &ui, &caller);
+        Ok(page(&TrackerPage { frame, top: Top::new(Tab::Tracker, &state), tracker, waiting }))
+    };
+    answered(&ui, &caller, Tab::Tracker, answer.await)
+}
+
+async fn resolve(State(ui): State<Ui>, sent: Sent) -> Response {
+    let mut body = json!({ "key": sent.value("key"), "field": sent.value("field"), "choice": sent.value("choice") });
+    if let Some(since) = sent.get("since") {
+        body["since"] = since.into();
+    }
+    if sent.value("choice") == "value" {
+        body["value"] = sent.value("value").into();
+    }
+    let answer = change(&ui, &sent, "tracker/resolve", &body).await;
+    changed(&ui, &sent, Tab::Tracker, "/ui/project/tracker", "The conflict was settled.", answer)
+}
