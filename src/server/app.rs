@@ -11,7 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
-use crate::rest::state::{CallState, ConversationState, DocumentState, EngineState, EventState, RequestLimits};
+use crate::operator::Operator;
+use crate::rest::operate::Rotation;
+use crate::rest::state::{
+    CallState, ConversationState, DocumentState, EngineState, EventState, OperatorState, RequestLimits,
+};
 
 /// State of all routes. It holds nothing of a single caller. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -23,6 +27,7 @@ struct AppState {
     events: EventState,
     conversations: ConversationState,
     document: DocumentState,
+    operator: OperatorState,
 }
 
 impl App {
@@ -32,16 +37,29 @@ impl App {
         config: &ServerConfig,
         clock: Arc<dyn Clock>,
         ledger: Option<Ledger>,
+        operator: Operator,
         authenticates: bool,
     ) -> Self {
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };
+        let events = EventState::new(engine.clone(), config.max_event_streams);
+        let tasks = TaskTracker::new();
+        let operator = OperatorState {
+            engine: engine.clone(),
+            operator,
+            clock: Arc::clone(&clock),
+            started_at: clock.now(),
+            rotation: Rotation::default(),
+            tasks: tasks.clone(),
+            drain: events.drain.clone(),
+        };
         Self(Arc::new(AppState {
-            events: EventState::new(engine.clone(), config.max_event_streams),
+            events,
             conversations: ConversationState::new(conversations, limits),
-            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },
+            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks },
             document,
+            operator,
         }))
     }
 
@@ -83,4 +101,5 @@ parts! {
     ConversationState: app => app.0.conversations;
     Conversations: app => app.conversations();
     DocumentState: app => app.0.document;
+    OperatorState: app => app.0.operator;
 }

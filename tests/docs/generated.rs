@@ -191,7 +191,7 @@ fn right(server: &Server, token: &str, method: &str, path: &str, operation: &Val
     let answer = server.ask(&format!("{} {path}\nAuthorization: Bearer {token}", method.to_uppercase()), body);
     match (answer.code, answer.header("www-authenticate").and_then(|it| it.split("scope=\"").nth(1))) {
         (403, Some(scope)) => format!("`{}`", scope.trim_end_matches('"').replace("test.plain", "NAME")),
-        (200 | 404, _) => "a token".to_owned(),
+        (200 | 201 | 404, _) => "a token".to_owned(),
         (code, _) => panic!("{method} {path}: {code}: {}", answer.body),
     }
 }

@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 /// Schemas of request and response bodies, by name.
-const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversations.json")];
+const SHAPES: [&str; 3] =
+    [include_str!("shapes.json"), include_str!("conversations.json"), include_str!("operator.json")];
 
 /// Title and tags of the document. The routes are declared beside their handlers.
 #[derive(OpenApi)]
@@ -30,6 +31,8 @@ const SHAPES: [&str; 2] = [include_str!("shapes.json"), include_str!("conversati
         (name = "sessions", description = "Folders that packs run commands in"),
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "conversations", description = "Turns of conversations, and what a model is shown of them"),
+        (name = "tokens", description = "API tokens, never their texts"),
+        (name = "credentials", description = "The vault: grants and uses, never values"),
         (name = "operations", description = "Health and counters"),
     ),
 )]

@@ -6,23 +6,31 @@ mod artifacts;
 mod cache_headers;
 mod call;
 mod conversations;
+mod credentials;
 mod defaults;
 mod directive;
 mod events;
+mod explain;
 mod facts;
 #[cfg(test)]
 mod job_tests;
 mod jobs;
+mod mcp_servers;
 mod memory;
+pub(crate) mod operate;
 mod operations;
+#[cfg(test)]
+pub(crate) mod operator_tests;
 mod packs;
 mod prefer;
+mod preview;
 mod reply;
 mod request;
 mod sessions;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+mod tokens;
 pub(crate) mod webhook;
 
 use std::sync::{Arc, OnceLock};
@@ -47,6 +55,7 @@ use crate::{docs, openapi};
 fn documented() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
         .merge(packs::routes())
+        .merge(explain::routes())
         .merge(jobs::routes())
         .merge(events::routes())
         .merge(artifacts::routes())
@@ -55,6 +64,10 @@ fn documented() -> OpenApiRouter<App> {
         .merge(facts::routes())
         .merge(defaults::routes())
         .merge(conversations::routes())
+        .merge(tokens::routes())
+        .merge(credentials::routes())
+        .merge(mcp_servers::routes())
+        .merge(operate::routes())
         .merge(operations::routes())
 }
 

@@ -1,5 +1,7 @@
 //! The pages through the whole router: what they show, what their forms change, who may see them.
 
+mod operator;
+
 use std::time::Duration;
 
 use helmdeck_core::{Secret, Timestamp};
