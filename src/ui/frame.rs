@@ -27,11 +27,15 @@ pub(crate) enum Place {
     Memory,
     Conversations,
     Files,
+    Tokens,
+    Vault,
+    Servers,
+    Operate,
 }
 
 impl Place {
     /// Path and name of each place, in the order of the navigation.
-    const ALL: [(Self, &'static str, &'static str); 8] = [
+    const ALL: [(Self, &'static str, &'static str); 12] = [
         (Self::Overview, "/ui", "Overview"),
         (Self::Packs, "/ui/packs", "Packs"),
         (Self::Calls, "/ui/calls", "Calls"),
@@ -40,7 +44,16 @@ impl Place {
         (Self::Memory, "/ui/memory", "Memory"),
         (Self::Conversations, "/ui/conversations", "Conversations"),
         (Self::Files, "/ui/files", "Files"),
+        (Self::Tokens, "/ui/tokens", "Tokens"),
+        (Self::Vault, "/ui/vault", "Vault"),
+        (Self::Servers, "/ui/servers", "Servers"),
+        (Self::Operate, "/ui/operate", "Operate"),
     ];
+
+    /// Says whether only an administrator can use the page.
+    const fn needs_admin(self) -> bool {
+        matches!(self, Self::Servers | Self::Operate)
+    }
 
     const fn needs_memory(self) -> bool {
         matches!(self, Self::Calls | Self::Cache | Self::Memory | Self::Conversations)
@@ -59,6 +72,10 @@ pub(crate) struct Frame {
     pub(crate) signs_in: bool,
     /// Whether gate 1 is open.
     pub(crate) memory: bool,
+    /// Whether there is a system database, which has the tokens.
+    tokens: bool,
+    /// Whether there is a vault.
+    vault: bool,
     pub(crate) now: Timestamp,
     /// Token that every form of the page sends back.
     pub(crate) form_token: String,
@@ -82,14 +99,26 @@ impl Frame {
             admin: caller.permissions.allow(&Permission::Admin),
             signs_in: ui.signs_in,
             memory: ui.memory,
+            tokens: ui.tokens,
+            vault: ui.vault,
             now: ui.clock.now(),
             form_token: ui.form_token(caller),
         }
     }
 
-    /// Returns the entries of the navigation: what needs memory is there if memory is on.
+    /// Returns whether the page is about memory, and memory is off.
+    pub(crate) fn is_off(&self) -> bool {
+        self.place.needs_memory() && !self.memory
+    }
+
+    /// Returns the entries of the navigation: what needs memory is there if memory is on, and so on.
     pub(crate) fn links(&self) -> Vec<Link> {
-        let shown = Place::ALL.into_iter().filter(|(place, ..)| self.memory || !place.needs_memory());
+        let is_there = |place: Place| match place {
+            Place::Tokens => self.tokens,
+            Place::Vault => self.vault,
+            _ => (self.memory || !place.needs_memory()) && (self.admin || !place.needs_admin()),
+        };
+        let shown = Place::ALL.into_iter().filter(|(place, ..)| is_there(*place));
         shown.map(|(place, path, name)| Link { path, name, current: place == self.place }).collect()
     }
 

@@ -5,9 +5,14 @@ mod calls;
 mod conversations;
 mod files;
 mod jobs;
+mod list;
 mod memory;
+mod operate;
 mod overview;
 mod packs;
+mod servers;
+mod tokens;
+mod vault;
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -32,6 +37,10 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+        .merge(tokens::routes())
+        .merge(vault::routes())
+        .merge(servers::routes())
+        .merge(operate::routes())
 }
 
 /// Answers with a page, or with the page of its error.
