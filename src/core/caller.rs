@@ -139,6 +139,11 @@ impl Permissions {
         self.0.iter().map(Permission::to_string).collect::<Vec<_>>().join(" ")
     }
 
+    /// Returns each permission.
+    pub fn iter(&self) -> impl Iterator<Item = &Permission> {
+        self.0.iter()
+    }
+
     /// Returns whether there are no permissions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -4,6 +4,7 @@ mod found;
 mod importing;
 mod inner;
 mod load;
+mod operate;
 mod other_packs;
 mod register;
 mod waiting;
@@ -22,6 +23,7 @@ use helmdeck_memory::JanitorConfig;
 
 pub use found::Found;
 pub(crate) use inner::Inner;
+pub use operate::EngineLoad;
 
 use crate::builder::Builder;
 use crate::cache::explain::Explanation;
@@ -32,7 +34,6 @@ use crate::layers::{credentials, validate_input};
 use crate::memory::{self, MemoryControl};
 use crate::registry::PackInfo;
 use helmdeck_artifacts::ArtifactPage;
-use helmdeck_mcp_client::{McpStatus, Servers};
 use helmdeck_sandbox::SessionInfo;
 
 /// The engine: runs packs. Cheap to clone.
@@ -474,11 +475,5 @@ impl Engine {
             }
             None => true,
         }
-    }
-
-    /// Returns the state of each MCP server, sorted by name.
-    #[must_use]
-    pub fn mcp_servers(&self) -> Vec<McpStatus> {
-        self.0.servers.as_ref().map(Servers::status).unwrap_or_default()
     }
 }

@@ -31,7 +31,7 @@ pub use cache::purge::{Purged, Selector};
 pub use cache::tags::stored_tag;
 pub use command::CommandConfig;
 pub use config::Config;
-pub use engine::{Engine, Found};
+pub use engine::{Engine, EngineLoad, Found};
 pub use helmdeck_artifacts::{ArtifactConfig, ArtifactPage, ListedArtifact, S3Credentials, S3Location, is_damaged};
 pub use helmdeck_mcp_client::{McpReach, McpServer, McpStatus, McpValue};
 pub use helmdeck_sandbox::{STAGE, SessionConfig, SessionInfo, SessionPlace, StageEnd, stage};

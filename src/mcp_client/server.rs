@@ -197,6 +197,25 @@ impl Server {
         starting.await
     }
 
+    /// Opens a new connection, also during backoff. Calls in progress finish on the old one.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub async fn restart(&self) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            if let Lifecycle::Up(old) = &*state {
+                old.retire.cancel();
+                self.metrics.up.set(0);
+            }
+            // A start that is under way is as good as a new one.
+            if !matches!(*state, Lifecycle::Starting(_)) {
+                *state = Lifecycle::Down;
+            }
+        }
+        self.connection().await.map(drop)
+    }
+
     fn start(&self) -> Starting {
         let Some(this) = self.this.upgrade() else {
             return async { Err(Error::new(Code::Cancelled, "the engine is shutting down")) }.boxed().shared();

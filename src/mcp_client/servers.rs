@@ -39,6 +39,10 @@ pub struct McpStatus {
     pub remembered: bool,
     /// Names of the imported tools.
     pub tools: Vec<String>,
+    /// How often this process started it.
+    pub starts: u64,
+    /// How often it ended unexpectedly in this process.
+    pub crashes: u64,
     /// Why it is not up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -203,6 +207,8 @@ impl Servers {
                     listed: listing.as_ref().map(|listing| listing.tools.len()),
                     remembered: server.known() == Discovery::Remembered,
                     tools: tools.filter(|tool| server.config.takes(tool)).collect(),
+                    starts: server.metrics.starts.get(),
+                    crashes: server.metrics.crashes.get(),
                     error: error.map(|error| error.message().to_owned()),
                 }
             })

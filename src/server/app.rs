@@ -11,8 +11,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
 use crate::idempotency::{Idempotency, Ledger};
+use crate::operator::Operator;
+use crate::rest::operate::Rotation;
 use crate::rest::project::{ProjectSettings, ProjectState};
-use crate::rest::state::{CallState, ConversationState, DocumentState, EngineState, EventState, RequestLimits};
+use crate::rest::state::{
+    CallState, ConversationState, DocumentState, EngineState, EventState, OperatorState, RequestLimits,
+};
 
 /// State of all routes. It holds nothing of a single caller. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -25,6 +29,7 @@ struct AppState {
     conversations: ConversationState,
     document: DocumentState,
     project: ProjectState,
+    operator: OperatorState,
 }
 
 impl App {
@@ -34,18 +39,31 @@ impl App {
         config: &ServerConfig,
         clock: Arc<dyn Clock>,
         ledger: Option<Ledger>,
+        operator: Operator,
         authenticates: bool,
         project: ProjectSettings,
     ) -> Self {
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };
+        let events = EventState::new(engine.clone(), config.max_event_streams, clock.now());
+        let tasks = TaskTracker::new();
+        let operator = OperatorState {
+            engine: engine.clone(),
+            operator,
+            clock: Arc::clone(&clock),
+            started_at: clock.now(),
+            rotation: Rotation::default(),
+            tasks: tasks.clone(),
+            drain: events.drain.clone(),
+        };
         Self(Arc::new(AppState {
-            events: EventState::new(engine.clone(), config.max_event_streams, clock.now()),
+            events,
             conversations: ConversationState::new(conversations, limits),
-            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks: TaskTracker::new() },
+            calls: CallState { engine, idempotency: Idempotency::new(clock, ledger), tasks },
             document,
             project: ProjectState::new(project, limits),
+            operator,
         }))
     }
 
@@ -88,4 +106,5 @@ parts! {
     Conversations: app => app.conversations();
     DocumentState: app => app.0.document;
     ProjectState: app => app.0.project;
+    OperatorState: app => app.0.operator;
 }

@@ -21,6 +21,7 @@ use tower::ServiceExt;
 
 use crate::access::Auth;
 use crate::config::ServerConfig;
+use crate::operator::Operator;
 use crate::rest::project::ProjectSettings;
 use crate::serve::Server;
 
@@ -242,6 +243,14 @@ impl Fixture {
         }
         let router = server.router();
         Self { engine, conversations, probe, clock, router, _folder: folder }
+    }
+
+    /// Replaces the server: one with what operators act on, and with authentication.
+    pub(crate) fn operated(mut self, operator: Operator, auth: Option<Auth>) -> Self {
+        let server = Server::new(self.engine.clone(), ServerConfig::default());
+        let server = server.auth(auth).clock(Arc::clone(&self.clock) as _).conversations(self.conversations.clone());
+        self.router = server.operator(operator).router();
+        self
     }
 
     /// Sends a request to the router.

@@ -12,6 +12,7 @@ mod idempotency;
 mod limits;
 pub mod mcp;
 mod openapi;
+mod operator;
 mod peers;
 mod problem;
 mod rest;
@@ -25,6 +26,7 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
+pub use operator::Operator;
 pub use rest::project::ProjectSettings;
 pub use rest::webhook::{WebhookAnswer, WebhookReceiver};
 pub use serve::{Reload, Server, router, serve};

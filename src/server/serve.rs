@@ -36,6 +36,7 @@ use crate::entry::{EntryService, is_health};
 use crate::idempotency::Ledger;
 use crate::limits::{InFlight, Permit};
 use crate::mcp::{Extra, Mcp, McpConfig};
+use crate::operator::Operator;
 use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
 use crate::rest;
@@ -59,6 +60,7 @@ pub struct Server {
     config: ServerConfig,
     clock: Arc<dyn Clock>,
     ledger: Option<Ledger>,
+    operator: Operator,
     auth: Option<Auth>,
     mcp: McpConfig,
     extra: Option<Arc<dyn Extra>>,
@@ -94,6 +96,7 @@ impl Server {
             config,
             clock: Arc::new(SystemClock::default()),
             ledger: None,
+            operator: Operator::default(),
             auth: None,
             mcp: McpConfig::default(),
             extra: None,
@@ -116,6 +119,13 @@ impl Server {
     #[must_use]
     pub fn remember(mut self, system: System, keyring: Option<Arc<KeyRing>>) -> Self {
         self.ledger = Some(Ledger::new(system, keyring));
+        self
+    }
+
+    /// Sets what the routes for operators act on. Without it they find no tokens, no vault and no settings.
+    #[must_use]
+    pub fn operator(mut self, operator: Operator) -> Self {
+        self.operator = operator;
         self
     }
 
@@ -221,12 +231,26 @@ impl Server {
     fn assemble(self) -> (App, Mcp, EntryService) {
         let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
-        let app =
-            App::new(self.engine, self.conversations, &self.config, clock, self.ledger, authenticates, self.project);
+        #[cfg(feature = "ui")]
+        let parts = crate::ui::Parts {
+            memory: self.engine.memory().is_some(),
+            tokens: self.operator.system.is_some(),
+            vault: self.operator.vault.is_some(),
+        };
+        let app = App::new(
+            self.engine,
+            self.conversations,
+            &self.config,
+            clock,
+            self.ledger,
+            self.operator,
+            authenticates,
+            self.project,
+        );
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]
-        let routes = crate::ui::with_pages(routes, app.engine().memory().is_some(), access.clone(), &self.clock);
+        let routes = crate::ui::with_pages(routes, parts, access.clone(), &self.clock);
         let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());

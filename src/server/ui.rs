@@ -23,14 +23,23 @@ const MAX_SIGN_IN_BYTES: usize = 16 << 10;
 /// Path of the page that signs in.
 const SIGN_IN: &str = "/ui/sign-in";
 
+/// Parts of the server that have pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) memory: bool,
+    pub(crate) tokens: bool,
+    pub(crate) vault: bool,
+}
+
 /// Adds the pages to the REST routes. `/` leads browsers to them.
-pub(crate) fn with_pages(rest: Router, memory: bool, access: Option<Arc<Access>>, clock: &Arc<dyn Clock>) -> Router {
+pub(crate) fn with_pages(rest: Router, parts: Parts, access: Option<Arc<Access>>, clock: &Arc<dyn Clock>) -> Router {
     // Without random bytes there is no safe form, so there are no pages.
     let Ok(form_key) = <[u8; 32]>::try_generate() else {
         tracing::error!("the system has no random numbers, so there are no pages");
         return rest;
     };
-    let settings = Settings { memory, signs_in: access.is_some(), form_key, clock: Arc::clone(clock) };
+    let Parts { memory, tokens, vault } = parts;
+    let settings = Settings { memory, tokens, vault, signs_in: access.is_some(), form_key, clock: Arc::clone(clock) };
     let mut pages = helmdeck_ui::router(rest.clone(), settings);
     if let Some(access) = access {
         let sign_in = Router::new()

@@ -60,6 +60,21 @@ impl ApiToken {
     }
 }
 
+/// Which tokens to list: those that fit every member that is set.
+#[derive(Debug, Clone, Default)]
+pub struct TokenQuery {
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The user.
+    pub subject: Option<String>,
+    /// A time at which they are valid.
+    pub live_at: Option<Timestamp>,
+    /// Creation time and id of the last token of the page before.
+    pub after: Option<(Timestamp, String)>,
+    /// Maximum number of tokens.
+    pub limit: usize,
+}
+
 /// A well-formed token, as presented by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
@@ -178,6 +193,44 @@ impl System {
             Ok(rows.collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Returns a page of tokens, the newest first.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>> {
+        let found = self.read(move |db| {
+            let mut page = db.prepare_cached(
+                "SELECT * FROM api_tokens
+                 WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR subject = ?2)
+                   AND (?3 IS NULL OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?3)))
+                   AND (?4 IS NULL OR (created_at, id) < (?4, ?5))
+                 ORDER BY created_at DESC, id DESC LIMIT ?6",
+            )?;
+            let (at, id) = query.after.map_or((None, None), |(at, id)| (Some(at.micros()), Some(id)));
+            let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+            let live_at = query.live_at.map(Timestamp::micros);
+            let rows = page.query_map((query.tenant, query.subject, live_at, at, id, limit), row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        });
+        Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Revokes a token of one user by its id; `false` if the user has none of this id. Creates no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn revoke_token_of(&self, tenant: &str, subject: &str, id: &str, now: Timestamp) -> Result<bool> {
+        let (tenant, subject, id) = (tenant.to_owned(), subject.to_owned(), id.to_owned());
+        let changed = self.read(move |db| {
+            let mut revoke = db.prepare_cached(
+                "UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?4)
+                 WHERE id = ?1 AND tenant = ?2 AND subject = ?3",
+            )?;
+            Ok(revoke.execute((&id, &tenant, &subject, now.micros()))?)
+        });
+        Ok(changed.await?.unwrap_or(0) > 0)
     }
 
     /// Revokes a token by its id; `false` if it does not exist.
@@ -318,6 +371,30 @@ mod tests {
         let found = one.find_token(&shown).await.unwrap().unwrap();
         assert_eq!(found.revoked_at, Some(NOW));
         assert!(!found.is_live(NOW));
+    }
+
+    #[tokio::test]
+    async fn pages_hold_every_token_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        for user in ["a", "b", "a", "a"] {
+            // All of one time: the id decides their order.
+            system.create_token(token(user)).await.unwrap();
+        }
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let query = TokenQuery { subject: Some("a".to_owned()), after, limit: 2, ..TokenQuery::default() };
+            let page = system.token_page(query).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some((last.created_at, last.id.clone()));
+            ids.extend(page.into_iter().map(|token| token.id));
+        }
+        assert_eq!(ids.len(), 3);
+        assert!(ids.is_sorted_by(|left, right| left > right), "{ids:?}");
+        assert!(!system.revoke_token_of("acme", "b", &ids[0], NOW).await.unwrap());
+        assert!(system.revoke_token_of("acme", "a", &ids[0], NOW).await.unwrap());
+        let live = TokenQuery { live_at: Some(NOW), limit: 9, ..TokenQuery::default() };
+        assert_eq!(system.token_page(live).await.unwrap().len(), 3);
     }
 
     #[tokio::test]

@@ -182,12 +182,27 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn vault_uses(&self, name: Option<String>, limit: usize) -> Result<Vec<VaultUse>> {
+        self.vault_uses_of(name, None, limit).await
+    }
+
+    /// Returns the use log as [`System::vault_uses`], of one caller (tenant and user) or of all.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn vault_uses_of(
+        &self,
+        name: Option<String>,
+        caller: Option<(String, String)>,
+        limit: usize,
+    ) -> Result<Vec<VaultUse>> {
         let found = self.read(move |db| {
             let mut all = db.prepare_cached(
                 "SELECT name, tenant, subject, pack, day, granted, refused, last_at FROM vault_uses
-                 WHERE ?1 IS NULL OR name = ?1 ORDER BY last_at DESC, name, tenant, subject, pack LIMIT ?2",
+                 WHERE (?1 IS NULL OR name = ?1) AND (?2 IS NULL OR (tenant = ?2 AND subject = ?3))
+                 ORDER BY last_at DESC, name, tenant, subject, pack LIMIT ?4",
             )?;
-            let rows = all.query_map((name, signed(limit as u64)), |row| {
+            let (tenant, subject) = caller.unzip();
+            let rows = all.query_map((name, tenant, subject, signed(limit as u64)), |row| {
                 Ok(VaultUse {
                     name: row.get(0)?,
                     tenant: row.get(1)?,

@@ -30,11 +30,15 @@ pub(crate) enum Place {
     Conversations,
     Files,
     Project,
+    Tokens,
+    Vault,
+    Servers,
+    Operate,
 }
 
 impl Place {
     /// Path and name of each place, in the order of the navigation.
-    const ALL: [(Self, &'static str, &'static str); 9] = [
+    const ALL: [(Self, &'static str, &'static str); 13] = [
         (Self::Overview, "/ui", "Overview"),
         (Self::Packs, "/ui/packs", "Packs"),
         (Self::Calls, "/ui/calls", "Calls"),
@@ -44,7 +48,16 @@ impl Place {
         (Self::Conversations, "/ui/conversations", "Conversations"),
         (Self::Files, "/ui/files", "Files"),
         (Self::Project, "/ui/project", "Project"),
+        (Self::Tokens, "/ui/tokens", "Tokens"),
+        (Self::Vault, "/ui/vault", "Vault"),
+        (Self::Servers, "/ui/servers", "Servers"),
+        (Self::Operate, "/ui/operate", "Operate"),
     ];
+
+    /// Says whether only an administrator can use the page.
+    const fn needs_admin(self) -> bool {
+        matches!(self, Self::Servers | Self::Operate)
+    }
 
     const fn needs_memory(self) -> bool {
         matches!(self, Self::Calls | Self::Cache | Self::Memory | Self::Conversations)
@@ -63,6 +76,10 @@ pub(crate) struct Frame {
     pub(crate) signs_in: bool,
     /// Whether gate 1 is open.
     pub(crate) memory: bool,
+    /// Whether there is a system database, which has the tokens.
+    tokens: bool,
+    /// Whether there is a vault.
+    vault: bool,
     pub(crate) now: Timestamp,
     /// Token that every form of the page sends back.
     pub(crate) form_token: String,
@@ -88,6 +105,8 @@ impl Frame {
             admin: caller.permissions.allow(&Permission::Admin),
             signs_in: ui.signs_in,
             memory: ui.memory,
+            tokens: ui.tokens,
+            vault: ui.vault,
             now: ui.clock.now(),
             form_token: ui.form_token(caller),
             live: None,
@@ -109,9 +128,19 @@ impl Frame {
         assets::script_path()
     }
 
-    /// Returns the entries of the navigation: what needs memory is there if memory is on.
+    /// Returns whether the page is about memory, and memory is off.
+    pub(crate) fn is_off(&self) -> bool {
+        self.place.needs_memory() && !self.memory
+    }
+
+    /// Returns the entries of the navigation: what needs memory is there if memory is on, and so on.
     pub(crate) fn links(&self) -> Vec<Link> {
-        let shown = Place::ALL.into_iter().filter(|(place, ..)| self.memory || !place.needs_memory());
+        let is_there = |place: Place| match place {
+            Place::Tokens => self.tokens,
+            Place::Vault => self.vault,
+            _ => (self.memory || !place.needs_memory()) && (self.admin || !place.needs_admin()),
+        };
+        let shown = Place::ALL.into_iter().filter(|(place, ..)| is_there(*place));
         shown.map(|(place, path, name)| Link { path, name, current: place == self.place }).collect()
     }
 

@@ -27,6 +27,10 @@ pub use crate::sign_in::sign_in_page;
 pub struct Settings {
     /// Whether the engine has a store, so that the pages about memory are there.
     pub memory: bool,
+    /// Whether there is a system database, which has the API tokens.
+    pub tokens: bool,
+    /// Whether there is a vault.
+    pub vault: bool,
     /// Whether callers must sign in.
     pub signs_in: bool,
     /// Random bytes that the tokens of forms are made from; new in each process.
@@ -49,6 +53,8 @@ impl std::fmt::Debug for Settings {
 struct Ui {
     rest: Rest,
     memory: bool,
+    tokens: bool,
+    vault: bool,
     signs_in: bool,
     form_key: [u8; 32],
     clock: Arc<dyn Clock>,
@@ -73,6 +79,6 @@ impl Ui {
 /// `rest` has the REST routes: the pages get and change everything through them, with the rights of their caller. Each
 /// request needs a [`Caller`] in its extensions.
 pub fn router(rest: Router, settings: Settings) -> Router {
-    let Settings { memory, signs_in, form_key, clock } = settings;
-    pages::routes().with_state(Ui { rest: Rest::new(rest), memory, signs_in, form_key, clock })
+    let Settings { memory, tokens, vault, signs_in, form_key, clock } = settings;
+    pages::routes().with_state(Ui { rest: Rest::new(rest), memory, tokens, vault, signs_in, form_key, clock })
 }

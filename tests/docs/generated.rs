@@ -192,7 +192,7 @@ fn right(server: &Server, token: &str, method: &str, path: &str, operation: &Val
     match (answer.code, answer.header("www-authenticate").and_then(|it| it.split("scope=\"").nth(1))) {
         (403, Some(scope)) => format!("`{}`", scope.trim_end_matches('"').replace("test.plain", "NAME")),
         // A missing parameter is an error of a caller that may ask.
-        (200 | 400 | 404, _) => "a token".to_owned(),
+        (200 | 201 | 400 | 404, _) => "a token".to_owned(),
         (code, _) => panic!("{method} {path}: {code}: {}", answer.body),
     }
 }

@@ -43,6 +43,11 @@ impl Reloader {
         Ok(Self { global: global.clone(), flags, level, in_force })
     }
 
+    /// Returns every setting that the command started with, with its origin and without secrets.
+    pub(super) fn settings(&self) -> serde_json::Value {
+        config::show(&self.in_force, true, &[]).0
+    }
+
     /// Reads configuration and packs again, and logs the outcome.
     pub(super) async fn run(&mut self, env: &ProcessEnvironment, server: &Reload, engine: &Engine) {
         if let Err(failure) = self.configure(env, server) {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_engine::Engine;
-use helmdeck_memory::JanitorConfig;
-use helmdeck_server::{Auth, Server};
+use helmdeck_memory::{JanitorConfig, KeyRing};
+use helmdeck_server::{Auth, Operator, Server};
 use helmdeck_system::System;
+use helmdeck_vault::Book;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -81,7 +82,7 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
-    server = server.webhook(crate::trackers::receiver(&setup)?);
+    server = server.webhook(crate::trackers::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
     let reload = server.reload();
     let server = server.auth(auth).serve(listener, stop.clone());
     let (mut signals, mut hangups) = (Stop::catch()?, signal(SignalKind::hangup())?);
@@ -133,6 +134,20 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     };
     setup.shut_down(&engine).await;
     answer.and_then(|()| signals::end_of_server())
+}
+
+/// Returns what the routes for operators act on. `settings` are those in force, without secrets.
+fn operator(setup: &Setup, settings: serde_json::Value) -> Operator {
+    let system = setup.system().ok();
+    let book = |ring: &KeyRing| Some(Book::new(system.clone()?, ring.clone(), Arc::new(SystemClock::default())));
+    Operator {
+        vault: setup.vault_ring.as_ref().and_then(book),
+        keyring: setup.ring.clone().map(Arc::new),
+        settings: Arc::new(settings),
+        version: env!("CARGO_PKG_VERSION"),
+        api_tokens: setup.settings.auth.api_tokens,
+        system,
+    }
 }
 
 /// Reads the keys for tokens once.

@@ -143,12 +143,15 @@ impl Jobs {
         book.system.gone_jobs(ids).await.unwrap_or_default()
     }
 
+    /// Returns the numbers of waiting and running jobs of this process.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let table = self.table();
+        (table.queue.waiting(), table.queue.running())
+    }
+
     /// Updates the metrics of waiting and running jobs.
     pub(super) fn show(&self) {
-        let (waiting, running) = {
-            let table = self.table();
-            (table.queue.waiting(), table.queue.running())
-        };
+        let (waiting, running) = self.load();
         self.metrics.stand(waiting, running);
     }
 }

@@ -17,8 +17,12 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 /// Schemas of request and response bodies, by name.
-const SHAPES: [&str; 3] =
-    [include_str!("shapes.json"), include_str!("conversations.json"), include_str!("statistics.json")];
+const SHAPES: [&str; 4] = [
+    include_str!("shapes.json"),
+    include_str!("conversations.json"),
+    include_str!("statistics.json"),
+    include_str!("operator.json"),
+];
 
 /// Title and tags of the document. The routes are declared beside their handlers.
 #[derive(OpenApi)]
@@ -32,6 +36,8 @@ const SHAPES: [&str; 3] =
         (name = "memory", description = "What is stored, facts about the caller, and removing them"),
         (name = "conversations", description = "Turns of conversations, and what a model is shown of them"),
         (name = "project", description = "The memory of a project: the folder `.forge/` of its repository"),
+        (name = "tokens", description = "API tokens, never their texts"),
+        (name = "credentials", description = "The vault: grants and uses, never values"),
         (name = "operations", description = "Health and counters"),
     ),
 )]

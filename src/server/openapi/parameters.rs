@@ -31,6 +31,9 @@ fn enforced(path: &str, name: &str) -> Value {
         ("/api/v1/jobs", "limit") => json!({ "minimum": 0, "default": 50 }),
         ("/api/v1/jobs", "state") => json!({ "enum": ["queued", "running", "succeeded", "failed", "cancelled"] }),
         (_, "limit") => json!({ "minimum": 1, "maximum": 1000, "default": 100 }),
+        ("/api/v1/memory/namespaces", "kind") => {
+            json!({ "enum": ["cache", "note", "fact", "audit", "conversation"] })
+        }
         ("/api/v1/memory/entries", "kind") => {
             json!({ "enum": ["cache", "note", "fact", "audit", "conversation"], "default": "cache" })
         }

@@ -190,6 +190,12 @@ async fn answers_have_the_documented_shapes() {
     let entries = fixture.get("/api/v1/memory/entries").await.json();
     assert_eq!(entries["entries"].as_array().unwrap().len(), 1);
     check("EntryList", &entries);
+    check("PurgePreview", &fixture.post("/api/v1/memory/purge/preview", r#"{"all":true}"#).await.json());
+    check("Explanation", &fixture.post("/api/v1/packs/test.cached/explain", r#"{"text":"b"}"#).await.json());
+    check("Status", &fixture.get("/api/v1/status").await.json());
+    check("Store", &fixture.get("/api/v1/store").await.json());
+    check("Swept", &fixture.post("/api/v1/store/sweep", "").await.json());
+    check("McpServerList", &fixture.get("/api/v1/mcp/servers").await.json());
     check("FactAbout", &fixture.post("/api/v1/memory/store", r#"{"key":"k","value":"v"}"#).await.json());
     check("FactList", &fixture.get("/api/v1/memory/facts").await.json());
     check("Recalled", &fixture.post("/api/v1/memory/recall", "").await.json());
@@ -223,6 +229,31 @@ async fn answers_have_the_documented_shapes() {
     check("Readiness", &fixture.get("/readyz").await.json());
     for (path, body) in [("/nowhere", ""), ("/api/v1/packs", ""), ("/api/v1/packs/test.plain", r#"{"text":1}"#)] {
         check("Problem", &fixture.post(path, body).await.json());
+    }
+}
+
+#[tokio::test]
+async fn operator_answers_have_the_documented_shapes() {
+    let server = crate::rest::operator_tests::Operated::new().await;
+    server.credential("github").await;
+    let bearer = format!("Bearer {}", server.token("boss", "admin").await.expose());
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let send =
+        async |method: Method, path: &str, body: &str| server.fixture.send(method, path, &headers, body).await.json();
+    let document = send(Method::GET, "/api/v1/openapi.json", "").await;
+    let grant = r#"{"subjects":["a/b"]}"#;
+    for (name, method, path, body) in [
+        ("CreatedToken", Method::POST, "/api/v1/tokens", "{}"),
+        ("TokenList", Method::GET, "/api/v1/tokens", ""),
+        ("CredentialList", Method::GET, "/api/v1/credentials", ""),
+        ("CredentialUses", Method::GET, "/api/v1/credentials/github/uses", ""),
+        ("Grant", Method::POST, "/api/v1/credentials/github/grant", grant),
+        ("Config", Method::GET, "/api/v1/config", ""),
+        ("Rotation", Method::POST, "/api/v1/store/rotate", ""),
+    ] {
+        let schema = schema(&document, &format!("#/components/schemas/{name}"));
+        let answer = send(method, path, body).await;
+        assert!(schema.validate(&answer).is_ok(), "{name}: {:?}\n{answer}", schema.validate(&answer));
     }
 }
 

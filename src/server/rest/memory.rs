@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::preview;
 use super::reply::{Problems, json};
 use super::request::{Params, page_size};
 use super::state::{EngineState, MAX_REQUEST_BYTES};
@@ -21,7 +22,11 @@ use crate::app::App;
 use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(namespaces)).routes(routes!(entries)).routes(routes!(purge))
+    OpenApiRouter::default()
+        .routes(routes!(namespaces))
+        .routes(routes!(entries))
+        .routes(routes!(preview_purge))
+        .routes(routes!(purge))
 }
 
 /// Owner of entries. An empty subject stands for what the whole tenant shares.
@@ -50,6 +55,22 @@ struct MemoryQuery {
     session: Option<String>,
     /// Only entries whose key starts with this
     prefix: Option<String>,
+    /// Only entries with exactly this tag; a page may then hold fewer, even none, and still have a `next`
+    tag: Option<String>,
+    /// 1 to 1000; 100 by default
+    #[param(value_type = Option<u32>)]
+    limit: Option<usize>,
+    /// The `next` of the page before
+    after: Option<String>,
+}
+
+/// Which namespaces to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct NamespaceQuery {
+    /// Only what is stored of this kind: `cache`, `note`, `fact`, `audit` or `conversation`
+    kind: Option<String>,
     /// 1 to 1000; 100 by default
     #[param(value_type = Option<u32>)]
     limit: Option<usize>,
@@ -69,17 +90,33 @@ struct Purge {
     key: Option<String>,
 }
 
-/// Lists what each namespace holds of each kind, most rows first.
+/// Lists what each namespace holds of each kind, most rows first, in pages.
+///
+/// A page is a part of the list at its moment: rows that are written meanwhile may move a namespace to another page.
 #[utoipa::path(get, path = "/api/v1/memory/namespaces", tag = "memory", operation_id = "list_namespaces",
+    params(NamespaceQuery),
     responses(
         (status = 200, description = "The namespaces", body = ref("#/components/schemas/NamespaceList")),
         (status = 404, description = "Memory is off"),
     ))]
-async fn namespaces(State(state): State<EngineState>, By(caller): By) -> Result<Response, Problem> {
+async fn namespaces(
+    State(state): State<EngineState>,
+    By(caller): By,
+    filter: Params<NamespaceQuery>,
+) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryRead)?;
+    let filter = filter.read()?;
+    let (limit, kind) = (page_size(filter.limit)?, filter.kind.as_deref().map(parse_kind).transpose()?);
+    let wrong = |_| Problem::new(Code::InvalidInput, "after is not the `next` of a page");
+    let skipped: usize = filter.after.map_or(Ok(0), |after| after.parse()).map_err(wrong)?;
     let stats = state.limits.in_time(state.memory()?.store().namespaces()).await?.map_err(store_error)?;
-    let namespaces: Vec<_> = stats.into_iter().filter(|stats| may_see(&caller, &stats.namespace)).collect();
-    json(&serde_json::json!({ "namespaces": namespaces }))
+    let mut shown = stats
+        .into_iter()
+        .filter(|held| may_see(&caller, &held.namespace) && kind.is_none_or(|kind| held.kind == kind))
+        .skip(skipped);
+    let namespaces: Vec<_> = shown.by_ref().take(limit).collect();
+    let next = shown.next().map(|_| skipped.saturating_add(limit).to_string());
+    json(&serde_json::json!({ "namespaces": namespaces, "next": next }))
 }
 
 /// Lists entries without their values, newest first, in pages.
@@ -100,8 +137,28 @@ async fn entries(
     need_own(&caller, &namespace)?;
     let page = Page { limit, after: filter.after.map(Cursor) };
     let listing = state.memory()?.store().list(&namespace, kind, &prefix, page);
-    let page = state.limits.in_time(listing).await?.map_err(store_error)?;
+    let mut page = state.limits.in_time(listing).await?.map_err(store_error)?;
+    if let Some(tag) = &filter.tag {
+        page.entries.retain(|entry| entry.tags.contains(tag));
+    }
     json(&serde_json::json!({ "entries": page.entries, "next": page.next }))
+}
+
+/// Counts the cached answers that a purge would delete, and shows the first of them. Deletes nothing.
+///
+/// The request is that of the purge. `complete` is false if there are too many to count all.
+#[utoipa::path(post, path = "/api/v1/memory/purge/preview", tag = "memory", operation_id = "preview_purge",
+    request_body(content = ref("#/components/schemas/Purge"), content_type = "application/json", description = "What would be purged"),
+    responses((status = 200, description = "What would go", body = ref("#/components/schemas/PurgePreview")), Problems))]
+async fn preview_purge(
+    State(state): State<EngineState>,
+    By(caller): By,
+    request: Request,
+) -> Result<Response, Problem> {
+    need(&caller, &Permission::MemoryRead)?;
+    let selector = selected(&state, &caller, request).await?;
+    let looking = preview::look(&**state.memory()?.store(), &selector);
+    json(&state.limits.in_time(looking).await?.map_err(store_error)?)
 }
 
 /// Purges cached answers: of one pack, of a tag, of a namespace, one by its key, or all.
@@ -113,13 +170,26 @@ async fn entries(
     responses((status = 200, description = "How much was purged", body = ref("#/components/schemas/Purged")), Problems))]
 async fn purge(State(state): State<EngineState>, By(caller): By, request: Request) -> Result<Response, Problem> {
     need(&caller, &Permission::MemoryWrite)?;
+    let selector = selected(&state, &caller, request).await?;
+    json(&state.memory()?.purge(selector).await)
+}
+
+/// Reads what a request selects, and refuses what its caller may not reach.
+async fn selected(state: &EngineState, caller: &Caller, request: Request) -> Result<Selector, Problem> {
     let purge: Purge = state.limits.read_json(request, MAX_REQUEST_BYTES).await?;
     let selector = purge.selector()?;
     match &selector {
-        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => need_own(&caller, namespace)?,
-        _ => need(&caller, &Permission::Admin)?,
+        Selector::Namespace(namespace) | Selector::Key { namespace, .. } => need_own(caller, namespace)?,
+        _ => need(caller, &Permission::Admin)?,
     }
-    json(&state.memory()?.purge(selector).await)
+    Ok(selector)
+}
+
+fn parse_kind(name: &str) -> Result<Kind, Problem> {
+    Kind::parse(name).ok_or_else(|| {
+        let kinds = Kind::ALL.map(Kind::as_str).join(", ");
+        Problem::new(Code::InvalidInput, format!("kind must be one of {kinds}"))
+    })
 }
 
 /// Refuses callers that neither own a namespace nor are administrators.
@@ -143,11 +213,7 @@ impl MemoryQuery {
     }
 
     fn kind(&self) -> Result<Kind, Problem> {
-        let Some(name) = &self.kind else { return Ok(Kind::Cache) };
-        Kind::parse(name).ok_or_else(|| {
-            let kinds = Kind::ALL.map(Kind::as_str).join(", ");
-            Problem::new(Code::InvalidInput, format!("kind must be one of {kinds}"))
-        })
+        self.kind.as_deref().map_or(Ok(Kind::Cache), parse_kind)
     }
 
     /// Returns the prefix of wanted keys. Those of cached answers start with their pack and a slash.

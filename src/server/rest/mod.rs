@@ -7,18 +7,25 @@ mod audit;
 mod cache_headers;
 mod call;
 mod conversations;
+mod credentials;
 mod defaults;
 mod directive;
 mod events;
+mod explain;
 mod facts;
 #[cfg(test)]
 mod job_tests;
 mod jobs;
 mod live;
+mod mcp_servers;
 mod memory;
+pub(crate) mod operate;
 mod operations;
+#[cfg(test)]
+pub(crate) mod operator_tests;
 mod packs;
 mod prefer;
+mod preview;
 pub(crate) mod project;
 mod reply;
 mod request;
@@ -27,6 +34,7 @@ pub(crate) mod state;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod tokens;
 pub(crate) mod webhook;
 
 use std::sync::{Arc, OnceLock};
@@ -51,6 +59,7 @@ use crate::{docs, openapi};
 fn documented() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
         .merge(packs::routes())
+        .merge(explain::routes())
         .merge(jobs::routes())
         .merge(events::routes())
         .merge(artifacts::routes())
@@ -61,6 +70,10 @@ fn documented() -> OpenApiRouter<App> {
         .merge(audit::routes())
         .merge(conversations::routes())
         .merge(project::routes())
+        .merge(tokens::routes())
+        .merge(credentials::routes())
+        .merge(mcp_servers::routes())
+        .merge(operate::routes())
         .merge(operations::routes())
         .merge(statistics::routes())
         .merge(live::routes())

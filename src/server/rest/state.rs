@@ -8,7 +8,7 @@ use bytes::Bytes;
 use helmdeck_conversation::Conversations;
 use helmdeck_core::json::read_strict;
 use helmdeck_core::memory::NoMemory;
-use helmdeck_core::{Code, Error, Json, Timestamp};
+use helmdeck_core::{Clock, Code, Error, Json, Timestamp};
 use helmdeck_engine::{Engine, MemoryControl};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,9 @@ use crate::body;
 use crate::config::ServerConfig;
 use crate::idempotency::Idempotency;
 use crate::limits::{Each, InFlight};
+use crate::operator::Operator;
 use crate::problem::Problem;
+use crate::rest::operate::Rotation;
 
 /// Limit of a request body that only selects entries.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 16 << 10;
@@ -146,6 +148,23 @@ impl ConversationState {
         }
     }
 }
+
+/// State for the routes of operators.
+#[derive(Clone)]
+pub(crate) struct OperatorState {
+    pub(crate) engine: EngineState,
+    pub(crate) operator: Operator,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// When the server was assembled.
+    pub(crate) started_at: Timestamp,
+    pub(crate) rotation: Rotation,
+    /// Work that continues when its client disconnects.
+    pub(crate) tasks: TaskTracker,
+    /// Cancelled when the server begins to stop: a rotation ends between two steps.
+    pub(crate) drain: CancellationToken,
+}
+
+helmdeck_core::redacted_debug!(OperatorState, this => operator = this.operator);
 
 /// State for the `OpenAPI` document and the docs page.
 #[derive(Debug, Clone)]

@@ -309,6 +309,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
         &ServerConfig::default(),
         Arc::clone(&fixture.clock) as _,
         None,
+        crate::operator::Operator::default(),
         false,
         Default::default(),
     );

@@ -1,5 +1,6 @@
 //! The pages through the whole router: what they show, what their forms change, who may see them.
 
+mod operator;
 mod project;
 
 use std::time::Duration;

@@ -4,20 +4,30 @@ use askama::Template;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::list::{ListOf, Listed};
 use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
 use crate::request::{By, Sent};
-use crate::rest;
+use crate::rest::{self, segment};
 use crate::shown::{self, Time};
 
+const LIST: ListOf = ListOf {
+    place: Place::Cache,
+    title: "Cache",
+    route: "/api/v1/memory/entries",
+    filters: &["pack", "tag", "tenant", "subject", "session"],
+};
+/// Members of a purge, as they are in the URL of the page that shows what goes.
+const SELECTS: [&str; 6] = ["all", "pack", "tag", "tenant", "subject", "session"];
+
 pub(super) fn routes() -> Router<Ui> {
-    Router::new().route("/ui/cache", get(list)).route("/ui/cache/purge", post(purge))
+    Router::new().route("/ui/cache", get(list)).route("/ui/cache/purge", get(preview).post(purge))
 }
 
 /// A cached answer, without its value.
@@ -52,48 +62,137 @@ struct EntryList {
     next: Option<String>,
 }
 
+/// What a namespace holds of cached answers.
+#[derive(Debug, Deserialize)]
+struct Holder {
+    tenant: String,
+    subject: String,
+    session: Option<String>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Holder {
+    /// URL of the list of its answers.
+    fn path(&self) -> String {
+        let session = self.session.as_ref().map(|session| format!("&session={}", segment(session))).unwrap_or_default();
+        format!("/ui/cache?tenant={}&subject={}{session}", segment(&self.tenant), segment(&self.subject))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Holders {
+    namespaces: Vec<Holder>,
+    next: Option<String>,
+}
+
+/// What a purge would delete.
+#[derive(Debug, Deserialize)]
+struct Preview {
+    rows: u64,
+    bytes: u64,
+    complete: bool,
+    entries: Vec<Entry>,
+}
+
 #[derive(Template)]
 #[template(path = "cache.html")]
 struct CachePage {
     frame: Frame,
-    done: String,
-    pack: String,
+    list: Listed<EntryList>,
     tenant: String,
     subject: String,
-    list: EntryList,
+    holders: Holders,
+}
+
+impl CachePage {
+    /// URL of the page that shows what a purge of this list's namespace deletes.
+    fn purge_namespace(&self) -> String {
+        let session = self.list.get("session");
+        let session = if session.is_empty() { String::new() } else { format!("&session={}", segment(session)) };
+        format!("/ui/cache/purge?tenant={}&subject={}{session}", segment(&self.tenant), segment(&self.subject))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "purge.html")]
+struct PurgePage {
+    frame: Frame,
+    what: String,
+    /// Names and values of the selection, for the form.
+    fields: Vec<(&'static str, String)>,
+    preview: Preview,
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
-    let state = super::State::of(&query);
     let answer = async {
-        let filter = state.query(&["pack", "tenant", "subject", "session", "after"]);
-        let list = ui.rest.get(&caller, &format!("/api/v1/memory/entries?limit=50{filter}")).await?;
-        let or_own =
-            |name: &str, own: &str| Some(state.get(name)).filter(|text| !text.is_empty()).unwrap_or(own).to_owned();
+        let list: Listed<EntryList> = LIST.read(&ui, &caller, &query).await?;
+        let or_own = |name: &str, own: &str| if list.get(name).is_empty() { own } else { list.get(name) }.to_owned();
         Ok(page(&CachePage {
-            frame: Frame::new("Cache", Place::Cache, &caller, &ui),
-            done: state.get("done").to_owned(),
-            pack: state.get("pack").to_owned(),
+            frame: Frame::new(LIST.title, LIST.place, &caller, &ui),
             tenant: or_own("tenant", caller.identity.tenant()),
             subject: or_own("subject", caller.identity.user()),
+            holders: ui.rest.get(&caller, "/api/v1/memory/namespaces?kind=cache&limit=20").await?,
             list,
         }))
     };
-    answered(&ui, &caller, Place::Cache, answer.await)
+    answered(&ui, &caller, LIST.place, answer.await)
+}
+
+/// Makes the selection of a purge from its parameters.
+fn selection(get: impl Fn(&str) -> String) -> Value {
+    let given = |name: &str| Some(get(name)).filter(|value| !value.is_empty());
+    let mut namespace = json!({ "tenant": get("tenant"), "subject": get("subject") });
+    if let Some(session) = given("session") {
+        namespace["session"] = session.into();
+    }
+    match (given("all"), given("key"), given("pack"), given("tag")) {
+        (Some(_), ..) => json!({ "all": true }),
+        (_, Some(key), ..) => json!({ "namespace": namespace, "key": key }),
+        (_, _, Some(pack), _) => json!({ "pack": pack }),
+        (.., Some(tag)) => json!({ "tag": tag }),
+        _ => json!({ "namespace": namespace }),
+    }
+}
+
+/// Says in words what a purge selects.
+fn described(selection: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let owner = &selection["namespace"];
+    if selection["all"] == true {
+        return "all cached answers of all callers".to_owned();
+    }
+    if let Some(pack) = selection["pack"].as_str() {
+        return format!("all cached answers of {pack}, of every caller");
+    }
+    if let Some(tag) = selection["tag"].as_str() {
+        return format!("all cached answers with the tag {tag}, of every caller");
+    }
+    let session = owner["session"].as_str().map(|session| format!(" in session {session}")).unwrap_or_default();
+    format!("all cached answers of {}/{}{session}", text(&owner["tenant"]), text(&owner["subject"]))
+}
+
+/// Shows what a purge would delete, before it does.
+async fn preview(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let selected = selection(|name| state.get(name).to_owned());
+    let answer = async {
+        let route = "/api/v1/memory/purge/preview";
+        let looked = ui.rest.send(&caller, Method::POST, route, Some(&selected)).await?;
+        let fields = SELECTS.iter().map(|name| (*name, state.get(name).to_owned()));
+        Ok(page(&PurgePage {
+            frame: Frame::new("Purge", LIST.place, &caller, &ui),
+            what: described(&selected),
+            fields: fields.filter(|(_, value)| !value.is_empty()).collect(),
+            preview: rest::read(&looked)?,
+        }))
+    };
+    answered(&ui, &caller, LIST.place, answer.await)
 }
 
 async fn purge(State(ui): State<Ui>, sent: Sent) -> Response {
-    let mut namespace = json!({ "tenant": sent.value("tenant"), "subject": sent.value("subject") });
-    if let Some(session) = sent.get("session") {
-        namespace["session"] = session.into();
-    }
-    let selector = match (sent.get("key"), sent.get("pack"), sent.get("tag")) {
-        (Some(key), ..) => json!({ "namespace": namespace, "key": key }),
-        (None, Some(pack), _) => json!({ "pack": pack }),
-        (None, None, Some(tag)) => json!({ "tag": tag }),
-        (None, None, None) => json!({ "namespace": namespace }),
-    };
-    let purged = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/purge", Some(&selector)).await;
+    let selected = selection(|name| sent.value(name).to_owned());
+    let purged = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/purge", Some(&selected)).await;
     match purged.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(purged) => {
             let rows = shown::count(purged["rows"].as_u64().unwrap_or_default(), "answer");
@@ -101,6 +200,6 @@ async fn purge(State(ui): State<Ui>, sent: Sent) -> Response {
                 if purged["pending"] == true { " The store will delete the rest when it can be reached." } else { "" };
             done("/ui/cache", &format!("Purged {rows}.{pending}"))
         }
-        Err(failure) => failed(&ui, &sent.caller, Place::Cache, &failure),
+        Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

@@ -1,11 +1,13 @@
-//! Facts about the caller: show, store, forget; and what each namespace holds.
+//! Facts and notes about the caller: show, store, edit, forget, export; and what each namespace holds.
 
 use askama::Template;
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::Method;
+use helmdeck_core::Caller;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,12 +15,13 @@ use super::{answered, done};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
 use crate::request::{By, Sent};
-use crate::rest;
+use crate::rest::{self, Failure, segment};
 use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/memory", get(list))
+        .route("/ui/memory/export", get(export))
         .route("/ui/memory/store", post(store))
         .route("/ui/memory/forget", post(forget))
 }
@@ -56,10 +59,30 @@ struct Holding {
 #[derive(Debug, Deserialize)]
 struct Holdings {
     namespaces: Vec<Holding>,
+    next: Option<String>,
 }
 
-/// Number of namespaces on the page: an administrator may see very many.
-const NAMESPACES: usize = 50;
+/// A note of a pack about the caller, without its text.
+#[derive(Debug, Deserialize)]
+struct Note {
+    key: String,
+    category: String,
+    tags: Vec<String>,
+    updated_at: Time,
+    expires_at: Option<Time>,
+    size: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct NoteList {
+    entries: Vec<Note>,
+    next: Option<String>,
+}
+
+/// Facts of one request of the export.
+const EXPORTED: u64 = 100;
+/// Limit of the export: the answer is one file.
+const MAX_EXPORTED: usize = 100_000;
 
 #[derive(Template)]
 #[template(path = "memory.html")]
@@ -68,9 +91,28 @@ struct MemoryPage {
     done: String,
     prefix: String,
     category: String,
+    tag: String,
+    kind: String,
     list: FactList,
-    holdings: Vec<Holding>,
-    more_holdings: usize,
+    notes: NoteList,
+    holdings: Holdings,
+    /// The fact to edit: its key, value, category and tags.
+    edited: Option<Fact>,
+}
+
+impl MemoryPage {
+    fn is_filtered(&self) -> bool {
+        [&self.prefix, &self.category, &self.tag].iter().any(|filter| !filter.is_empty())
+    }
+
+    /// URL of this page with another parameter.
+    fn with(&self, name: &str, value: &str) -> String {
+        let filters =
+            [("prefix", &self.prefix), ("category", &self.category), ("tag", &self.tag), ("kind", &self.kind)];
+        let kept = filters.iter().filter(|(known, value)| *known != name && !value.is_empty());
+        let kept: String = kept.map(|(name, value)| format!("{name}={}&", segment(value))).collect();
+        format!("/ui/memory?{kept}{name}={}", segment(value))
+    }
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
@@ -82,27 +124,87 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
                 wanted[name] = state.get(name).into();
             }
         }
-        let answer = ui.rest.send(&caller, Method::POST, "/api/v1/memory/recall", Some(&wanted)).await?;
-        let mut holdings: Holdings = ui.rest.get(&caller, "/api/v1/memory/namespaces").await?;
-        let more_holdings = holdings.namespaces.len().saturating_sub(NAMESPACES);
-        holdings.namespaces.truncate(NAMESPACES);
+        let list = recall(&ui, &caller, &wanted).await?;
+        let (notes_after, holders_after) =
+            (named(&state, "notes_after", "after"), named(&state, "holders_after", "after"));
+        let notes = format!("/api/v1/memory/entries?kind=note&limit=20{notes_after}");
+        let holders = format!("/api/v1/memory/namespaces?limit=20{}{holders_after}", state.query(&["kind"]));
+        let edited = match state.get("edit") {
+            "" => None,
+            key => recall(&ui, &caller, &json!({ "key": key })).await?.facts.into_iter().next(),
+        };
         Ok(page(&MemoryPage {
             frame: Frame::new("Memory", Place::Memory, &caller, &ui),
             done: state.get("done").to_owned(),
             prefix: state.get("prefix").to_owned(),
             category: state.get("category").to_owned(),
-            list: rest::read(&answer)?,
-            holdings: holdings.namespaces,
-            more_holdings,
+            tag: state.get("tag").to_owned(),
+            kind: state.get("kind").to_owned(),
+            list,
+            notes: ui.rest.get(&caller, &notes).await?,
+            holdings: ui.rest.get(&caller, &holders).await?,
+            edited,
         }))
     };
     answered(&ui, &caller, Place::Memory, answer.await)
+}
+
+/// Returns a parameter of the page under the name that a route has for it.
+fn named(state: &super::State, name: &str, known: &str) -> String {
+    match state.get(name) {
+        "" => String::new(),
+        value => format!("&{known}={}", segment(value)),
+    }
+}
+
+async fn recall(ui: &Ui, caller: &Caller, wanted: &Value) -> Result<FactList, Failure> {
+    rest::read(&ui.rest.send(caller, Method::POST, "/api/v1/memory/recall", Some(wanted)).await?)
+}
+
+/// Sends all facts about the caller as a JSON file.
+async fn export(State(ui): State<Ui>, By(caller): By) -> Response {
+    let all = async {
+        let (mut facts, mut after) = (Vec::new(), Value::Null);
+        loop {
+            let mut wanted = json!({ "limit": EXPORTED });
+            if !after.is_null() {
+                wanted["after"] = after;
+            }
+            let answer = ui.rest.send(&caller, Method::POST, "/api/v1/memory/recall", Some(&wanted)).await?;
+            let mut part: Value = rest::read(&answer)?;
+            facts.extend(part["facts"].as_array_mut().map(std::mem::take).unwrap_or_default());
+            after = part["next"].take();
+            if after.is_null() {
+                return Ok(facts);
+            }
+            if facts.len() >= MAX_EXPORTED {
+                let message = "there are too many facts for one file; use the REST route /api/v1/memory/recall";
+                return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+            }
+        }
+    };
+    match all.await {
+        Ok(facts) => {
+            let headers = [
+                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+                (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"facts.json\"")),
+                (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            ];
+            (headers, format!("{:#}\n", json!({ "facts": facts }))).into_response()
+        }
+        Err(failure) => failed(&ui, &caller, Place::Memory, &failure),
+    }
 }
 
 async fn store(State(ui): State<Ui>, sent: Sent) -> Response {
     let mut fact = json!({ "key": sent.value("key"), "value": sent.value("value") });
     if let Some(category) = sent.get("category") {
         fact["category"] = category.into();
+    }
+    let tags: Vec<&str> = sent.value("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    if !tags.is_empty() {
+        fact["tags"] = tags.into();
     }
     match ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/store", Some(&fact)).await {
         Ok(_) => done("/ui/memory", "The fact was stored."),
@@ -111,15 +213,18 @@ async fn store(State(ui): State<Ui>, sent: Sent) -> Response {
 }
 
 async fn forget(State(ui): State<Ui>, sent: Sent) -> Response {
-    let what = match sent.get("key") {
-        Some(key) => json!({ "key": key }),
-        None => json!({ "all": true, "what": ["facts"] }),
+    let part = if sent.value("what") == "notes" { "notes" } else { "facts" };
+    let what = match (sent.get("key"), sent.get("category")) {
+        (Some(key), _) => json!({ "key": key, "what": [part] }),
+        (None, Some(category)) => json!({ "category": category, "what": [part] }),
+        (None, None) => json!({ "all": true, "what": [part] }),
     };
     let forgotten = ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/forget", Some(&what)).await;
     match forgotten.and_then(|answer| rest::read::<Value>(&answer)) {
         Ok(forgotten) => {
-            let facts = forgotten["removed"]["facts"].as_u64().unwrap_or_default();
-            done("/ui/memory", &format!("Receipt: {} deleted.", shown::count(facts, "fact")))
+            let removed = forgotten["removed"][part].as_u64().unwrap_or_default();
+            let noun = part.trim_end_matches('s');
+            done("/ui/memory", &format!("Receipt: {} deleted.", shown::count(removed, noun)))
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Memory, &failure),
     }

@@ -5,11 +5,16 @@ mod calls;
 mod conversations;
 mod files;
 mod jobs;
+mod list;
 mod memory;
+mod operate;
 mod overview;
 mod packs;
 mod project;
+mod servers;
 mod statistics;
+mod tokens;
+mod vault;
 
 use axum::Router;
 use axum::extract::{self, RawQuery};
@@ -37,6 +42,10 @@ pub(crate) fn routes() -> Router<Ui> {
         .merge(memory::routes())
         .merge(conversations::routes())
         .merge(files::routes())
+        .merge(tokens::routes())
+        .merge(vault::routes())
+        .merge(servers::routes())
+        .merge(operate::routes())
         .merge(project::routes())
         .route("/ui/", get(async || see_other("/ui")))
         .route("/ui/{*rest}", get(missing))

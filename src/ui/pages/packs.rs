@@ -20,7 +20,7 @@ use crate::frame::{Frame, Place, page, with_status};
 use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, Failure, segment};
 use crate::schema_form::{self, Field};
-use crate::shown;
+use crate::shown::{self, Time};
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new().route("/ui/packs", get(list)).route("/ui/packs/{name}", get(show).post(run))
@@ -90,6 +90,32 @@ struct Example {
     input: Value,
 }
 
+/// What the cache knows of a call.
+#[derive(Debug, Deserialize)]
+struct Explanation {
+    key_parts: BTreeMap<String, String>,
+    key: String,
+    tags: Vec<String>,
+    entry: String,
+    age_s: Option<f64>,
+    fresh_until: Option<Time>,
+    nearest: Option<Nearest>,
+}
+
+impl Explanation {
+    fn age(&self) -> Option<String> {
+        let age = std::time::Duration::try_from_secs_f64(self.age_s?).ok()?;
+        Some(shown::millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The nearest answer to a call that has none.
+#[derive(Debug, Deserialize)]
+struct Nearest {
+    written_at: Time,
+    differs_in: Vec<String>,
+}
+
 /// What a call of the page answered.
 #[derive(Debug)]
 struct Outcome {
@@ -118,6 +144,8 @@ struct PackPage {
     cache: Option<String>,
     credentials: Option<String>,
     outcome: Option<Outcome>,
+    /// What the cache knows of the call, or why it is not cached.
+    explanation: Option<Result<Explanation, String>>,
     failure: Option<Failure>,
 }
 
@@ -172,7 +200,15 @@ async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
                 return Ok(with_status(StatusCode::BAD_REQUEST, &shown));
             }
         };
-        let route = format!("/api/v1/packs/{}", segment(&pack.name));
+        let mut route = format!("/api/v1/packs/{}", segment(&pack.name));
+        if sent.value("do") == "explain" {
+            let mut shown = pack_page(&ui, &sent.caller, pack, &input);
+            shown.explanation = Some(explain(&ui, &sent.caller, &shown.pack.name, &input).await);
+            return Ok(page(&shown));
+        }
+        if sent.value("do") == "job" {
+            route.push_str("/jobs");
+        }
         let called = ui.rest.send(&sent.caller, Method::POST, &route, Some(&input)).await;
         let mut shown = pack_page(&ui, &sent.caller, pack, &input);
         match called {
@@ -180,7 +216,13 @@ async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
                 let job: Value = rest::read(&answer)?;
                 return Ok(see_other(&format!("/ui/jobs/{}", segment(job["id"].as_str().unwrap_or_default()))));
             }
-            Ok(answer) => shown.outcome = Some(outcome(&shown.pack.name, &input, &rest::read(&answer)?)),
+            Ok(answer) => {
+                let outcome = outcome(&shown.pack.name, &input, &rest::read(&answer)?);
+                if outcome.cache.is_some() {
+                    shown.explanation = Some(explain(&ui, &sent.caller, &shown.pack.name, &input).await);
+                }
+                shown.outcome = Some(outcome);
+            }
             Err(failure) => {
                 let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
                 shown.failure = Some(failure);
@@ -190,6 +232,16 @@ async fn run(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
         Ok(page(&shown))
     };
     answered(&ui, &sent.caller, Place::Packs, answer.await)
+}
+
+/// Returns what the cache knows of a call.
+///
+/// # Errors
+/// Why the call is not cached, for the reader.
+async fn explain(ui: &Ui, caller: &Caller, pack: &str, input: &Value) -> Result<Explanation, String> {
+    let route = format!("/api/v1/packs/{}/explain", segment(pack));
+    let answer = ui.rest.send(caller, Method::POST, &route, Some(input)).await;
+    answer.and_then(|answer| rest::read(&answer)).map_err(|failure| failure.detail)
 }
 
 async fn find(ui: &Ui, caller: &Caller, path: &PathParams) -> Result<Pack, Failure> {
@@ -213,6 +265,7 @@ fn pack_page(ui: &Ui, caller: &Caller, pack: Pack, input: &Value) -> PackPage {
         credentials: some(&pack.credentials),
         pack,
         outcome: None,
+        explanation: None,
         failure: None,
     }
 }

@@ -1,0 +1,153 @@
+//! State of the server and its store, what an operator can start, and the settings.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{answered, done, path_value};
+use crate::Ui;
+use crate::frame::{Frame, Place, failed, page};
+use crate::request::{By, PathParams, Sent};
+use crate::rest::{self, Failure};
+use crate::shown::{self, Time};
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/operate", get(show)).route("/ui/operate/{action}", post(act))
+}
+
+#[derive(Debug, Deserialize)]
+struct Status {
+    version: String,
+    started_at: Time,
+    checks: BTreeMap<String, String>,
+    packs: u64,
+    refused_manifests: u64,
+    jobs: JobCounts,
+    breaker_open: bool,
+    cache_writes_dropped: u64,
+    audit_rows_dropped: u64,
+    unreadable_rows: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct JobCounts {
+    queued: u64,
+    running: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Store {
+    driver: String,
+    rows: u64,
+    expired: u64,
+    bytes: u64,
+    disk_bytes: u64,
+    rows_by_kind: BTreeMap<String, u64>,
+    rows_by_key: BTreeMap<String, u64>,
+    key_id: Option<String>,
+    rotation: Rotation,
+}
+
+impl Store {
+    /// Returns how many rows other keys than the current one have sealed.
+    fn of_other_keys(&self) -> u64 {
+        let others = self.rows_by_key.iter().filter(|(id, _)| self.key_id.as_ref() != Some(id));
+        others.map(|(_, rows)| rows).sum()
+    }
+
+    /// Returns that number with its noun.
+    fn other_rows(&self) -> String {
+        shown::count(self.of_other_keys(), "row")
+    }
+}
+
+/// The last rotation of the server's process.
+#[derive(Debug, Deserialize)]
+struct Rotation {
+    state: String,
+    ended_at: Option<Time>,
+    end: Option<String>,
+    #[serde(default)]
+    resealed: u64,
+    total: Option<u64>,
+    #[serde(default)]
+    remaining: u64,
+    #[serde(default)]
+    unreadable: u64,
+    error: Option<String>,
+}
+
+/// A setting; secrets are `(set)`.
+#[derive(Debug, Deserialize)]
+struct Setting {
+    name: String,
+    value: Value,
+    origin: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Settings {
+    settings: Vec<Setting>,
+}
+
+#[derive(Template)]
+#[template(path = "operate.html")]
+struct OperatePage {
+    frame: Frame,
+    done: String,
+    status: Status,
+    store: Option<Store>,
+    filter: String,
+    settings: Vec<Setting>,
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let state = super::State::of(&query);
+    let answer = async {
+        let status = ui.rest.get(&caller, "/api/v1/status").await?;
+        // Without a memory key there is no store.
+        let store = if ui.memory { Some(ui.rest.get(&caller, "/api/v1/store").await?) } else { None };
+        let mut settings: Settings = ui.rest.get(&caller, "/api/v1/config").await?;
+        let filter = state.get("filter").trim().to_owned();
+        settings.settings.retain(|setting| setting.name.contains(&filter));
+        Ok(page(&OperatePage {
+            frame: Frame::new("Operate", Place::Operate, &caller, &ui),
+            done: state.get("done").to_owned(),
+            status,
+            store,
+            filter,
+            settings: settings.settings,
+        }))
+    };
+    answered(&ui, &caller, Place::Operate, answer.await)
+}
+
+/// Starts a rotation or a sweep.
+async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let route = match path_value(&path, "action") {
+        action @ ("rotate" | "sweep") => format!("/api/v1/store/{action}"),
+        _ => {
+            let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such action");
+            return failed(&ui, &sent.caller, Place::Operate, &failure);
+        }
+    };
+    let answer = ui.rest.send(&sent.caller, Method::POST, &route, None).await;
+    match answer.and_then(|answer| rest::read::<Value>(&answer)) {
+        Ok(value) if value.get("state").is_some() => {
+            done("/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
+        }
+        Ok(swept) => {
+            let rows = |name: &str| swept[name].as_u64().unwrap_or_default();
+            let total = rows("store_rows") + rows("trimmed_answers") + rows("system_rows");
+            done("/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
+        }
+        Err(failure) => failed(&ui, &sent.caller, Place::Operate, &failure),
+    }
+}

@@ -1,0 +1,71 @@
+//! MCP servers whose tools are packs: their states, and a restart.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::Method;
+use serde::Deserialize;
+
+use super::{answered, done, path_value};
+use crate::Ui;
+use crate::frame::{Frame, Place, failed, page};
+use crate::request::{By, PathParams, Sent};
+use crate::rest::segment;
+use crate::shown;
+
+const ROUTE: &str = "/api/v1/mcp/servers";
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new().route("/ui/servers", get(list)).route("/ui/servers/{name}/restart", post(restart))
+}
+
+/// State of a server.
+#[derive(Debug, Deserialize)]
+struct McpServer {
+    name: String,
+    kind: String,
+    state: String,
+    server: String,
+    protocol: String,
+    listed: Option<u64>,
+    remembered: bool,
+    tools: Vec<String>,
+    starts: u64,
+    crashes: u64,
+    error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct McpServerList {
+    servers: Vec<McpServer>,
+}
+
+#[derive(Template)]
+#[template(path = "servers.html")]
+struct ServersPage {
+    frame: Frame,
+    done: String,
+    servers: Vec<McpServer>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    let answer = async {
+        let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;
+        Ok(page(&ServersPage {
+            frame: Frame::new("Servers", Place::Servers, &caller, &ui),
+            done: super::State::of(&query).get("done").to_owned(),
+            servers: list.servers,
+        }))
+    };
+    answered(&ui, &caller, Place::Servers, answer.await)
+}
+
+async fn restart(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let name = path_value(&path, "name");
+    match ui.rest.send(&sent.caller, Method::POST, &format!("{ROUTE}/{}/restart", segment(name)), None).await {
+        Ok(_) => done("/ui/servers", &format!("{name} was restarted, and is up.")),
+        Err(failure) => failed(&ui, &sent.caller, Place::Servers, &failure),
+    }
+}

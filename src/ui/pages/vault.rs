@@ -1,0 +1,132 @@
+//! The vault: credentials with their grants and uses, never a value.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::list::{ListOf, Listed};
+use super::{answered, done, path_value};
+use crate::Ui;
+use crate::frame::{Frame, Place, failed, page};
+use crate::request::{By, PathParams, Sent};
+use crate::rest::{Failure, segment};
+use crate::shown::{self, Time};
+
+const LIST: ListOf = ListOf { place: Place::Vault, title: "Vault", route: "/api/v1/credentials", filters: &["name"] };
+
+pub(super) fn routes() -> Router<Ui> {
+    Router::new()
+        .route("/ui/vault", get(list))
+        .route("/ui/vault/{name}", get(show))
+        .route("/ui/vault/{name}/{action}", post(change))
+}
+
+/// A credential without its value.
+#[derive(Debug, Deserialize)]
+struct Credential {
+    name: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    #[serde(default)]
+    subjects: Vec<String>,
+    #[serde(default)]
+    packs: Vec<String>,
+    user: Option<String>,
+    error: Option<String>,
+    updated_at: Time,
+    last_used_at: Option<Time>,
+    last_used_by: Option<String>,
+    granted: u64,
+    refused: u64,
+}
+
+impl Credential {
+    /// Path of its page.
+    fn path(&self) -> String {
+        format!("/ui/vault/{}", segment(&self.name))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct CredentialList {
+    credentials: Vec<Credential>,
+    next: Option<String>,
+}
+
+/// Uses of a credential by a caller and a pack on one day.
+#[derive(Debug, Deserialize)]
+struct Use {
+    tenant: String,
+    user: String,
+    pack: String,
+    day: String,
+    granted: u64,
+    refused: u64,
+    last_at: Time,
+}
+
+#[derive(Debug, Deserialize)]
+struct Uses {
+    uses: Vec<Use>,
+}
+
+#[derive(Template)]
+#[template(path = "vault.html")]
+struct VaultPage {
+    frame: Frame,
+    list: Listed<CredentialList>,
+}
+
+#[derive(Template)]
+#[template(path = "credential.html")]
+struct CredentialPage {
+    frame: Frame,
+    done: String,
+    credential: Credential,
+    uses: Vec<Use>,
+}
+
+async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
+    LIST.show(&ui, &caller, &query, |frame, list| VaultPage { frame, list }).await
+}
+
+async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+    let name = path_value(&path, "name");
+    let answer = async {
+        let found: CredentialList = ui.rest.get(&caller, &format!("{}?name={}", LIST.route, segment(name))).await?;
+        let missing = || Failure::new(StatusCode::NOT_FOUND, "no credential of this name exists, or it is not yours");
+        let credential = found.credentials.into_iter().next().ok_or_else(missing)?;
+        let uses: Uses = ui.rest.get(&caller, &format!("{}/{}/uses?limit=100", LIST.route, segment(name))).await?;
+        Ok(page(&CredentialPage {
+            frame: Frame::new(name, LIST.place, &caller, &ui),
+            done: super::State::of(&query).get("done").to_owned(),
+            credential,
+            uses: uses.uses,
+        }))
+    };
+    answered(&ui, &caller, LIST.place, answer.await)
+}
+
+/// Grants or revokes.
+async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
+    let (name, action) = (segment(path_value(&path, "name")), path_value(&path, "action"));
+    if !matches!(action, "grant" | "revoke") {
+        let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such action");
+        return failed(&ui, &sent.caller, LIST.place, &failure);
+    }
+    let words = |name: &str| sent.value(name).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let grant = json!({ "subjects": words("subjects"), "packs": words("packs") });
+    let route = format!("{}/{name}/{action}", LIST.route);
+    match ui.rest.send(&sent.caller, Method::POST, &route, Some(&grant)).await {
+        Ok(_) if action == "grant" => done(&format!("/ui/vault/{name}"), "It is granted."),
+        Ok(_) => done(&format!("/ui/vault/{name}"), "It is revoked. The next call is refused."),
+        Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
+    }
+}
