@@ -97,6 +97,13 @@ pub(super) fn adopt(project: &Project) -> Result<Adopted> {
         let taken = project.issues().adopt(BEADS, &text)?;
         adopted.issues = taken.keys;
         adopted.skipped.extend(taken.skipped);
+        for (line, text) in taken.memories {
+            if is_secret(project, BEADS, &text) {
+                adopted.skipped.push(format!("{BEADS}:{line}: it looks like a secret"));
+            } else {
+                adopted.proposals.push(Proposal { from: BEADS.to_owned(), line, text });
+            }
+        }
     }
     add(project, new, &mut adopted)?;
     take_progress(project, &mut adopted)?;

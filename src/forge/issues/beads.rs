@@ -29,6 +29,18 @@ pub(crate) struct Adopted {
     pub(crate) keys: Vec<String>,
     /// What was skipped, and why.
     pub(crate) skipped: Vec<String>,
+    /// What beads was told to remember: the line, from 1, and the text.
+    pub(crate) memories: Vec<(usize, String)>,
+}
+
+/// A line that is no issue. A line without a type is one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Other {
+    #[serde(rename = "_type")]
+    kind: Option<String>,
+    key: String,
+    value: Json,
 }
 
 /// The members that are read. All of them, and every other, are kept.
@@ -89,6 +101,24 @@ impl Issues<'_> {
         let mut adopted = Adopted::default();
         let mut new = Vec::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+            let other: Other = serde_json::from_str(text).unwrap_or_default();
+            match other.kind.as_deref() {
+                None | Some("issue") => {}
+                Some("memory") => {
+                    let value = match other.value {
+                        Json::String(text) => text,
+                        value => serde_json::to_string(&value).unwrap_or_default(),
+                    };
+                    let text = format!("{}: {value}", other.key);
+                    adopted.memories.push((line, helmdeck_core::text::collapse_whitespace(&text)));
+                    continue;
+                }
+                // A header, or what a later version writes.
+                Some(kind) => {
+                    adopted.skipped.push(format!("{path}:{line}: a line of the type {kind:?} is no issue"));
+                    continue;
+                }
+            }
             match read(text) {
                 Ok((bead, _)) if bead.status.as_deref() == Some("tombstone") => {
                     adopted.skipped.push(format!("{path}:{line}: {} was deleted", bead.id));
@@ -285,32 +315,52 @@ mod tests {
 
     const ALL: &str = include_str!("beads.jsonl");
 
-    /// Returns every text and number of a value, with the name of its member.
-    fn leaves(name: &str, value: &Json, all: &mut Vec<(String, String)>) {
-        match value {
-            Json::Object(members) => members.0.iter().for_each(|(name, value)| leaves(name, value, all)),
-            Json::Array(items) => items.iter().for_each(|item| leaves(name, item, all)),
-            other => all.push((name.to_owned(), serde_json::to_string(other).unwrap())),
-        }
-    }
+    /// Every member that beads writes for an issue, in all versions of it.
+    const FIELDS: &str = "id content_hash title description design acceptance_criteria notes spec_id status priority \
+        issue_type assignee owner estimated_minutes created_at created_by updated_at started_at closed_at close_reason \
+        closed_by_session lease_expires_at heartbeat_at due_at defer_until external_ref source_system source_repo \
+        metadata compaction_level compacted_at compacted_at_commit original_size labels dependencies comments sender \
+        ephemeral no_history wisp wisp_type pinned is_template bonded_from await_type await_id timeout waiters \
+        source_formula source_location mol_type work_type event_kind actor target payload deleted_at deleted_by \
+        delete_reason original_type relates_to replies_to duplicate_of superseded_by dependency_count dependent_count \
+        comment_count parent notes_preview epic_total_children epic_closed_children epic_closeable _type";
 
     #[test]
     fn no_field_of_beads_is_lost() {
         let fixture = Fixture::new();
         let issues = fixture.project.issues();
         let adopted = issues.adopt("f", ALL).unwrap();
-        assert_eq!(adopted.keys, ["LOCAL-1", "LOCAL-2", "LOCAL-3", "LOCAL-4"]);
-        assert_eq!(adopted.skipped, ["f:5: bd-gone was deleted"]);
+        assert_eq!(adopted.keys, ["LOCAL-1", "LOCAL-2", "LOCAL-3", "LOCAL-4", "LOCAL-5"]);
+        assert_eq!(adopted.skipped, ["f:6: bd-gone was deleted", "f:8: a line of the type \"schema\" is no issue"]);
+        assert_eq!(adopted.memories, [(7, "deploy: Ask for a window first.".to_owned())]);
+        let mut left: std::collections::BTreeSet<&str> = FIELDS.split_whitespace().collect();
         for (line, key) in ALL.lines().zip(&adopted.keys) {
-            let issue = issues.show(key).unwrap().item.issue;
-            let kept = serde_json::to_string(&issue).unwrap();
-            let mut all = Vec::new();
-            leaves("", &serde_json::from_str(line).unwrap(), &mut all);
-            for (name, value) in all {
-                // The comment of a fixture has the time in our form.
-                assert!(kept.contains(&value), "{key}: {name} {value} is not in {kept}");
+            let text = serde_json::to_vec(&issues.show(key).unwrap().item.issue).unwrap();
+            let shown: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            let bead: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+            for (name, value) in &bead {
+                left.remove(name.as_str());
+                let at = |text: &serde_json::Value| Time::parse(text.as_str().unwrap()).unwrap().seconds();
+                match name.as_str() {
+                    "title" => assert_eq!(&shown["title"], value, "{key}"),
+                    "description" if value.as_str() == Some("") => assert!(shown.get("description").is_none(), "{key}"),
+                    "description" => assert_eq!(&shown["description"], value, "{key}"),
+                    "comments" => {
+                        let (all, said) = (shown["comments"].as_array().unwrap(), value.as_array().unwrap());
+                        assert_eq!(all.len(), said.len(), "{key}");
+                        for (comment, said) in all.iter().zip(said) {
+                            assert_eq!((&comment["text"], &comment["by"]), (&said["text"], &said["author"]), "{key}");
+                            assert_eq!(at(&comment["at"]), at(&said["created_at"]), "{key}");
+                            for name in ["id", "issue_id"] {
+                                assert_eq!(comment[KEPT][name], said[name], "{key}");
+                            }
+                        }
+                    }
+                    name => assert_eq!(&shown[KEPT][name], value, "{key}: {name}"),
+                }
             }
         }
+        assert_eq!(left, ["deleted_at", "deleted_by", "delete_reason", "original_type"].into(), "all but tombstones");
     }
 
     #[test]
