@@ -1,19 +1,24 @@
 //! Merges by a git without our driver and without attributes, as on a server: additions never conflict.
 
 use super::*;
-use crate::artifacts::{Artifacts, Kind, Put};
-use crate::environment::ProjectEnvironment;
+use crate::artifacts::{Artifacts, Filter, Kind, Put};
+use crate::checkpoints::{Checkpoints, Create};
+use crate::environment::{ProjectEnvironment, Trust};
 use crate::features::{Add, Features};
 use crate::git::fixture::Repository;
-use crate::issues::{self, CriterionDone, Done, NewComment};
+use crate::issues::{self, Add as AddIssue, CriterionDone, Done, NewComment, Scope};
 use crate::knowledge::Knowledge;
-use crate::layout::CONFIG;
+use crate::layout::{CONFIG, SESSIONS};
 use crate::project::Project;
+use crate::sessions::{End, Log, Sessions, Start};
+use crate::skills::Skills;
 
 /// Number of pairs of branches; `HELMDECK_TEST_MERGE_PAIRS` sets another one.
 const PAIRS: u64 = 25;
 /// After so many pairs, a new project begins.
 const RESTART: u64 = 10;
+/// The issue that both sides comment on.
+const SHARED: &str = "LOCAL-1";
 
 /// Random numbers from a seed (`SplitMix64`).
 struct Random(u64);
@@ -34,39 +39,74 @@ fn pairs() -> u64 {
 
 fn project() -> Repository {
     let repository = Repository::new();
-    repository.write(CONFIG, "[files]\nper_entry = true\n");
+    for (name, value) in [("user.name", "Ann"), ("user.email", "ann@example.com")] {
+        repository.run(&["config", name, value]);
+    }
+    repository.write(CONFIG, "[files]\nper_entry = true\n[verify]\ncommands = [\"true\"]\n");
     repository.write(KNOWLEDGE, json::print(&KnowledgeFile::skeleton()).unwrap());
     repository.write(FEATURES, json::print(&FeaturesFile::skeleton()).unwrap());
-    repository.write(".gitignore", ".forge/.local/\n");
+    repository.write(".forge/.gitignore", include_str!("../../init/gitignore"));
     repository.commit("Begin");
     repository
 }
 
+/// Fixture: a project with an issue that both sides comment on.
+fn with_shared_issue() -> Repository {
+    let repository = project();
+    let issue = AddIssue { title: "Shared".into(), ..AddIssue::default() };
+    assert_eq!(open(&repository).issues().add(&issue).unwrap().issue.linear_id, SHARED);
+    repository.commit("Plan");
+    repository
+}
+
 fn open(repository: &Repository) -> Project {
-    Project::open(repository.path(), ProjectEnvironment::default()).unwrap().unwrap()
+    let environment = ProjectEnvironment { trust: Trust::Everything, ..ProjectEnvironment::default() };
+    Project::open(repository.path(), environment).unwrap().unwrap()
+}
+
+/// Makes the repository another clone: it gives numbers of features of its own accord, and issues in its own block.
+fn become_another_clone(repository: &Repository, random: &mut Random) {
+    let _ = std::fs::remove_dir_all(repository.path().join(".git/forge"));
+    let _ = std::fs::remove_dir_all(repository.path().join(".forge/.local"));
+    let base = 1_000 * (1 + random.below(9_999));
+    repository.write(".git/forge/issue-numbers.json", format!("{{\"base\": {base}, \"highest\": {base}}}"));
 }
 
 /// Adds entries of every kind on a branch, and returns their texts. Both sides of a pair often add equal ones.
-fn grow(repository: &Repository, branch: &str, pair: u64, random: &mut Random) -> BTreeSet<String> {
+fn grow(
+    repository: &Repository,
+    branch: &str,
+    pair: u64,
+    random: &mut Random,
+    kinds: &mut BTreeSet<u64>,
+) -> BTreeSet<String> {
     repository.run(&["switch", "--quiet", "-c", branch, "main"]);
+    become_another_clone(repository, random);
     let project = open(repository);
     let mut texts = BTreeSet::new();
-    for _ in 0..=random.below(3) {
-        let text = format!("text {pair} {}", random.below(6));
-        let what = match random.below(5) {
+    for _ in 0..=random.below(4) {
+        let number = random.below(6);
+        let (text, own) = (format!("text {pair} {number}"), format!("{branch} {number}"));
+        let kind = random.below(11);
+        let what = match kind {
             0 => What::Successful { context: text.clone(), approach: "a".into() },
             1 => What::Failed { context: text.clone(), issue: "i".into(), resolution: "r".into() },
             2 => What::Decision { context: text.clone(), decision: "d".into(), rationale: "r".into() },
             3 => What::Invariant { text: text.clone(), check: None, severity: None },
             _ => {
-                // Another clone gives the same numbers.
-                let _ = std::fs::remove_dir_all(repository.path().join(".git/forge"));
-                let add = Add { name: text.clone(), tests: vec!["t".into()], ..Add::default() };
-                Features::new(&project).add(&add, None).unwrap();
-                texts.insert(format!("feature {text}"));
+                let added = match kind {
+                    // These need git for a while.
+                    7 | 8 if number > 3 => None,
+                    _ => Some(grow_otherwise(&project, kind, &text, &own)),
+                };
+                if let Some(added) = added {
+                    kinds.insert(kind);
+                    texts.insert(added);
+                }
                 continue;
             }
         };
+        kinds.insert(kind);
         Knowledge::new(&project).add(&Learning::new(what), None).unwrap();
         texts.insert(text);
     }
@@ -74,37 +114,115 @@ fn grow(repository: &Repository, branch: &str, pair: u64, random: &mut Random) -
     texts
 }
 
-/// Returns every text of the project's knowledge and features. The ids of features are unique.
+/// Adds what is not knowledge. `own` differs on the two sides.
+fn grow_otherwise(project: &Project, kind: u64, text: &str, own: &str) -> String {
+    match kind {
+        4 => {
+            let add = Add { name: text.to_owned(), tests: vec!["t".into()], ..Add::default() };
+            Features::new(project).add(&add, None).unwrap();
+            format!("feature {text}")
+        }
+        5 => {
+            let add = AddIssue { title: own.to_owned(), criteria: vec!["c".into()], ..AddIssue::default() };
+            let key = project.issues().add(&add).unwrap().issue.linear_id;
+            if own.ends_with(['0', '1']) {
+                project.issues().done(&key, &Done { anyway: Some("so".into()), ..Done::default() }).unwrap();
+            }
+            format!("issue {key} {own}")
+        }
+        6 => {
+            project.issues().comment(SHARED, &NewComment { text: own.to_owned(), by: None }).unwrap();
+            format!("comment {own}")
+        }
+        7 => {
+            let sessions = Sessions::new(project);
+            sessions.start(&Start { no_probe: true, ..Start::default() }).unwrap();
+            sessions.log(&Log { text: own.to_owned(), next: None }).unwrap();
+            sessions.end(&End { next: Some("n".into()), ..End::default() }).unwrap();
+            format!("progress {own}")
+        }
+        8 => {
+            // A key of its own, as the issue of a branch has.
+            let key = format!("X-{}", 1 + own.bytes().fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 99_991));
+            Checkpoints::new(project).create(&Create { key: Some(key.clone()), ..Create::default() }).unwrap();
+            format!("checkpoint {key}")
+        }
+        9 => {
+            let name = format!("{}.md", own.replace(' ', "-"));
+            Artifacts::new(project).put(own.as_bytes(), &Put::new(Kind::Docs, &name)).unwrap();
+            format!("artifact {name}")
+        }
+        _ => {
+            let name = own.replace(' ', "-");
+            let skill = format!("---\nname: {name}\ndescription: When it helps\n---\nDo it.\n");
+            if Skills::new(project).show(&name).is_err() {
+                Skills::new(project).import(&skill).unwrap();
+            }
+            format!("skill {name}")
+        }
+    }
+}
+
+/// Returns every text of the memory. The ids of features are unique.
 fn texts(repository: &Repository) -> BTreeSet<String> {
     let project = open(repository);
     let knowledge = Knowledge::new(&project).read().unwrap();
     let features = Features::new(&project).read().unwrap().features;
     let ids: BTreeSet<_> = features.iter().map(|feature| &feature.id).collect();
     assert_eq!(ids.len(), features.len());
-    let known = knowledge.entries().flat_map(|entry| {
-        let first = entry.texts().first().map(|(_, text)| (*text).to_owned());
-        first.into_iter().collect::<Vec<_>>()
-    });
-    known.chain(features.iter().map(|feature| format!("feature {}", feature.name))).collect()
+    let mut all: BTreeSet<String> = features.iter().map(|feature| format!("feature {}", feature.name)).collect();
+    all.extend(knowledge.entries().filter_map(|entry| Some(entry.texts().first()?.1.to_owned())));
+    for item in project.issues().list(Scope::All).unwrap().issues.into_iter().map(|item| item.issue) {
+        if item.linear_id == SHARED {
+            all.extend(item.comments.iter().map(|comment| format!("comment {}", comment.text)));
+        } else {
+            all.insert(format!("issue {} {}", item.linear_id, item.title));
+        }
+    }
+    for folder in project.files().list(SESSIONS).unwrap() {
+        let path = format!("{SESSIONS}/{}/progress.txt", folder.name);
+        let text = project.files().read(&path).unwrap().unwrap_or_default();
+        let entries = String::from_utf8(text).unwrap();
+        all.extend(entries.lines().filter_map(|line| Some(format!("progress {}", line.split_once("] ")?.1))));
+    }
+    let sides = |text: &str| text.starts_with("progress ours-") || text.starts_with("progress theirs-");
+    all.retain(|text| !text.starts_with("progress ") || sides(text));
+    let checkpoints = Checkpoints::new(&project).list().unwrap();
+    all.extend(checkpoints.into_iter().filter(|one| one.manifest.is_some()).map(|one| {
+        let key = one.name.rsplit_once("-v").map(|(key, _)| key.to_owned());
+        format!("checkpoint {}", key.unwrap_or(one.name))
+    }));
+    let artifacts = Artifacts::new(&project).list(&Filter::default()).unwrap();
+    assert_eq!(artifacts.bad_lines, []);
+    all.extend(
+        artifacts
+            .artifacts
+            .into_iter()
+            .filter(|one| one.kind == Kind::Docs)
+            .map(|one| format!("artifact {}", one.name)),
+    );
+    all.extend(Skills::new(&project).list().unwrap().into_iter().map(|skill| format!("skill {}", skill.name)));
+    all
 }
 
 #[test]
 fn random_additions_merge_without_our_driver() {
     let mut random = Random(7);
-    let mut repository = project();
-    let mut expected = BTreeSet::new();
+    let mut repository = with_shared_issue();
+    let (mut expected, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for pair in 0..pairs() {
         if pair % RESTART == 0 {
-            (repository, expected) = (project(), BTreeSet::new());
+            (repository, expected) = (with_shared_issue(), BTreeSet::new());
         }
         let (ours, theirs) = (format!("ours-{pair}"), format!("theirs-{pair}"));
-        expected.extend(grow(&repository, &theirs, pair, &mut random));
-        expected.extend(grow(&repository, &ours, pair, &mut random));
+        expected.extend(grow(&repository, &theirs, pair, &mut random, &mut kinds));
+        expected.extend(grow(&repository, &ours, pair, &mut random, &mut kinds));
         // It must succeed, and no file may be left in conflict.
         repository.run(&["merge", "--quiet", "--no-edit", &theirs]);
         assert_eq!(texts(&repository), expected, "pair {pair}");
         repository.run(&["branch", "--quiet", "--force", "main"]);
     }
+    assert_eq!(kinds.len(), 11, "every kind was added: {kinds:?}");
 }
 
 #[test]
