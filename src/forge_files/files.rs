@@ -26,6 +26,8 @@ use parking_lot::RwLock;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+#[cfg(feature = "testing")]
+pub use atomic::kill;
 pub use document::in_words_of_json;
 pub use document::{Damage, Document, Kind, Loaded, MAX_FILE, Unreadable, decode, text};
 pub use entries::{Entries, EntryWrite};

@@ -191,12 +191,45 @@ pub(super) fn remove_if_there(folder: &OwnedFd, name: &str) -> std::io::Result<b
     }
 }
 
+/// Kills this process between two file operations, for tests in other processes.
+#[cfg(feature = "testing")]
+pub mod kill {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// Makes this process die after so many more files were written or removed, and one.
+    pub fn after(files: usize) {
+        LEFT.store(files, Ordering::SeqCst);
+    }
+
+    #[cfg(not(test))]
+    pub(super) fn reach() {
+        match LEFT.load(Ordering::SeqCst) {
+            // No destructor runs, as with kill -9.
+            0 => std::process::abort(),
+            usize::MAX => {}
+            left => LEFT.store(left - 1, Ordering::SeqCst),
+        }
+    }
+}
+
 #[cfg(not(test))]
 mod fault {
     use std::fs::File;
 
+    #[cfg(not(feature = "testing"))]
     #[allow(clippy::unnecessary_wraps, reason = "the test build fails here")]
     pub(super) const fn at(_: super::Step) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(feature = "testing")]
+    #[allow(clippy::unnecessary_wraps, reason = "the test build fails here")]
+    pub(super) fn at(step: super::Step) -> std::io::Result<()> {
+        if step == super::Step::Named {
+            super::kill::reach();
+        }
         Ok(())
     }
 
