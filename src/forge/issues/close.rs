@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::edit::{Changed, changed};
 use super::history::{self, Record};
@@ -11,6 +12,7 @@ use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::json::Members;
+use crate::time::Time;
 
 /// Request to close an issue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,7 +83,7 @@ impl Issues<'_> {
             after.updated_at = Some(now);
             queue::mark_changed(&before, &mut after);
             // A merge may have left the summary of an earlier closing.
-            if let Some(earlier) = history::find(project.files(), &after.linear_id)? {
+            if let Some(earlier) = history::closed(project.files(), &after.linear_id)? {
                 history::absorb(&mut after, &earlier.issue);
             }
             let refs = after.git_refs.get_or_insert_with(Default::default);
@@ -144,13 +146,16 @@ impl Issues<'_> {
         let mut issue = record.issue;
         let from = issue.state.take();
         issue.state = Some(OPEN.to_owned());
-        issue.comments.push(Comment {
-            id: project.environment().uuid().to_string(),
+        let comment = Comment {
+            id: reopening_id(&issue.linear_id, record.closed_at),
             by: Some(project.environment().agent.clone()),
             at: Some(now),
             text: format!("Opened again: it was closed{closed}{why}."),
             other: Members::default(),
-        });
+        };
+        if !issue.comments.iter().any(|known| known.id == comment.id) {
+            issue.comments.push(comment);
+        }
         let closed = Issue { state: from.clone(), ..issue.clone() };
         queue::mark_changed(&closed, &mut issue);
         let path = history::path(&issue.linear_id);
@@ -170,6 +175,15 @@ impl Issues<'_> {
         events::emit(project, Subject::Linear, event);
         changed(issue, Vec::new())
     }
+}
+
+/// Returns the id of the comment on a reopening: the same one if an interrupted call is repeated.
+fn reopening_id(key: &str, closed_at: Option<Time>) -> String {
+    let closed = closed_at.map(|at| at.to_string()).unwrap_or_default();
+    let digest = Sha256::digest(format!("reopened\n{key}\n{closed}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
 /// Refuses to close an issue with open criteria without a reason.

@@ -63,7 +63,12 @@ pub(super) fn add(project: &Project, change: &IssueChange<'_>) -> Result<()> {
     let mut operation = Operation::new(id, OperationKind::Comment, change.after.linear_id.clone(), now);
     let by = comment.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
     operation.body = Some(format!("{}{by}", comment.text));
-    Outbox::edit(project.files(), |waiting| waiting.push(operation))
+    Outbox::edit(project.files(), |waiting| {
+        // An interrupted call that is repeated adds it once.
+        if !waiting.iter().any(|one| one.op_id == operation.op_id) {
+            waiting.push(operation);
+        }
+    })
 }
 
 /// Notes in an issue of a tracker which of its fields were changed here. The sync takes the note back.

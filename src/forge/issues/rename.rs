@@ -26,16 +26,17 @@ impl Issues<'_> {
         check_key(from).and(check_key(to)).map_err(Error::usage)?;
         let issue = self.change(Source::Tracker, |active| {
             if let Some(there) = active.issues.iter().find(|issue| issue.linear_id == to) {
-                return if there.aliases.iter().any(|alias| alias == from) {
-                    Ok(there.clone())
-                } else {
-                    Err(Error::refused(format!("{to} is another issue already")))
-                };
+                if !there.aliases.iter().any(|alias| alias == from) {
+                    return Err(Error::refused(format!("{to} is another issue already")));
+                }
+                // An interrupted call left the file with the old key.
+                active.issues.retain(|issue| issue.linear_id != from);
+            } else {
+                let old = active.issues.iter_mut().find(|issue| issue.linear_id == from);
+                take(old.ok_or_else(|| absent(from))?, from, to);
             }
-            let issue = active.issues.iter_mut().find(|issue| issue.linear_id == from).ok_or_else(|| absent(from))?;
-            take(issue, from, to);
-            let issue = issue.clone();
             rename_references(active, from, to);
+            let issue = active.issues.iter().find(|issue| issue.linear_id == to).ok_or_else(|| absent(to))?.clone();
             Ok(issue)
         })?;
         renamed(self.project, from, to)?;

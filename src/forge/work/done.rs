@@ -52,7 +52,7 @@ impl Work<'_> {
     pub fn done(&self, done: &Done) -> Result<Finished> {
         let project = self.project;
         project.check_not_paused()?;
-        Sessions::new(project).required()?;
+        let session = Sessions::new(project).required()?;
         let focus = self.focus()?;
         let close = CloseIssue { anyway: done.anyway.clone(), ..CloseIssue::default() };
         let issue = match &focus.linear_issue {
@@ -80,7 +80,7 @@ impl Work<'_> {
                 push: done.push,
                 ..Create::default()
             };
-            checkpoint = Some(match self.made_before(create.key.as_deref())? {
+            checkpoint = Some(match self.made_before(create.key.as_deref(), &session.id)? {
                 Some(tag) if done.verify.is_empty() => tag,
                 _ => {
                     let made = Checkpoints::new(project).create(&create)?;
@@ -105,13 +105,21 @@ impl Work<'_> {
     }
 
     /// Returns the checkpoint of the clean current commit, if an earlier call made it and was interrupted.
-    fn made_before(&self, key: Option<&str>) -> Result<Option<String>> {
+    ///
+    /// A later commit of the memory alone, at the end of the same session, does not count.
+    fn made_before(&self, key: Option<&str>, session: &str) -> Result<Option<String>> {
         let git = self.project.git()?;
         let (head, status) = (git.head()?, git.status()?);
         let clean = status.outside(git.memory()).next().is_none();
         let newest = Checkpoints::new(self.project).newest_valid()?.filter(|newest| {
             let of = newest.name.rsplit_once("-v").map(|(key, _)| key);
-            newest.can_rollback_to && of == key && newest.oid() == head
+            let is_same_code = |head| {
+                let manifest = newest.manifest.as_ref();
+                let made = manifest.filter(|manifest| manifest.session.as_deref() == Some(session));
+                let tree = made.and_then(|manifest| manifest.code_tree.clone());
+                tree.is_some() && git.code_tree(head).ok() == tree
+            };
+            newest.can_rollback_to && of == key && (newest.oid() == head || head.as_ref().is_some_and(is_same_code))
         });
         Ok(newest.filter(|_| clean).map(|newest| newest.tag))
     }

@@ -59,7 +59,8 @@ impl<'a> Sides<'a> {
         let is_reading = MIRRORED.contains(&name)
             && [self.ours, self.theirs].iter().all(|side| changed(side).iter().all(|one| one != name));
         // A value that the newer reading lacks may be one that the tracker has no place for.
-        newer.0.get(name).filter(|_| is_reading).map(|value| Some(value.clone()))
+        let read = newer.0.get(name).filter(|value| **value != Json::Null);
+        read.filter(|_| is_reading).map(|value| Some(value.clone()))
     }
 
     /// Returns the side with the newer reading of the same issue of a tracker; ours if both are equally new.
@@ -207,6 +208,7 @@ mod tests {
         let (found, conflicts) = merged(&base, &ours, &theirs);
         assert_eq!(conflicts, Vec::<String>::new());
         assert_eq!(found["labels"], json!(["b", "c", "d"]));
-        assert_eq!(found["acceptance_criteria"], json!([{"text": "one", "done": true}, "three"]));
+        let criterion = |text: &str, done: bool| json!({"text": text, "done": done, "evidence": null});
+        assert_eq!(found["acceptance_criteria"], json!([criterion("one", true), criterion("three", false)]));
     }
 }
