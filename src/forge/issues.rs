@@ -8,6 +8,8 @@ mod close;
 mod edit;
 mod graph;
 mod history;
+#[cfg(test)]
+mod killed_tests;
 mod numbers;
 mod queue;
 mod rename;

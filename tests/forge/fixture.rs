@@ -44,7 +44,16 @@ impl Fixture {
 
     /// As [`Self::new`], with tests and checks that need no compiler and always succeed.
     pub(crate) fn light(settings: &str) -> Self {
-        let fixture = Self::without_memory();
+        Self::light_in(tempfile::tempdir().unwrap(), settings)
+    }
+
+    /// As [`Self::light`], in a folder in memory where the system has one: for tests that write very many files.
+    pub(crate) fn light_in_memory(settings: &str) -> Self {
+        Self::light_in(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(), settings)
+    }
+
+    fn light_in(folder: tempfile::TempDir, settings: &str) -> Self {
+        let fixture = Self::without_memory_in(folder);
         fixture.forge(&["init", "--scissors", "--merge-driver"]);
         let verify = "runner = \"sh: echo ran {prefix}\"\ncount_regex = \"ran\"\ncommands = [\"true\"]\n";
         fixture.write(".forge/config.toml", &format!("[verify]\n{verify}{settings}"));
@@ -56,7 +65,10 @@ impl Fixture {
 
     /// Makes the crate and commits it.
     pub(crate) fn without_memory() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::without_memory_in(tempfile::tempdir().unwrap())
+    }
+
+    fn without_memory_in(folder: tempfile::TempDir) -> Self {
         let program = Path::new(env!("CARGO_BIN_EXE_helmdeck")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
         let fixture = Self { folder, path };

@@ -18,4 +18,5 @@ mod proof;
 mod trackers;
 mod transports;
 mod watch;
+mod week;
 mod words;
