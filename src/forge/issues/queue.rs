@@ -81,7 +81,7 @@ pub(super) fn mark_changed(before: &Issue, after: &mut Issue) {
         Some(Json::Array(names)) => names.iter().filter_map(text).collect(),
         _ => Vec::new(),
     };
-    let fields = ["title", "description", "type", "state", "priority", "assignee"];
+    let fields = ["title", "description", "type", "state", "priority", "assignee", "milestone"];
     names.extend(fields.iter().filter(|name| patch.0.contains_key(**name)).map(|name| (*name).to_owned()));
     names.sort();
     names.dedup();

@@ -14,7 +14,7 @@ use super::rules::name_of;
 /// Lists that are merged element by element; a removed element stays removed.
 const LISTS: [&str; 5] = ["labels", "features", "blocked_by", "aliases", "acceptance_criteria"];
 /// Fields that a tracker has as well.
-const MIRRORED: [&str; 7] = ["title", "description", "type", "state", "priority", "assignee", "url"];
+const MIRRORED: [&str; 8] = ["title", "description", "type", "state", "priority", "assignee", "milestone", "url"];
 /// The member of an issue about its counterpart in a tracker.
 const REMOTE: &str = "remote";
 /// The fields that were changed here since the tracker was read.

@@ -189,13 +189,10 @@ impl Sync<'_> {
                     self.reopen(&closed.linear_id)?;
                     base.fields.set(Field::State, Some(Value::Text(OPEN.to_owned())));
                 }
-            } else if merged.push.is_empty() && !dry_run {
-                // A closed issue is not written any more: what changed there stays a change of theirs.
-                let mut fields = base.fields.clone();
-                for field in mapping.fields().iter().filter(|field| merged.fields.get(**field) == ours.get(**field)) {
-                    fields.set(*field, merged.base.get(*field).cloned());
-                }
-                self.store().put_base(&Base::new(remote.id.clone(), remote.key.clone(), fields))?;
+            } else if !dry_run {
+                // It stays closed, and follows what people edit in the tracker.
+                issues.amend_closed(&closed.linear_id, |issue| mapping.write(issue, &merged.fields))?;
+                self.store().put_base(&Base::new(remote.id.clone(), remote.key.clone(), merged.base))?;
             }
         }
         Ok(())

@@ -104,3 +104,20 @@ async fn a_dropped_creation_stays_here_until_retried() {
     assert_eq!(clone.push().await.delivered.len(), 2);
     conforms(&mock);
 }
+
+#[tokio::test]
+async fn a_closed_issue_follows_edits_of_the_tracker() {
+    let mock = Mock::start();
+    mock.with(|store| store.add("First"));
+    let clone = Clone::new(&mock);
+    clone.pull().await;
+    mock.with(|store| store.edit("SX9-1", |issue| issue.title = "Edited there".into()));
+    clone.project.issues().done("SX9-1", &helmdeck_forge::issues::Done::default()).unwrap();
+    clone.push().await;
+    assert_eq!((clone.issue("SX9-1").title.as_str(), mock.issue("SX9-1").state.as_str()), ("Edited there", "Done"));
+    mock.with(|store| store.edit("SX9-1", |issue| issue.priority = 1));
+    clone.pull().await;
+    assert_eq!((clone.issue("SX9-1").priority, clone.issue("SX9-1").is_over()), (Some(1), true));
+    assert_eq!(clone.push().await, Pushed::default());
+    conforms(&mock);
+}
