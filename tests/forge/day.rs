@@ -59,6 +59,22 @@ fn feature_takes_four_commands_and_few_words() {
 }
 
 #[test]
+fn first_answers_fit_a_screen_and_go_on() {
+    let fixture = Fixture::without_memory();
+    let begun = says(&fixture, &["init"]).stdout;
+    assert!(begun.contains("tests of a feature: cargo test {prefix} (Cargo.toml is there)\n"), "{begun}");
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "[session] Begin"]);
+    for command in [&["status"][..], &["ready"], &["start"]] {
+        let said = says(&fixture, command).stdout;
+        assert!(said.contains("next: helmdeck forge start \""), "{command:?}: {said}");
+    }
+    for command in [&["session", "status"][..], &["session", "end"], &["init"], &["issue", "list"]] {
+        says(&fixture, command);
+    }
+}
+
+#[test]
 fn done_names_what_is_in_the_way_and_does_nothing() {
     let fixture = Fixture::light("");
     fixture.forge(&["issue", "add", "Add three", "--criterion", "It adds"]);
