@@ -293,7 +293,9 @@ impl Checkpoints<'_> {
 const BLOCK: u32 = 100;
 
 impl Checkpoints<'_> {
-    /// Returns the next name. Without an issue, two clones that know nothing of each other give different numbers.
+    /// Returns the next name.
+    ///
+    /// Without an issue, two clones that know nothing of each other give different numbers.
     fn next(&self, key: &str, taken: &[Name]) -> Result<Name> {
         if key == NO_KEY && self.project.config().files.per_entry {
             let block = u32::try_from(issues::base(self.project) / issues::BLOCK).unwrap_or_default();

@@ -43,7 +43,9 @@ pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer 
                 if lines.is_empty() {
                     lines.push("no session".to_owned());
                 }
-                lines.extend(advice.map(|_| "a checkpoint is due".to_owned()));
+                if advice.is_some() {
+                    lines.push("a checkpoint is due".to_owned());
+                }
                 lines.join("\n")
             })
         }
