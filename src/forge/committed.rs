@@ -15,7 +15,7 @@ pub(crate) fn branch(project: &Project) -> Option<String> {
     project.git().ok()?.branch().ok().flatten()
 }
 
-/// Returns the files below a folder that other branches do not have, and never had, as far as this clone knows.
+/// Returns the files below a folder that no other branch has or had, as far as this clone knows.
 ///
 /// If another branch removes a file too, and each side adds a similar one, git takes both for renamings of it and finds
 /// a conflict. So a file that is not among these is emptied, and not removed. `None` if git cannot say.

@@ -142,6 +142,7 @@ fn every_command_prints_exactly_one_object() {
     call(0, &["hook", "uninstall", "commit-msg"]);
     fixture.write(".git/MESSAGE", "Add it\n");
     call(1, &["hook", "commit-msg", ".git/MESSAGE"]);
+    call(0, &["hook", "pre-commit"]);
     call(0, &["hook", "prepare-commit-msg", ".git/MESSAGE"]);
     call(0, &["hook", "agent", "start", "claude"]);
     call(0, &["checkpoint", "create", "--key", "SUM-1"]);

@@ -59,6 +59,22 @@ fn feature_takes_four_commands_and_few_words() {
 }
 
 #[test]
+fn first_answers_fit_a_screen_and_go_on() {
+    let fixture = Fixture::without_memory();
+    let begun = says(&fixture, &["init"]).stdout;
+    assert!(begun.contains("tests of a feature: cargo test {prefix} (Cargo.toml is there)\n"), "{begun}");
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "[session] Begin"]);
+    for command in [&["status"][..], &["ready"], &["start"]] {
+        let said = says(&fixture, command).stdout;
+        assert!(said.contains("next: helmdeck forge start \""), "{command:?}: {said}");
+    }
+    for command in [&["session", "status"][..], &["session", "end"], &["init"], &["issue", "list"]] {
+        says(&fixture, command);
+    }
+}
+
+#[test]
 fn done_names_what_is_in_the_way_and_does_nothing() {
     let fixture = Fixture::light("");
     fixture.forge(&["issue", "add", "Add three", "--criterion", "It adds"]);
@@ -77,6 +93,42 @@ fn done_names_what_is_in_the_way_and_does_nothing() {
     assert_eq!((&done["checkpoint"], &done["issue"]["again"]), (&"checkpoint/LOCAL-1-v1".into(), &false.into()));
     // Without a session there is nothing to finish.
     assert_eq!(error(3, &["done"]), "E_NOT_FOUND");
+}
+
+#[test]
+fn merge_changes_no_number_that_others_name() {
+    let fixture = Fixture::light("[files]\nper_entry = true\n");
+    let (bare, clone) = (fixture.beside("bare.git"), fixture.beside("clone"));
+    fixture.git(&["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
+    fixture.git(&["remote", "add", "origin", bare.to_str().unwrap()]);
+    fixture.git_in(fixture.root().parent().unwrap(), &["clone", "--quiet", bare.to_str().unwrap(), "clone"]);
+    let added = |folder: &std::path::Path, name: &str| {
+        let added = fixture.forge_in(folder, &["features", "add", name, "--test", "a"]);
+        added["feature"]["id"].as_str().unwrap().to_owned()
+    };
+    let ours = [added(&fixture.root(), "Ours"), added(&fixture.root(), "Ours too")];
+    let theirs = [added(&clone, "Theirs"), added(&clone, "Theirs too")];
+    assert_eq!(ours, ["FORGE-001", "FORGE-002"]);
+    fixture.forge_in(&clone, &["features", "set", &theirs[1], "--blocked-by", &theirs[0]]);
+    fixture.forge_in(&clone, &["issue", "add", "About theirs", "--feature", &theirs[0]]);
+    fixture.forge_in(&clone, &["focus", "set", "Theirs", "--feature", &theirs[0]]);
+    for folder in [&fixture.root(), &clone] {
+        fixture.git_in(folder, &["add", "."]);
+        fixture.git_in(folder, &["commit", "--quiet", "-m", "[session] Plan"]);
+    }
+    fixture.git(&["push", "--quiet", "origin", "HEAD:ours"]);
+    fixture.git_in(&clone, &["fetch", "--quiet"]);
+    fixture.git_in(&clone, &["merge", "--quiet", "--no-edit", "origin/ours"]);
+
+    let listed = fixture.forge_in(&clone, &["features", "list"]);
+    let features = listed["features"].as_array().unwrap();
+    assert_eq!(features.len(), 4, "{listed}");
+    let named = |name: &str| features.iter().map(|item| &item["feature"]).find(|one| one["name"] == name).unwrap();
+    assert_eq!(named("Theirs")["id"], theirs[0]);
+    assert_eq!(named("Theirs too")["blocked_by"].to_string().matches(&theirs[0]).count(), 1, "{listed}");
+    let issues = fixture.forge_in(&clone, &["issue", "list"]);
+    assert_eq!(issues["issues"][0]["issue"]["features"], serde_json::json!([theirs[0]]));
+    assert_eq!(fixture.forge_in(&clone, &["focus", "show"])["focus"]["feature_id"], theirs[0]);
 }
 
 #[test]

@@ -79,8 +79,8 @@ fn secret_keeps_memory_out_but_commit_is_made() {
     let fixture = travelling();
     let token = format!("{}{}", concat!("gh", "p_"), "a1B2".repeat(9));
     fixture.write(".forge/memory/long-term/architecture.md", &format!("# Built\n\n{token}\n"));
-    let output = fixture.prepare("git", &fixture.root(), &["commit", "-q", "-m", "[SUM-1] One", "--allow-empty"]);
-    let output = { output }.output().unwrap();
+    let mut commit = fixture.prepare("git", &fixture.root(), &["commit", "-q", "-m", "[SUM-1] One", "--allow-empty"]);
+    let output = commit.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && stderr.contains("the memory is not in this commit"), "{stderr}");
     assert!(!stderr.contains(&token) && committed(&fixture).0.is_empty());

@@ -13,7 +13,7 @@ use super::name::{NO_KEY, Name, PREFIX};
 use crate::error::{Category, Error, Result};
 use crate::files::etag;
 use crate::git::{Created, Git, Oid};
-use crate::issues::Done;
+use crate::issues::{self, Done};
 use crate::json::Members;
 use crate::layout;
 use crate::recovery::{Recovery, memory};
@@ -273,7 +273,7 @@ impl Checkpoints<'_> {
         let first = manifest.message(text).map_err(invalid)?;
         self.project.files().check_secrets("the message of the tag", first.as_bytes())?;
         for _ in 0..TRIES {
-            let name = Name::next(key, &*taken)?;
+            let name = self.next(key, taken)?;
             manifest.tag = name.tag();
             let message = manifest.message(text).map_err(invalid)?;
             match git.create_tag(&manifest.tag, &at, &message)? {
@@ -286,6 +286,27 @@ impl Checkpoints<'_> {
             "E_TAGS",
             format!("{TRIES} names of checkpoints of {key} in a row were taken"),
         ))
+    }
+}
+
+/// Number of checkpoints without an issue that each clone numbers in a block of its own.
+const BLOCK: u32 = 100;
+
+impl Checkpoints<'_> {
+    /// Returns the next name.
+    ///
+    /// Without an issue, two clones that know nothing of each other give different numbers.
+    fn next(&self, key: &str, taken: &[Name]) -> Result<Name> {
+        if key == NO_KEY && self.project.config().files.per_entry {
+            let block = u32::try_from(issues::base(self.project) / issues::BLOCK).unwrap_or_default();
+            let own = block * BLOCK..(block + 1) * BLOCK;
+            let first = (block > 0).then(|| Name { key: key.to_owned(), number: own.start });
+            let name = Name::next(key, taken.iter().filter(|name| own.contains(&name.number)).chain(&first))?;
+            if own.contains(&name.number) {
+                return Ok(name);
+            }
+        }
+        Name::next(key, taken)
     }
 }
 

@@ -50,6 +50,18 @@ fn checkpoint_is_a_tag_and_its_mirror() {
 }
 
 #[test]
+fn clones_number_checkpoints_without_an_issue_apart() {
+    let fixture = Fixture::new();
+    let config = std::fs::read_to_string(fixture.path().join(".forge/config.toml")).unwrap_or_default();
+    fixture.write(".forge/config.toml", &format!("{config}\n[files]\nper_entry = true\n"));
+    fixture.commit("settings");
+    let create = || Checkpoints::new(&fixture.project()).create(&Create::default()).unwrap().tag;
+    assert_eq!([create(), create()], ["checkpoint/session-v1", "checkpoint/session-v2"]);
+    fixture.write(".git/forge/issue-numbers.json", "{\"base\": 41000, \"highest\": 41000}");
+    assert_eq!([create(), create()], ["checkpoint/session-v4101", "checkpoint/session-v4102"]);
+}
+
+#[test]
 fn failing_check_leaves_neither_tag_nor_file() {
     let fixture = Fixture::new();
     for verify in ["sh: echo so much; exit 3", "no-such-program-anywhere", ""] {

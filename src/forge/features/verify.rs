@@ -129,8 +129,10 @@ pub enum Which {
 enum Purpose {
     /// A requested verification: a pass is always stored.
     Verification,
-    /// A session starts: a pass is stored only if the code differs from the code that passed before, and only in this
-    /// clone where entries have files of their own. Features without stored evidence are never probed.
+    /// A session starts: a pass is stored only if the code differs from the code that passed.
+    ///
+    /// Where entries have files of their own, it is stored in this clone only. Features without stored evidence are
+    /// never probed.
     Probe,
 }
 

@@ -69,7 +69,9 @@ impl Numbers {
     }
 }
 
-/// Returns the number before the first one of this clone, for new features too. The common lock is held.
+/// Returns the number before the first one of this clone.
+///
+/// Features and checkpoints count from it too. The common lock is held.
 pub(crate) fn base(project: &Project) -> u64 {
     let numbers = Numbers::read(project);
     if numbers.is_new {
@@ -96,7 +98,7 @@ fn is_first(project: &Project) -> bool {
     project.git().map_or(true, |git| git.remotes().is_ok_and(|remotes| remotes.is_empty()))
 }
 
-/// Returns the block of this clone, from 1: one in which no other clone counts, as far as this one knows.
+/// Returns the block of this clone, from 1: one of which no issue is known here.
 fn block(project: &Project) -> u64 {
     let active = super::store::read(project.files()).map(|active| active.issues).unwrap_or_default();
     let done = super::history::keys(project.files()).unwrap_or_default();

@@ -170,14 +170,15 @@ pub(super) fn of_closed(files: &Files, key: &str) -> Result<Option<Issue>> {
 
 /// Writes the own files of a closed issue, if it has them, under its key or an earlier one.
 pub(super) fn keep_closed(files: &Files, issue: &Issue) -> Result<()> {
-    let mut old = None;
+    let mut there = Vec::new();
     for key in keys(issue) {
         if files.entry(&path(key))?.is_some() {
-            old = Some(key);
-            break;
+            there.push(key);
         }
     }
-    let Some(old) = old else { return Ok(()) };
+    if there.is_empty() {
+        return Ok(());
+    }
     let mut read = Issue { comments: Vec::new(), ..issue.clone() };
     let filed = add_comments(files, &mut read)?;
     for comment in &issue.comments {
@@ -192,7 +193,7 @@ pub(super) fn keep_closed(files: &Files, issue: &Issue) -> Result<()> {
         *slot = Issue { comments: Vec::new(), ..issue.clone() };
         Ok(())
     })?;
-    if old == issue.linear_id { Ok(()) } else { forget(files, &path(old)) }
+    there.into_iter().filter(|key| *key != issue.linear_id).try_for_each(|old| forget(files, &path(old)))
 }
 
 /// Returns the key of an issue, and its earlier ones.

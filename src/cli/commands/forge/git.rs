@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use helmdeck_forge::checkpoints::{Checkpoints, Create, Prune};
+use helmdeck_forge::checkpoints::{Checkpoints, Create, Made, Prune};
 use helmdeck_forge::git::message::Severity;
 use helmdeck_forge::git::{Commits, Hook, Origin};
 use helmdeck_forge::recovery::{Ack, Apply, Assess, By, Class, Mode, Recovery};
@@ -103,6 +103,25 @@ fn message(file: &Path) -> helmdeck_forge::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Says what a checkpoint holds.
+fn made_text(made: &Made) -> String {
+    let mut lines = vec![format!("{} at {}", made.tag, made.commit.get(..12).unwrap_or(&made.commit))];
+    let checks = made.manifest.checks.iter();
+    lines.extend(checks.map(|check| format!("  {} ms  {}", check.ms, check.cmd.escape_debug())));
+    let (passing, total) = (made.manifest.features_passing.len(), made.manifest.features_total);
+    lines.extend(total.map(|total| format!("  features: {passing} of {total} pass")));
+    let closed = &made.manifest.linear_issues_closed;
+    if !closed.is_empty() {
+        lines.push(format!("  closes {}", closed.join(", ")));
+    }
+    if !made.can_rollback_to {
+        lines.push("  it cannot be gone back to, for no check ran".to_owned());
+    }
+    lines.push(format!("  pushed: {}", if made.pushed { "yes" } else { "no" }));
+    lines.extend(made.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.join("\n")
+}
+
 pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> Answer {
     use CheckpointCommand as C;
     match command {
@@ -125,7 +144,7 @@ pub(super) fn checkpoint(on: &CommandContext, command: &CheckpointCommand) -> An
                 }
                 made => made?,
             };
-            on.show(&made)
+            on.print(&made, || made_text(&made))
         }
         C::List => {
             let all = Checkpoints::new(&on.look()?).list()?;

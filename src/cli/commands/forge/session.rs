@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use helmdeck_forge::sessions::{End, How, Log, Sessions, Start};
+use helmdeck_forge::sessions::{End, How, Log, Session, Sessions, Start};
 use serde_json::json;
 
 use super::context::{Answer, CommandContext};
@@ -38,9 +38,30 @@ pub(super) fn run(on: &CommandContext, command: &ForgeSessionCommand) -> Answer 
                 "sessions": living.sessions,
                 "checkpoint_advised": advice,
             });
-            on.show(&data)
+            on.print(&data, || {
+                let mut lines: Vec<String> = living.sessions.iter().flat_map(session_lines).collect();
+                if lines.is_empty() {
+                    lines.push("no session".to_owned());
+                }
+                if advice.is_some() {
+                    lines.push("a checkpoint is due".to_owned());
+                }
+                lines.join("\n")
+            })
         }
     }
+}
+
+fn session_lines(session: &Session) -> Vec<String> {
+    let state = serde_json::to_value(session.state).ok();
+    let state = state.as_ref().and_then(|state| state.as_str()).unwrap_or("unknown");
+    let (started, seen) = (session.started_at.seconds(), session.seen_at.seconds());
+    let mut lines = vec![format!("session {} of {}: {state}", session.id, session.agent)];
+    lines.push(format!("  since {started}, last command at {seen}"));
+    lines.extend(session.branch.iter().map(|branch| format!("  began on {branch}")));
+    lines.extend(session.holder.iter().map(|holder| format!("  process {} works for it", holder.pid)));
+    lines.extend(session.abandoned.iter().map(|why| format!("  abandoned: {why}")));
+    lines
 }
 
 fn start(on: &CommandContext, arguments: &StartArgs) -> Answer {
@@ -69,7 +90,7 @@ fn end(on: &CommandContext, arguments: &EndArgs) -> Answer {
     linear::note_end(on, &project, &end);
     let ended = Sessions::new(&project).end(&end)?;
     linear::at(on, &project, Moment::End);
-    on.show(&ended)
+    on.print(&ended, || super::work::ended_text(&ended))
 }
 
 /// Runs a command for the session. A signal asks the command to end, and ends the session.

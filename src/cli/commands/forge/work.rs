@@ -3,7 +3,7 @@
 use helmdeck_core::text::count;
 use helmdeck_forge::git::{Commits, NewCommit};
 use helmdeck_forge::knowledge::{Learning, What};
-use helmdeck_forge::sessions::{Sessions, Start as StartSession};
+use helmdeck_forge::sessions::{Finished as Ended, Sessions, Start as StartSession};
 use helmdeck_forge::work::{Done, Finished, Short, ShortCommit, Start, Started, Status, Work, no_key};
 use helmdeck_forge::{Error, Project};
 
@@ -186,12 +186,22 @@ fn finished_text(finished: &Finished) -> String {
     if let Some(closed) = &finished.issue {
         lines.push(format!("{} is closed: {}", closed.key, closed.path));
     }
-    let session = &finished.session;
-    let minutes = session.duration_s / 60;
-    lines.push(format!("session {} ended: {minutes} min, {}", session.session, count(session.commits, "commit")));
-    lines.extend(session.next.iter().map(|next| format!("next: {next}")));
-    let warnings = finished.warnings.iter().chain(&session.warnings);
-    lines.extend(warnings.map(|warning| format!("warning: {warning}")));
+    lines.push(ended_text(&finished.session));
+    lines.extend(finished.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.join("\n")
+}
+
+/// Says how a session ended.
+pub(super) fn ended_text(ended: &Ended) -> String {
+    let (minutes, commits) = (ended.duration_s / 60, count(ended.commits, "commit"));
+    let word = if ended.again { "ended before" } else { "ended" };
+    let mut lines = vec![format!("session {} {word}: {minutes} min, {commits}", ended.session)];
+    if !ended.learned.is_empty() {
+        lines.push(format!("learned: {}", some(&ended.learned)));
+    }
+    lines.extend(ended.commit.iter().map(|commit| format!("memory committed: {}", commit.get(..12).unwrap_or(commit))));
+    lines.extend(ended.next.iter().map(|next| format!("next: {next}")));
+    lines.extend(ended.warnings.iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n")
 }
 
