@@ -236,6 +236,7 @@ impl Server {
             memory: self.engine.memory().is_some(),
             tokens: self.operator.system.is_some(),
             vault: self.operator.vault.is_some(),
+            form_key: self.operator.form_key(),
         };
         let app = App::new(
             self.engine,

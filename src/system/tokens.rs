@@ -29,6 +29,15 @@ pub const USED_EVERY: Duration = Duration::from_secs(60);
 /// How long a token stays in lists after it was revoked or expired.
 pub const TOKENS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// Word in the scope of a browser's token: it is good for the pages only. No permission has this name.
+pub const PAGES: &str = "ui";
+
+/// Word in the scope of a sign-in link: it is exchanged once for a browser's token. No permission has this name.
+pub const LINK: &str = "link";
+
+/// Lifetime of a sign-in link.
+pub const LINK_LIVES: Duration = Duration::from_secs(60);
+
 /// Data of a token; never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiToken {
@@ -57,6 +66,12 @@ impl ApiToken {
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Returns whether its scope has a word, which need not be a permission.
+    #[must_use]
+    pub fn has_word(&self, word: &str) -> bool {
+        self.scope.split_ascii_whitespace().any(|known| known == word)
     }
 }
 
@@ -215,6 +230,24 @@ impl System {
             Ok(rows.collect::<Result<_, _>>()?)
         });
         Ok(found.await?.unwrap_or_default())
+    }
+
+    /// Revokes a token that is valid, as its only use; `false` if it is not valid, or was used before.
+    ///
+    /// Of several callers at the same time, one gets `true`. Creates no file.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn use_up_token(&self, id: &str, now: Timestamp) -> Result<bool> {
+        let id = id.to_owned();
+        let changed = self.read(move |db| {
+            let mut revoke = db.prepare_cached(
+                "UPDATE api_tokens SET revoked_at = ?2, used_at = ?2
+                 WHERE id = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)",
+            )?;
+            Ok(revoke.execute((&id, now.micros()))?)
+        });
+        Ok(changed.await?.unwrap_or(0) > 0)
     }
 
     /// Revokes a token of one user by its id; `false` if the user has none of this id. Creates no file.
@@ -395,6 +428,18 @@ mod tests {
         assert!(system.revoke_token_of("acme", "a", &ids[0], NOW).await.unwrap());
         let live = TokenQuery { live_at: Some(NOW), limit: 9, ..TokenQuery::default() };
         assert_eq!(system.token_page(live).await.unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn token_is_used_up_once_while_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path().join("helmdeck.db"));
+        let expires_at = Some(NOW.saturating_add(LINK_LIVES));
+        let (first, _) = system.create_token(ApiToken { expires_at, ..token("a") }).await.unwrap();
+        assert!(system.use_up_token(&first.id, NOW).await.unwrap());
+        assert!(!system.use_up_token(&first.id, NOW).await.unwrap(), "it was used");
+        let (second, _) = system.create_token(ApiToken { expires_at, ..token("a") }).await.unwrap();
+        assert!(!system.use_up_token(&second.id, NOW.saturating_add(LINK_LIVES)).await.unwrap(), "it has expired");
     }
 
     #[tokio::test]

@@ -29,11 +29,13 @@ use crate::frame::{Place, failed};
 use crate::live::{self, Live};
 use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
+use crate::sign_in;
 
 pub(crate) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/assets/{name}", get(assets::asset))
         .merge(live::routes())
+        .route(sign_in::script_path(), get(sign_in::script))
         .merge(overview::routes())
         .merge(packs::routes())
         .merge(calls::routes())
