@@ -29,9 +29,9 @@ pub struct AuthConfig {
     pub jwks: String,
     /// Required issuer of a JSON Web Token (`iss`); empty (the default) = any issuer with the key.
     pub issuer: String,
-    /// Client of the pages at the issuer, where people sign in (OpenID Connect); empty (the default) = they paste tokens.
+    /// Client of the pages at the issuer, where people sign in (OpenID Connect). It needs `issuer` and `jwks`.
     ///
-    /// It needs `issuer`, as an address, and `jwks`.
+    /// Empty (the default) = people paste a token.
     pub client_id: String,
     /// Accepted audiences of a JSON Web Token (`aud`). Required with `jwks`.
     pub audience: Vec<String>,

@@ -149,3 +149,20 @@ async fn fact_is_edited_and_exported() {
     let forgotten = super::submit(&fixture, "/ui/memory/forget", &[("category", "c")]).await;
     assert!(forgotten.header("location").contains("1%20fact%20deleted"), "{forgotten:?}");
 }
+
+#[tokio::test]
+async fn turns_are_searched_and_exported() {
+    let fixture = Fixture::with_memory().await;
+    for text in ["apples", "pears"] {
+        let turn = serde_json::json!({ "user_message": text, "assistant_response": "yes" }).to_string();
+        assert_eq!(fixture.post("/api/v1/conversations/s1/turns", &turn).await.status, 201);
+    }
+    let found = fixture.get("/ui/conversations/s1?content_search=pears").await;
+    assert!(found.body.contains("said\">pears") && !found.body.contains("said\">apples"), "{}", found.body);
+    let file = fixture.get("/ui/conversations/s1/export?tenant=local&user=local").await;
+    assert!(
+        file.header("content-disposition").contains("conversation.json") && file.body.contains("apples"),
+        "{file:?}"
+    );
+    assert!(fixture.get("/ui/conversations?user=none").await.body.contains("No conversation matches"));
+}
