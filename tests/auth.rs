@@ -107,6 +107,7 @@ fn link_of_ui_signs_a_browser_in_once() {
     let page = server.ask(&format!("GET /ui\nCookie: {cookie}"), "");
     assert!(page.code == 200 && page.body.contains("acme/ann"), "{}", page.body);
     assert_eq!(server.ask("POST /ui/sign-in", &format!("token={code}")).code, 401);
+    assert!(!server.says(code), "the log has the code");
     assert_eq!(run(&home, &["ui", "--url", "ftp://x"], &[]).code, 2);
 }
 
