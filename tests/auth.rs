@@ -90,6 +90,28 @@ fn api_token_is_created_used_listed_and_revoked() {
 }
 
 #[test]
+fn link_of_ui_signs_a_browser_in_once() {
+    let home = Home::new();
+    let plain = run(&home, &["ui"], &[]);
+    assert_eq!((plain.code, plain.stdout.trim_end()), (0, "http://127.0.0.1:7700/ui"), "{}", plain.stderr);
+    assert!(!home.data().exists(), "without sign-in nothing is written");
+    let server = Server::start_with(&home, KEY, &[TOKENS]);
+    let link = ["ui", "--tenant", "acme", "--user", "ann", "--scope", "packs:run", "--url", "https://deck.example/x"];
+    let made = run(&home, &link, &[TOKENS]);
+    let (address, code) = made.stdout.trim_end().split_once('#').unwrap_or_else(|| panic!("{}", made.stdout));
+    assert_eq!(address, "https://deck.example/ui/sign-in");
+    assert!(made.stderr.contains("acme/ann") && !made.stderr.contains(code), "{}", made.stderr);
+    assert_eq!(call(&server, code), 401, "it is no token of the API");
+    let signed = server.ask("POST /ui/sign-in", &format!("token={code}"));
+    let cookie = signed.header("set-cookie").and_then(|cookie| cookie.split(';').next()).unwrap().to_owned();
+    let page = server.ask(&format!("GET /ui\nCookie: {cookie}"), "");
+    assert!(page.code == 200 && page.body.contains("acme/ann"), "{}", page.body);
+    assert_eq!(server.ask("POST /ui/sign-in", &format!("token={code}")).code, 401);
+    assert!(!server.says(code), "the log has the code");
+    assert_eq!(run(&home, &["ui", "--url", "ftp://x"], &[]).code, 2);
+}
+
+#[test]
 fn an_expired_api_token_is_refused() {
     let home = Home::new();
     let token = create(&home, "ci", "packs:run", "1s");

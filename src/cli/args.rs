@@ -13,6 +13,7 @@ mod pack;
 pub(crate) mod seam;
 mod session;
 mod token;
+mod ui;
 mod vault;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use pack::{PackCommand, PackKind, PackListArgs, PackRef};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
+pub(crate) use ui::UiArgs;
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
 
 /// Run typed packs from the shell, over REST and over MCP, with an optional encrypted memory (off by default)
@@ -121,6 +123,12 @@ pub(crate) enum Command {
     Vault(VaultCommand),
     /// Serve packs over REST and MCP
     Serve(ServeArgs),
+    /// Print the address of the pages, with a link that signs a browser in once
+    #[command(after_help = "Without authentication the pages need no sign-in, and the link has none.\n\n\
+        Examples:\n  \
+        helmdeck ui\n  \
+        helmdeck ui --url https://deck.example --tenant acme --user ann --scope \"packs:run memory:read\"")]
+    Ui(UiArgs),
     /// Serve packs to one MCP client over stdio; or add, list and remove MCP servers
     Mcp(McpArgs),
     /// Set helmdeck up: configuration, memory on request, MCP clients

@@ -14,6 +14,11 @@ pub(crate) const SECRET: &str = "HELMDECK_JWT_SECRET";
 /// The variable with the path of a file that holds the secret.
 pub(crate) const SECRET_FILE: &str = "HELMDECK_JWT_SECRET_FILE";
 
+/// The variable with the secret of the pages' client at the identity provider.
+pub(crate) const CLIENT_SECRET: &str = "HELMDECK_CLIENT_SECRET";
+/// The variable with the path of a file that holds that secret.
+pub(crate) const CLIENT_SECRET_FILE: &str = "HELMDECK_CLIENT_SECRET_FILE";
+
 /// Reads the secret, `None` if there is none. White space around it does not belong to it.
 ///
 /// # Errors
@@ -31,6 +36,15 @@ pub(crate) fn shared_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> 
         )));
     }
     Ok(Some(Secret::new(text.to_owned())))
+}
+
+/// Reads the secret of the pages' client at the identity provider, `None` if the client has none.
+///
+/// # Errors
+/// A configuration failure that names the variable.
+pub(crate) fn client_secret(env: &ProcessEnvironment) -> Result<Option<Secret>> {
+    let found = secret_file::of_environment(env, CLIENT_SECRET, CLIENT_SECRET_FILE, Readers::Anybody)?;
+    Ok(found.map(|(_, text)| Secret::new(text.trim().to_owned())))
 }
 
 /// Says whether the operator set a secret, good or not.

@@ -350,7 +350,9 @@ impl Setup {
     /// A configuration failure that names what is wrong.
     pub(crate) fn auth(&self) -> Result<Option<Auth>> {
         let egress = Egress::new(self.settings.egress.clone());
+        let secret = auth::client_secret(&self.env)?;
         Auth::new(&self.settings.auth, auth::shared_secret(&self.env)?, self.system().ok(), &egress)
+            .map(|auth| auth.map(|auth| auth.client_secret(secret)))
             .map_err(|message| Failure::config(format!("[auth]: {message}")))
     }
 

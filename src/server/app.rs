@@ -32,17 +32,25 @@ struct AppState {
     operator: OperatorState,
 }
 
+/// What a server may have beside its engine.
+#[derive(Default)]
+pub(crate) struct AppParts {
+    pub(crate) ledger: Option<Ledger>,
+    pub(crate) operator: Operator,
+    pub(crate) project: ProjectSettings,
+    /// Whether callers must authenticate.
+    pub(crate) authenticates: bool,
+}
+
 impl App {
     pub(crate) fn new(
         engine: Engine,
         conversations: Conversations,
         config: &ServerConfig,
         clock: Arc<dyn Clock>,
-        ledger: Option<Ledger>,
-        operator: Operator,
-        authenticates: bool,
-        project: ProjectSettings,
+        parts: AppParts,
     ) -> Self {
+        let AppParts { ledger, operator, project, authenticates } = parts;
         let limits = RequestLimits::of(config);
         let document = DocumentState { engine: engine.clone(), authenticates };
         let engine = EngineState { engine, limits };

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use helmdeck_core::{Code, Error};
+#[cfg(feature = "ui")]
+use helmdeck_memory::Namespace;
 use helmdeck_memory::{KeyRing, StoreError};
 use helmdeck_system::System;
 use helmdeck_vault::{Book, VaultError};
@@ -35,6 +37,13 @@ impl fmt::Debug for Operator {
 }
 
 impl Operator {
+    /// Returns a key for the tokens of forms. Servers with the same memory key have the same one.
+    #[cfg(feature = "ui")]
+    pub(crate) fn form_key(&self) -> Option<[u8; 32]> {
+        let everybody = Namespace::new("", "", None);
+        self.keyring.as_ref().map(|ring| ring.mac(&everybody, "ui/forms", &[]))
+    }
+
     /// Returns the system database, or the error of a server without a data folder.
     pub(crate) fn system(&self) -> Result<&System, Problem> {
         let message = "this server has no data folder, so it keeps no tokens; set data_dir";

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Auth};
-use crate::app::App;
+use crate::app::{App, AppParts};
 use crate::config::{ServerConfig, check_listen};
 use crate::entry::{EntryService, is_health};
 use crate::idempotency::Ledger;
@@ -236,17 +236,10 @@ impl Server {
             memory: self.engine.memory().is_some(),
             tokens: self.operator.system.is_some(),
             vault: self.operator.vault.is_some(),
+            form_key: self.operator.form_key(),
         };
-        let app = App::new(
-            self.engine,
-            self.conversations,
-            &self.config,
-            clock,
-            self.ledger,
-            self.operator,
-            authenticates,
-            self.project,
-        );
+        let app_parts = AppParts { ledger: self.ledger, operator: self.operator, project: self.project, authenticates };
+        let app = App::new(self.engine, self.conversations, &self.config, clock, app_parts);
         let access = self.auth.map(|auth| Arc::new(Access::new(auth, Arc::clone(&self.clock))));
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::rest::Rest;
 
-pub use crate::sign_in::sign_in_page;
+pub use crate::sign_in::{sign_in_page, signed_in_page};
 
 /// Settings of the pages.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub struct Settings {
     pub vault: bool,
     /// Whether callers must sign in.
     pub signs_in: bool,
-    /// Random bytes that the tokens of forms are made from; new in each process.
+    /// Secret bytes that the tokens of forms are made from. Servers with the same ones accept each other's forms.
     pub form_key: [u8; 32],
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -64,7 +64,7 @@ impl Ui {
     /// Returns the token that forms of a caller must send back, so that no other site can send them.
     fn form_token(&self, caller: &Caller) -> String {
         let mut digest = Sha256::new();
-        // The key has a fixed length and is secret to this process; the parts after it have their lengths in front.
+        // The key has a fixed length and is secret; the parts after it have their lengths in front.
         digest.update(self.form_key);
         for part in [caller.identity.tenant(), caller.identity.user()] {
             digest.update((part.len() as u64).to_be_bytes());

@@ -59,7 +59,8 @@ impl Life {
     }
 }
 
-fn parse_scope(text: &str) -> Result<Permissions, String> {
+/// Reads scopes, separated by spaces.
+pub(super) fn parse_scope(text: &str) -> Result<Permissions, String> {
     let permissions: Result<Permissions, String> = text.split_ascii_whitespace().map(str::parse).collect();
     let permissions = permissions?;
     if permissions.is_empty() {

@@ -26,13 +26,20 @@ pub(crate) fn run(command: &ConfigCommand, global: &Global, env: &ProcessEnviron
             output.either(&value, || found.path.display().to_string())
         }
         ConfigCommand::Show { origin } => {
-            let secrets: Vec<(&str, String)> =
-                [gate::KEY, gate::KEY_FILE, gate::KEY_PREVIOUS, auth::SECRET, auth::SECRET_FILE]
-                    .into_iter()
-                    .chain([s3::KEY_ID, s3::SECRET, s3::SECRET_FILE])
-                    .filter(|name| !matches!(env.text(name), Ok(None)))
-                    .map(|name| (name, "(set)".to_owned()))
-                    .collect();
+            let secrets: Vec<(&str, String)> = [
+                gate::KEY,
+                gate::KEY_FILE,
+                gate::KEY_PREVIOUS,
+                auth::SECRET,
+                auth::SECRET_FILE,
+                auth::CLIENT_SECRET,
+                auth::CLIENT_SECRET_FILE,
+            ]
+            .into_iter()
+            .chain([s3::KEY_ID, s3::SECRET, s3::SECRET_FILE])
+            .filter(|name| !matches!(env.text(name), Ok(None)))
+            .map(|name| (name, "(set)".to_owned()))
+            .collect();
             let (value, text) = show(&loaded.layers, *origin, &secrets);
             output.either(&value, || text)?;
             loaded.settings().map(drop)

@@ -40,6 +40,7 @@ mod serve;
 mod session;
 mod status;
 mod token;
+mod ui;
 mod vault;
 
 use crate::args::{CacheCommand, Cli, Command, McpCommand, MemoryCommand, PackCommand};
@@ -68,6 +69,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => block_on(job::job(&setup(env, WARN)?, &command)),
         Command::Token(command) => block_on(token::run(&setup(env, WARN)?, &command)),
+        Command::Ui(arguments) => block_on(ui::run(&setup(env, WARN)?, &arguments)),
         Command::Artifact(command) => block_on(artifact::run(&setup(env, WARN)?, &command)),
         Command::Key(command) => key::run(&command, &global, &env, &output),
         Command::Init(arguments) => init::run(&arguments, &global, env, output),

@@ -25,6 +25,8 @@ const FIXED: &[(&str, &[&str])] = &[
 const ELSEWHERE: &[&str] = &[
     // For the wrapper contrib/process_seam.py.
     "HELMDECK_BIN",
+    "HELMDECK_CLIENT_SECRET",
+    "HELMDECK_CLIENT_SECRET_FILE",
     "HELMDECK_CONFIG",
     "HELMDECK_FORGE_AGENT",
     "HELMDECK_FORGE_SESSION",

@@ -10,6 +10,8 @@ mod jwks;
 mod jwt;
 #[cfg(feature = "ui")]
 mod pages;
+#[cfg(feature = "ui")]
+pub(crate) mod provider;
 mod settings;
 
 use std::sync::Arc;
@@ -19,14 +21,17 @@ use helmdeck_core::secrets::Secret;
 use helmdeck_core::{Caller, Clock, Code, Error, Identity, Permissions, Timestamp};
 use helmdeck_egress::Egress;
 use helmdeck_system::System;
-use helmdeck_system::tokens::{ApiToken, PREFIX, Shown, USED_EVERY};
+use helmdeck_system::tokens::{ApiToken, LINK, PAGES, PREFIX, Shown, USED_EVERY};
 use http::{HeaderMap, Uri};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use moka::sync::Cache;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 pub(crate) use challenge::{need, need_run, need_token, reach};
 pub(crate) use extract::By;
+#[cfg(feature = "ui")]
+pub(crate) use pages::is_local;
 pub use settings::AuthConfig;
 
 use crate::problem::Problem;
@@ -42,8 +47,6 @@ pub const MIN_SECRET_BYTES: usize = 32;
 const MAX_KNOWN: u64 = 10_000;
 /// How long a verified JSON Web Token is cached; at most until it expires or its keys change.
 const JWT_KNOWN_FOR: Duration = Duration::from_secs(5 * 60);
-/// Word in the scope of a browser's token. No permission has this name, so everything else ignores it.
-const PAGES: &str = "ui";
 /// How long an API token is cached: half the time that a revocation may take to reach every process.
 const API_TOKEN_KNOWN_FOR: Duration = Duration::from_millis(500);
 
@@ -57,6 +60,9 @@ pub struct Auth {
     /// Where the tokens of browsers are, also if API tokens are off.
     #[cfg(feature = "ui")]
     browsers: Option<System>,
+    /// Where people sign in to the pages.
+    #[cfg(feature = "ui")]
+    provider: Option<provider::ProviderConfig>,
     anonymous: Option<Permissions>,
 }
 
@@ -113,8 +119,22 @@ impl Auth {
             tokens,
             #[cfg(feature = "ui")]
             browsers,
+            #[cfg(feature = "ui")]
+            provider: config.provider(egress),
             anonymous,
         }))
+    }
+
+    /// Sets the secret of a confidential client at the identity provider, for sign-in to the pages.
+    #[must_use]
+    pub fn client_secret(mut self, secret: Option<Secret>) -> Self {
+        #[cfg(feature = "ui")]
+        if let Some(provider) = &mut self.provider {
+            provider.secret = secret;
+        }
+        #[cfg(not(feature = "ui"))]
+        drop(secret);
+        self
     }
 
     /// Reads the key set once, as a test, and returns the number of its keys; `None` without a key set.
@@ -137,6 +157,8 @@ pub(crate) struct Access {
     tokens: Option<System>,
     #[cfg(feature = "ui")]
     browsers: Option<System>,
+    #[cfg(feature = "ui")]
+    provider: Option<provider::Provider>,
     /// The caller of requests without a token.
     anonymous: Caller,
     /// Keyed by the SHA-256 of the token.
@@ -167,6 +189,8 @@ impl Access {
             tokens: auth.tokens,
             #[cfg(feature = "ui")]
             browsers: auth.browsers,
+            #[cfg(feature = "ui")]
+            provider: auth.provider.map(provider::Provider::new),
             anonymous: Caller {
                 identity: Arc::new(Identity::anonymous()),
                 permissions: Arc::new(auth.anonymous.unwrap_or_default()),
@@ -220,29 +244,31 @@ impl Access {
         if let (Some(system), true) = (&self.tokens, token.starts_with(PREFIX)) {
             return self.check_api_token(system, token).await;
         }
-        let token = Unverified::open(token)?;
-        let (claims, keys) = if token.algorithm == Algorithm::HS256 {
-            let key = self.secret.as_ref().ok_or(Reason("it is signed with a shared secret, and there is none"))?;
-            (token.verify(key)?, None)
-        } else {
-            let keys = self.keys.as_ref().ok_or(Reason("it is signed with a key, and there is no key set"))?;
-            let id = token.key_id.as_deref();
-            let current = keys.keys_for(token.algorithm, id).await.ok_or_else(|| {
-                let message = "the keys that tokens are checked with are not available";
-                Trouble::Unavailable(Error::new(Code::Overloaded, message).with_retry_after(jwks::PAUSE))
-            })?;
-            let candidates = current.set.candidates(token.algorithm, id);
-            let mut answer = Err(Reason("there is no key for it"));
-            for key in candidates {
-                answer = token.verify(key);
-                if answer.is_ok() {
-                    break;
-                }
-            }
-            (answer?, Some(current.generation))
-        };
+        let (claims, keys) = self.verified(&Unverified::open(token)?).await?;
         let (caller, ends) = self.rules.caller(&claims, self.clock.now())?;
         Ok(Proof { caller, ends, keys, lives: JWT_KNOWN_FOR })
+    }
+
+    /// Checks the signature of a JSON Web Token, and returns its claims and the key set that it was checked with.
+    async fn verified(&self, token: &Unverified<'_>) -> Result<(Map<String, Value>, Option<u64>), Trouble> {
+        if token.algorithm == Algorithm::HS256 {
+            let key = self.secret.as_ref().ok_or(Reason("it is signed with a shared secret, and there is none"))?;
+            return Ok((token.verify(key)?, None));
+        }
+        let keys = self.keys.as_ref().ok_or(Reason("it is signed with a key, and there is no key set"))?;
+        let id = token.key_id.as_deref();
+        let current = keys.keys_for(token.algorithm, id).await.ok_or_else(|| {
+            let message = "the keys that tokens are checked with are not available";
+            Trouble::Unavailable(Error::new(Code::Overloaded, message).with_retry_after(jwks::PAUSE))
+        })?;
+        let mut answer = Err(Reason("there is no key for it"));
+        for key in current.set.candidates(token.algorithm, id) {
+            answer = token.verify(key);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        Ok((answer?, Some(current.generation)))
     }
 
     async fn check_api_token(&self, system: &System, token: &str) -> Result<Proof, Trouble> {
@@ -282,9 +308,9 @@ impl Access {
     }
 }
 
-/// Says whether a token is that of a browser, which works for the pages only.
+/// Says whether a token is that of a browser or of a sign-in link, which are for the pages only.
 fn is_for_pages(token: &ApiToken) -> bool {
-    token.scope.split_ascii_whitespace().any(|word| word == PAGES)
+    token.has_word(PAGES) || token.has_word(LINK)
 }
 
 /// Caller that a token proves, and how long to cache it.

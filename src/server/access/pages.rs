@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use helmdeck_core::{Caller, Code, Error, Identity, Permissions, Secret};
-use helmdeck_system::tokens::{ApiToken, Shown};
+use helmdeck_system::tokens::{ApiToken, LINK, PAGES, Shown};
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
 use sha2::{Digest, Sha256};
 
-use super::{API_TOKEN_KNOWN_FOR, Access, PAGES, VerifiedToken, bearer, is_for_pages};
+use super::{API_TOKEN_KNOWN_FOR, Access, VerifiedToken, bearer};
 use crate::guard;
 use crate::problem::Problem;
 
@@ -19,8 +19,9 @@ use crate::problem::Problem;
 pub(crate) const SIGNED_IN_FOR: Duration = Duration::from_secs(12 * 3600);
 /// Name of the cookie over HTTPS: browsers take it from this very host only (RFC 6265bis, section 4.1.3.2).
 const COOKIE_NAME: &str = "__Host-helmdeck";
-/// Name of the cookie on a loopback address, which has no HTTPS.
-const LOCAL_COOKIE_NAME: &str = "helmdeck";
+/// Start of the cookie's name on a loopback address, which has no HTTPS. The port follows: cookies ignore ports, and
+/// servers on two of them must not sign each other out.
+const LOCAL_COOKIE_NAME: &str = "helmdeck-";
 
 impl Access {
     /// Returns the caller of a page: by the browser's cookie, or by a token in the header as for any request.
@@ -54,10 +55,27 @@ impl Access {
         let found = system.find_token(&shown).await.map_err(|error| {
             Error::new(Code::Overloaded, "the record of tokens is not available").with_source(error)
         })?;
-        Ok(found.filter(|token| is_for_pages(token) && token.is_live(self.clock.now())))
+        let browsers = |token: &ApiToken| token.has_word(PAGES) && !token.has_word(LINK);
+        Ok(found.filter(|token| browsers(token) && token.is_live(self.clock.now())))
     }
 
-    /// Signs a browser in with a token, and returns the `Set-Cookie` header.
+    /// Exchanges the token of a sign-in link for its caller, once. `None` if it is not such a token.
+    async fn link_caller(&self, token: &str) -> Result<Option<Caller>, String> {
+        let (Some(system), Some(shown)) = (&self.browsers, Shown::parse(token)) else { return Ok(None) };
+        let unavailable = |error| {
+            tracing::warn!(%error, "a sign-in link could not be checked");
+            "the link could not be checked; the log of the server says why".to_owned()
+        };
+        let found = system.find_token(&shown).await.map_err(unavailable)?;
+        let Some(link) = found.filter(|token| token.has_word(LINK)) else { return Ok(None) };
+        if !system.use_up_token(&link.id, self.clock.now()).await.map_err(unavailable)? {
+            return Err("this link was used already, or is older than a minute; run `helmdeck ui` again".to_owned());
+        }
+        let identity = Identity::new(&link.tenant, &link.subject)?;
+        Ok(Some(Caller { identity: identity.into(), permissions: Permissions::of_scope(&link.scope).into() }))
+    }
+
+    /// Signs a browser in with a token, or with that of a sign-in link, and returns the `Set-Cookie` header.
     ///
     /// # Errors
     /// What is wrong, for the person: with the token, or with how the server is reached.
@@ -66,11 +84,34 @@ impl Access {
         if !secure && !is_local(headers) {
             return Err("sign in over HTTPS: without it, others could read the token on its way".to_owned());
         }
+        let caller = match self.link_caller(token.trim()).await? {
+            Some(caller) => caller,
+            None => {
+                let mut shown = HeaderMap::new();
+                let header = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| bearer::INVALID)?;
+                shown.insert(AUTHORIZATION, header);
+                self.caller(&Uri::from_static("/ui/sign-in"), &shown).await.map_err(|_| bearer::INVALID)?
+            }
+        };
+        self.signed_in(&caller, secure, headers).await
+    }
+
+    /// Gives a browser a token with the rights of a caller, and returns the `Set-Cookie` header.
+    ///
+    /// The browser's previous token is revoked.
+    ///
+    /// # Errors
+    /// What is wrong, for the person.
+    pub(crate) async fn signed_in(
+        &self,
+        caller: &Caller,
+        secure: bool,
+        headers: &HeaderMap,
+    ) -> Result<HeaderValue, String> {
         let system = self.browsers.as_ref().ok_or("this server has no data folder to keep sign-ins in")?;
-        let mut shown = HeaderMap::new();
-        let header = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| bearer::INVALID)?;
-        shown.insert(AUTHORIZATION, header);
-        let caller = self.caller(&Uri::from_static("/ui/sign-in"), &shown).await.map_err(|_| bearer::INVALID)?;
+        if caller.identity.is_anonymous() {
+            return Err(bearer::INVALID.to_owned());
+        }
         if caller.identity.session().is_some() {
             // The browser's token would reach the other sessions of its user too.
             return Err("this token is for one session only; sign in with one that is not".to_owned());
@@ -91,7 +132,12 @@ impl Access {
             tracing::warn!(%error, "a sign-in could not be stored");
             "the sign-in could not be stored; the log of the server says why"
         })?;
-        set_cookie(&text, secure, SIGNED_IN_FOR.as_secs())
+        if let Some(previous) = cookie(headers).and_then(Shown::parse)
+            && let Err(error) = system.revoke_token(previous.id(), now).await
+        {
+            tracing::warn!(%error, "the previous sign-in of a browser could not be revoked");
+        }
+        set_cookie(&text, headers, secure, SIGNED_IN_FOR.as_secs())
     }
 
     /// Revokes the token of a browser, and returns the `Set-Cookie` header that deletes it there.
@@ -105,12 +151,13 @@ impl Access {
                 "the sign-out could not be stored; try again, or revoke the token at a shell"
             })?;
         }
-        set_cookie(&Secret::new(String::new()), !is_local(headers), 0)
+        set_cookie(&Secret::new(String::new()), headers, !is_local(headers), 0)
     }
 }
 
-fn set_cookie(token: &Secret, secure: bool, seconds: u64) -> Result<HeaderValue, String> {
-    let (name, only_https) = if secure { (COOKIE_NAME, "; Secure") } else { (LOCAL_COOKIE_NAME, "") };
+fn set_cookie(token: &Secret, headers: &HeaderMap, secure: bool, seconds: u64) -> Result<HeaderValue, String> {
+    let local = local_cookie_name(headers);
+    let (name, only_https) = if secure { (COOKIE_NAME, "; Secure") } else { (local.as_str(), "") };
     let text = format!("{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_https}", token.expose());
     let mut value = HeaderValue::try_from(text).map_err(|_| "the cookie cannot be written")?;
     value.set_sensitive(true);
@@ -121,15 +168,32 @@ fn set_cookie(token: &Secret, secure: bool, seconds: u64) -> Result<HeaderValue,
 ///
 /// The plain name counts on this machine only: a neighbour of a public host could set it.
 fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let local = is_local(headers);
+    let local = is_local(headers).then(|| local_cookie_name(headers));
+    let local = local.and_then(|name| cookie_named(headers, &name));
+    cookie_named(headers, COOKIE_NAME).or(local)
+}
+
+/// Returns the value of a cookie.
+pub(super) fn cookie_named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-    pairs
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find_map(|(name, value)| (name == COOKIE_NAME || (local && name == LOCAL_COOKIE_NAME)).then_some(value))
+    let mut pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
+    pairs.find_map(|(name, value)| (name == wanted).then_some(value))
+}
+
+/// Returns the cookie's name on a loopback address: it ends in the port that the browser addressed.
+fn local_cookie_name(headers: &HeaderMap) -> String {
+    format!("{LOCAL_COOKIE_NAME}{}", port_of(headers))
+}
+
+/// Returns the port that the browser addressed.
+pub(super) fn port_of(headers: &HeaderMap) -> &str {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "80" }
 }
 
 /// Says whether the browser addressed this machine by a loopback name.
-fn is_local(headers: &HeaderMap) -> bool {
+pub(crate) fn is_local(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(guard::host_name);
     host.is_some_and(guard::is_local_name)
 }
@@ -148,19 +212,24 @@ mod tests {
 
     #[test]
     fn plain_cookie_counts_on_this_machine_only() {
-        assert_eq!(cookie(&headers("localhost:7700", &["a=b; helmdeck=x"])), Some("x"));
-        assert_eq!(cookie(&headers("deck.example", &["helmdeck=x"])), None);
-        assert_eq!(cookie(&headers("deck.example", &["helmdeck=x", "__Host-helmdeck=y"])), Some("y"));
-        assert_eq!(cookie(&headers("localhost", &["xhelmdeck=x"])), None);
+        assert_eq!(cookie(&headers("localhost:7700", &["a=b; helmdeck-7700=x"])), Some("x"));
+        assert_eq!(cookie(&headers("localhost:7701", &["helmdeck-7700=x"])), None, "another server");
+        assert_eq!(cookie(&headers("[::1]:7700", &["helmdeck-7700=x"])), Some("x"));
+        assert_eq!(cookie(&headers("[::1]", &["helmdeck-80=x"])), Some("x"));
+        assert_eq!(cookie(&headers("deck.example:7700", &["helmdeck-7700=x"])), None);
+        assert_eq!(cookie(&headers("deck.example", &["helmdeck-80=x", "__Host-helmdeck=y"])), Some("y"));
+        assert_eq!(cookie(&headers("localhost", &["xhelmdeck-80=x"])), None);
     }
 
     #[test]
     fn cookie_is_for_scripts_of_nobody() {
         let secret = Secret::new("hd_x".to_owned());
-        let value = set_cookie(&secret, true, 5).unwrap();
+        let local = headers("localhost:7700", &[]);
+        let value = set_cookie(&secret, &local, true, 5).unwrap();
         let expected = "__Host-helmdeck=hd_x; Path=/; Max-Age=5; HttpOnly; SameSite=Strict; Secure";
         assert_eq!(value.to_str().unwrap(), expected);
         assert!(value.is_sensitive());
-        assert!(!set_cookie(&secret, false, 5).unwrap().to_str().unwrap().contains("Secure"));
+        let expected = "helmdeck-7700=hd_x; Path=/; Max-Age=5; HttpOnly; SameSite=Strict";
+        assert_eq!(set_cookie(&secret, &local, false, 5).unwrap().to_str().unwrap(), expected);
     }
 }

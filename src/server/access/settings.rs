@@ -6,8 +6,13 @@ use std::time::Duration;
 use helmdeck_core::Permission;
 use helmdeck_core::caller::Permissions;
 use helmdeck_core::duration::text;
+#[cfg(feature = "ui")]
+use helmdeck_egress::Egress;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "ui")]
+use super::provider::ProviderConfig;
 
 /// Maximum difference between two clocks.
 const MAX_LEEWAY: Duration = Duration::from_secs(5 * 60);
@@ -24,6 +29,10 @@ pub struct AuthConfig {
     pub jwks: String,
     /// Required issuer of a JSON Web Token (`iss`); empty (the default) = any issuer with the key.
     pub issuer: String,
+    /// Client of the pages at the issuer, where people sign in (OpenID Connect). It needs `issuer` and `jwks`.
+    ///
+    /// Empty (the default) = people paste a token.
+    pub client_id: String,
     /// Accepted audiences of a JSON Web Token (`aud`). Required with `jwks`.
     pub audience: Vec<String>,
     /// Claim that names the tenant; `tenant` by default.
@@ -49,6 +58,7 @@ impl Default for AuthConfig {
             api_tokens: false,
             jwks: String::new(),
             issuer: String::new(),
+            client_id: String::new(),
             audience: Vec::new(),
             tenant_claim: "tenant".to_owned(),
             session_claim: "session_id".to_owned(),
@@ -97,6 +107,14 @@ impl AuthConfig {
                            good here too; name what the issuer puts into \"aud\" for this server";
             return Err(message.to_owned());
         }
+        if !self.client_id.is_empty() {
+            let issuer = Url::parse(&self.issuer).ok().filter(|url| url.has_host() && is_safe(url));
+            if issuer.is_none() || self.jwks.is_empty() {
+                let message = "client_id needs issuer, as an https address, and jwks: people sign in at the issuer, and \
+                               its keys prove who they are";
+                return Err(message.to_owned());
+            }
+        }
         Ok(())
     }
 
@@ -112,17 +130,30 @@ impl AuthConfig {
         if !url.username().is_empty() || url.password().is_some() {
             return Err("jwks must not hold a user or password; public keys need none".to_owned());
         }
-        let here = match url.host_str() {
-            Some("localhost" | "127.0.0.1" | "[::1]") => true,
-            Some(_) => false,
-            None => return Err("jwks has no host; write \"https://issuer.example/jwks.json\"".to_owned()),
-        };
-        match url.scheme() {
-            "https" => Ok(Some(KeySource::Url(url))),
-            // Traffic on this machine cannot be changed on its way.
-            "http" if here => Ok(Some(KeySource::Url(url))),
-            _ => Err("jwks must be a file or an https address: whoever can change the keys can be anybody".to_owned()),
+        if url.host_str().is_none() {
+            return Err("jwks has no host; write \"https://issuer.example/jwks.json\"".to_owned());
         }
+        if !is_safe(&url) {
+            let message = "jwks must be a file or an https address: whoever can change the keys can be anybody";
+            return Err(message.to_owned());
+        }
+        Ok(Some(KeySource::Url(url)))
+    }
+
+    /// Returns the identity provider that people sign in at, `None` if there is none.
+    #[cfg(feature = "ui")]
+    pub(super) fn provider(&self, egress: &Egress) -> Option<ProviderConfig> {
+        if self.client_id.is_empty() {
+            return None;
+        }
+        let issuer = Url::parse(&self.issuer).ok()?;
+        Some(ProviderConfig {
+            issuer,
+            issuer_text: self.issuer.clone(),
+            client_id: self.client_id.clone(),
+            secret: None,
+            egress: egress.clone(),
+        })
     }
 
     /// Returns the permissions of callers without a token, `None` if they are refused.
@@ -143,6 +174,12 @@ impl AuthConfig {
         }
         Ok((!permissions.is_empty()).then(|| permissions.into_iter().collect()))
     }
+}
+
+/// Says whether an address is https, or on this machine, where traffic cannot be changed on its way.
+pub(super) fn is_safe(url: &Url) -> bool {
+    let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    url.scheme() == "https" || (url.scheme() == "http" && here)
 }
 
 #[cfg(test)]

@@ -308,10 +308,7 @@ async fn refusals_do_not_reveal_forbidden_packs() {
         Default::default(),
         &ServerConfig::default(),
         Arc::clone(&fixture.clock) as _,
-        None,
-        crate::operator::Operator::default(),
-        false,
-        Default::default(),
+        crate::app::AppParts::default(),
     );
     let router = super::router(app, None);
     let ask = async |scope: &str, method: Method, path: &str| {

@@ -68,9 +68,9 @@ struct NewToken {
     never_expires: bool,
 }
 
-/// Lists API tokens without their texts, newest first, in pages: the caller's own; for an administrator those of everybody.
+/// Lists the caller's API tokens without their texts, newest first, in pages.
 ///
-/// Tokens of browsers are among them: their scope has the word `ui`. Ended tokens stay in the list for 90 days.
+/// An administrator sees those of everybody. Tokens of browsers are among them: their scope has the word `ui`. Ended tokens stay in the list for 90 days.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", operation_id = "list_tokens", params(TokensQuery),
     responses((status = 200, description = "The tokens", body = ref("#/components/schemas/TokenList")), Problems))]
 async fn list(

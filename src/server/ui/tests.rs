@@ -2,6 +2,7 @@
 
 mod operator;
 mod project;
+mod sign_in;
 
 use std::time::Duration;
 

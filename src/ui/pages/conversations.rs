@@ -9,6 +9,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::list::{ListOf, Listed};
 use super::{answered, done, path_value};
 use crate::Ui;
 use crate::frame::{Frame, Place, failed, page};
@@ -16,10 +17,18 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, segment};
 use crate::shown::{self, Time};
 
+const LIST: ListOf = ListOf {
+    place: Place::Conversations,
+    title: "Conversations",
+    route: "/api/v1/conversations",
+    filters: &["tenant", "user"],
+};
+
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/conversations", get(list))
         .route("/ui/conversations/{session}", get(show))
+        .route("/ui/conversations/{session}/export", get(export))
         .route("/ui/conversations/{session}/turns/{turn}/delete", post(delete_turn))
         .route("/ui/conversations/{session}/{action}", post(change))
 }
@@ -56,8 +65,7 @@ struct ConversationList {
 #[template(path = "conversations.html")]
 struct ConversationsPage {
     frame: Frame,
-    done: String,
-    list: ConversationList,
+    list: Listed<ConversationList>,
 }
 
 /// What the strategy makes of a conversation.
@@ -108,11 +116,25 @@ struct ConversationPage {
     session: String,
     tenant: String,
     user: String,
+    /// Text that the shown turns contain.
+    search: String,
     trace: Trace,
     turns: TurnList,
 }
 
 impl ConversationPage {
+    /// Query that names the owner.
+    fn owner(&self) -> String {
+        format!("?tenant={}&user={}", segment(&self.tenant), segment(&self.user))
+    }
+
+    /// URL of the next page of turns.
+    fn older(&self, next: &str) -> String {
+        let search =
+            if self.search.is_empty() { String::new() } else { format!("&content_search={}", segment(&self.search)) };
+        format!("{}{search}&after={}", self.owner(), segment(next))
+    }
+
     /// Path of a form's action.
     fn action(&self, name: &str) -> String {
         format!("/ui/conversations/{}/{name}", segment(&self.session))
@@ -120,14 +142,7 @@ impl ConversationPage {
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
-    let state = super::State::of(&query);
-    let answer = async {
-        let filter = state.query(&["tenant", "user", "after"]);
-        let list = ui.rest.get(&caller, &format!("/api/v1/conversations?limit=50{filter}")).await?;
-        let frame = Frame::new("Conversations", Place::Conversations, &caller, &ui);
-        Ok(page(&ConversationsPage { frame, done: state.get("done").to_owned(), list }))
-    };
-    answered(&ui, &caller, Place::Conversations, answer.await)
+    LIST.show(&ui, &caller, &query, |frame, list| ConversationsPage { frame, list }).await
 }
 
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
@@ -137,7 +152,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
     let answer = async {
         let owner = state.query(&["tenant", "user"]);
         let trace = ui.rest.get(&caller, &format!("{route}/trace?{}", owner.trim_start_matches('&'))).await?;
-        let after = state.query(&["after"]);
+        let after = state.query(&["content_search", "after"]);
         let turns = ui.rest.get(&caller, &format!("{route}/turns?texts=true&limit=20{owner}{after}")).await?;
         Ok(page(&ConversationPage {
             frame: Frame::new(&format!("Conversation {session}"), Place::Conversations, &caller, &ui),
@@ -145,11 +160,23 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
             tenant: state.get("tenant").to_owned(),
             user: state.get("user").to_owned(),
             session,
+            search: state.get("content_search").to_owned(),
             trace,
             turns,
         }))
     };
     answered(&ui, &caller, Place::Conversations, answer.await)
+}
+
+/// Sends a conversation as a JSON file: its summary, and every turn that is not in it.
+async fn export(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
+    let owner = super::State::of(&query).query(&["tenant", "user"]);
+    let session = segment(path_value(&path, "session"));
+    let route = format!("/api/v1/conversations/{session}/snapshot?{}", owner.trim_start_matches('&'));
+    match ui.rest.send(&caller, Method::GET, &route, None).await {
+        Ok(answer) => super::download("conversation.json", answer.body),
+        Err(failure) => failed(&ui, &caller, Place::Conversations, &failure),
+    }
 }
 
 /// Returns the query that names the owner of the conversation that a form is about.

@@ -8,12 +8,16 @@ use axum::routing::{get, post};
 use http::Method;
 use serde::Deserialize;
 
-use super::{answered, done, path_value};
+use super::list::{ListOf, Listed};
+use super::{done, path_value};
 use crate::Ui;
-use crate::frame::{Frame, Place, failed, page};
+use crate::frame::{Frame, Place, failed};
 use crate::request::{By, PathParams, Sent};
 use crate::rest::{path as encoded, segment};
 use crate::shown::{self, Time};
+
+const LIST: ListOf =
+    ListOf { place: Place::Files, title: "Files", route: "/api/v1/artifacts", filters: &["pack", "all"] };
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
@@ -30,6 +34,11 @@ pub(super) struct Artifact {
     media_type: String,
     pub(super) size: u64,
     expires_at: Time,
+    /// Owner, in lists only.
+    #[serde(default)]
+    tenant: String,
+    #[serde(default)]
+    user: String,
 }
 
 impl Artifact {
@@ -65,28 +74,15 @@ struct SandboxList {
 #[template(path = "files.html")]
 struct FilesPage {
     frame: Frame,
-    done: String,
-    pack: String,
-    list: ArtifactList,
+    list: Listed<ArtifactList>,
     sandboxes: Vec<Sandbox>,
 }
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
-    let state = super::State::of(&query);
-    let answer = async {
-        let list =
-            ui.rest.get(&caller, &format!("/api/v1/artifacts?limit=50{}", state.query(&["pack", "after"]))).await?;
-        // A server without sandboxes refuses.
-        let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
-        Ok(page(&FilesPage {
-            frame: Frame::new("Files", Place::Files, &caller, &ui),
-            done: state.get("done").to_owned(),
-            pack: state.get("pack").to_owned(),
-            list,
-            sandboxes: sandboxes.sessions,
-        }))
-    };
-    answered(&ui, &caller, Place::Files, answer.await)
+    // A server without sandboxes refuses.
+    let sandboxes: SandboxList = ui.rest.get(&caller, "/api/v1/sessions").await.unwrap_or_default();
+    let sandboxes = sandboxes.sessions;
+    LIST.show(&ui, &caller, &query, |frame, list| FilesPage { frame, list, sandboxes }).await
 }
 
 /// Sends an artifact as the REST route does: as an attachment, never rendered.

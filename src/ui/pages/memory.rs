@@ -3,11 +3,10 @@
 use askama::Template;
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use helmdeck_core::Caller;
-use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -184,15 +183,7 @@ async fn export(State(ui): State<Ui>, By(caller): By) -> Response {
         }
     };
     match all.await {
-        Ok(facts) => {
-            let headers = [
-                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-                (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"facts.json\"")),
-                (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-                (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-            ];
-            (headers, format!("{:#}\n", json!({ "facts": facts }))).into_response()
-        }
+        Ok(facts) => super::download("facts.json", format!("{:#}\n", json!({ "facts": facts }))),
         Err(failure) => failed(&ui, &caller, Place::Memory, &failure),
     }
 }

@@ -17,11 +17,13 @@ mod tokens;
 mod vault;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{self, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use helmdeck_core::Caller;
-use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
 
 use crate::Ui;
 use crate::assets;
@@ -29,11 +31,13 @@ use crate::frame::{Place, failed};
 use crate::live::{self, Live};
 use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
+use crate::sign_in;
 
 pub(crate) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/assets/{name}", get(assets::asset))
         .merge(live::routes())
+        .route(sign_in::script_path(), get(sign_in::script))
         .merge(overview::routes())
         .merge(packs::routes())
         .merge(calls::routes())
@@ -82,6 +86,19 @@ fn see_other(path: &str) -> Response {
 fn done(path: &str, sentence: &str) -> Response {
     let separator = if path.contains('?') { '&' } else { '?' };
     see_other(&format!("{path}{separator}done={}", segment(sentence)))
+}
+
+/// Sends JSON as a file, which a browser does not render.
+fn download(name: &str, json: impl Into<Body>) -> Response {
+    let mut response = Response::new(json.into());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(attachment) = HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {
+        headers.insert(CONTENT_DISPOSITION, attachment);
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// Parameters of a page's URL: its whole state.

@@ -118,7 +118,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let filter = state.get("filter").trim().to_owned();
         settings.settings.retain(|setting| setting.name.contains(&filter));
         Ok(page(&OperatePage {
-            frame: Frame::new("Operate", Place::Operate, &caller, &ui),
+            frame: Frame::new("Operate", Place::Operate, &caller, &ui).live("view=page&topics=stats,server"),
             done: state.get("done").to_owned(),
             status,
             store,

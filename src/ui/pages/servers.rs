@@ -54,7 +54,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let answer = async {
         let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;
         Ok(page(&ServersPage {
-            frame: Frame::new("Servers", Place::Servers, &caller, &ui),
+            frame: Frame::new("Servers", Place::Servers, &caller, &ui).live("view=page&topics=stats,server"),
             done: super::State::of(&query).get("done").to_owned(),
             servers: list.servers,
         }))
