@@ -3,6 +3,7 @@
 use super::checks;
 use super::chromium::{Browser, Tab};
 use super::places::{PLACES, Place, State};
+use super::project;
 use super::scene::Scene;
 
 /// Looks at every place of a state.
@@ -28,6 +29,9 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
     let text = format!("{} {status}\n{}", place.path, checks::outline(tab));
     wrong.extend(checks::compare(&folder, place.name, &text));
     wrong.extend(checks::foreign(tab));
+    if tab.text("document.documentElement.outerHTML").contains(project::SECRET) {
+        wrong.push("it shows the value of a credential".to_owned());
+    }
     wrong.extend(checks::axe(tab));
     wrong.extend(checks::layout(tab));
     tab.picture(&checks::picture(&folder, &format!("{}-light-1400", place.name)));

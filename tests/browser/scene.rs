@@ -8,6 +8,7 @@ use super::chromium::{Browser, Tab};
 use super::corpus;
 use super::files;
 use super::places::State;
+use super::project;
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, wait_for};
 
@@ -39,7 +40,16 @@ impl Scene {
             _ => {}
         }
         let token = (state == State::Forbidden).then(|| token(&home, "ann", "packs:run"));
+        let full = matches!(state, State::Busy | State::Hostile);
+        let root = full.then(|| {
+            project::mcp_server(&home, &texts);
+            project::credentials(&home, if state == State::Hostile { "<b onclick=hit()>\"'" } else { "ci" });
+            project::project(&home, &texts).to_str().unwrap().to_owned()
+        });
         let server = match state {
+            State::Busy | State::Hostile => {
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root.as_deref().unwrap_or_default())])
+            }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
                 let mut command = home.command(KEY, crate::support::program::SERVE);
@@ -131,6 +141,7 @@ impl Scene {
             self.post(&format!("/api/v1/conversations/{encoded}/turns"), &turn);
         }
         self.values.insert("conversation", encoded);
+        self.values.insert("credential", "deploy".to_owned());
         files::write(&self.home, "report.html", text);
         // What is written behind the answers: cached ones, and the audit.
         wait_for("the cache", || self.get("/api/v1/memory/entries")["entries"].as_array().unwrap().len() == 3);
