@@ -110,7 +110,8 @@ pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
     let all = tab.eval(
         "[...document.querySelectorAll('*')].map((element, index) => [element, index]).filter(([element]) => \
          element.matches('a[href], button, input:not([type=hidden]), select, textarea, summary') && \
-         element.checkVisibility() && !element.disabled).map(([element, index]) => [index, element.outerHTML.slice(0, 120)])",
+         element.checkVisibility() && !element.disabled).map(([element, index]) => \
+         [index, element.outerHTML.slice(0, 120)])",
     );
     let missed = all.as_array().unwrap().iter().filter(|one| !reached.contains(&one[0].as_u64().unwrap()));
     wrong.extend(missed.map(|one| format!("the keyboard does not reach {}", one[1])));
