@@ -1,4 +1,4 @@
-//! Chromium, driven by the DevTools protocol over a pipe: no driver, no other crate.
+//! Chromium, driven by the `DevTools` protocol over a pipe: no driver, no other crate.
 //!
 //! One browser has many tabs. Each tab has its own cookies, unless it is opened beside another one.
 

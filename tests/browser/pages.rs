@@ -11,11 +11,14 @@ fn look(state: State) {
     let scene = Scene::start(state);
     let browser = Browser::start();
     let tab = scene.visitor(&browser);
+    let before = scene.project.as_deref().map(project::listing).unwrap_or_default();
     let mut wrong = Vec::new();
     for place in PLACES.iter().filter(|place| place.states.contains(&state)) {
         let found = look_at(&tab, &scene, place, state);
         wrong.extend(found.into_iter().map(|what| format!("{} ({state:?}): {what}", place.name)));
     }
+    let after = scene.project.as_deref().map(project::listing).unwrap_or_default();
+    wrong.extend(project::changed(&before, &after));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

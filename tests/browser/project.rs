@@ -1,7 +1,9 @@
 //! What the pages about a project, credentials, tokens and MCP servers need: made by the command line.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use serde_json::json;
 
@@ -39,7 +41,7 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
     folder
 }
 
-fn git(folder: &std::path::Path, arguments: &[&str]) {
+fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
     command.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").stdin(Stdio::null());
     assert!(command.status().unwrap().success(), "git {arguments:?}");
@@ -70,4 +72,32 @@ pub(super) fn mcp_server(home: &Home, text: &str) {
         "[[mcp.servers]]\nname = \"bottles\"\ncommand = [\"/bin/sh\", \"server.sh\"]\ncwd = \"{}\"\n",
         folder.display()
     ));
+}
+
+/// Time and content of each file below a folder, and the time of each folder.
+pub(super) type Listing = BTreeMap<PathBuf, (SystemTime, Vec<u8>)>;
+
+/// Lists what is in the memory of a project.
+pub(super) fn listing(project: &Path) -> Listing {
+    let mut listing = Listing::new();
+    let mut folders = vec![project.join(".forge")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let data = path.symlink_metadata().unwrap();
+            let content = if data.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+            if data.is_dir() {
+                folders.push(path.clone());
+            }
+            listing.insert(path, (data.modified().unwrap(), content));
+        }
+    }
+    listing
+}
+
+/// Returns the files and folders that differ between two listings.
+pub(super) fn changed(before: &Listing, after: &Listing) -> Vec<String> {
+    let all: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+    let differ = all.into_iter().filter(|path| before.get(*path) != after.get(*path));
+    differ.map(|path| format!("looking changed {}", path.display())).collect()
 }

@@ -1,6 +1,7 @@
 //! Servers with data: the real program in each state, filled through its own interfaces.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 pub(super) struct Scene {
     pub(super) home: Home,
     pub(super) server: Server,
+    /// Folder of the project, if there is one.
+    pub(super) project: Option<PathBuf>,
     /// What the paths of places name.
     values: BTreeMap<&'static str, String>,
     /// Token of the person who looks.
@@ -44,11 +47,12 @@ impl Scene {
         let root = full.then(|| {
             project::mcp_server(&home, &texts);
             project::credentials(&home, if state == State::Hostile { "<b onclick=hit()>\"'" } else { "ci" });
-            project::project(&home, &texts).to_str().unwrap().to_owned()
+            project::project(&home, &texts)
         });
         let server = match state {
             State::Busy | State::Hostile => {
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root.as_deref().unwrap_or_default())])
+                let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root)])
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -58,7 +62,7 @@ impl Scene {
             }
             _ => Server::start(&home, KEY),
         };
-        let mut scene = Self { home, server, values: BTreeMap::new(), token };
+        let mut scene = Self { home, server, project: root, values: BTreeMap::new(), token };
         match state {
             State::Busy => scene.fill("German", "build-help", "How many bottles?\nSecond line"),
             State::Hostile => scene.fill(&texts, "<u>\"'&", &texts),
@@ -74,7 +78,7 @@ impl Scene {
         install(&home, "test.held", HELD, "For tests");
         let token = token(&home, "ann", "admin");
         let server = Server::start_with(&home, KEY, &[TOKENS]);
-        Self { home, server, values: BTreeMap::new(), token: Some(token) }
+        Self { home, server, project: None, values: BTreeMap::new(), token: Some(token) }
     }
 
     /// Returns the token of the person.
