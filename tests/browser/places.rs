@@ -46,6 +46,7 @@ pub(super) const PLACES: &[Place] = &[
     place("packs-none", "/ui/packs?filter=zzz", &[Busy]),
     place("pack", "/ui/packs/test.echo", &[Empty, Shut, Forbidden, Hostile]),
     place("pack-example", "/ui/packs/memory.recall?example=0", &[Busy]),
+    place("pack-of-server", "/ui/packs/mcp.bottles.count", FULL),
     place("pack-missing", "/ui/packs/none.here", &[Busy]),
     place("calls", "/ui/calls", ALL),
     place("calls-filter", "/ui/calls?pack=test.broken", &[Busy]),

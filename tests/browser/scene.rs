@@ -52,7 +52,7 @@ impl Scene {
         let server = match state {
             State::Busy | State::Hostile => {
                 let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root)])
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -126,6 +126,9 @@ impl Scene {
 
     /// Does a bit of everything.
     fn fill(&mut self, fact: &str, session: &str, text: &str) {
+        wait_for("the tools of the MCP server", || {
+            self.server.ask("GET /api/v1/packs", "").body.contains("\"mcp.bottles.count\"")
+        });
         for repo in ["a", "b", text] {
             self.post("/api/v1/packs/test.echo", &json!({ "repo": repo }));
         }
