@@ -120,6 +120,8 @@ fn packs(person: &Person<'_>) {
     let ran = person.chooses("Run");
     says(&ran, "\"repo\": \"by keyboard\"");
     says(&ran, "helmdeck run test.echo --input '{\"repo\":\"by keyboard\"}'");
+    person.opens("/ui/packs/test.held");
+    says(&person.chooses("Run as a job"), "# Job of [test.held]");
 }
 
 fn memory(person: &Person<'_>) {
