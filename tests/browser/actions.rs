@@ -78,6 +78,39 @@ fn every_action_works_by_keyboard_without_scripts() {
     says(&person.chooses("cancelled"), "test.held");
 }
 
+#[test]
+fn operator_works_by_keyboard_without_scripts() {
+    let scene = Scene::start(State::Busy);
+    let browser = Browser::start();
+    let person = Person { tab: browser.tab(), scene: &scene };
+    person.tab.scripts(false);
+    person.opens("/ui/vault");
+    person.chooses("deploy");
+    person.writes("Callers", "acme/*");
+    says(&person.chooses("Grant"), "acme/*");
+    let revoked = person.chooses("Revoke the caller acme/*");
+    assert!(!revoked.contains("<Revoke the caller acme/*>"), "{revoked}");
+    person.opens("/ui/servers");
+    says(&person.chooses("Restart bottles"), "status: ");
+    person.opens("/ui/operate");
+    says(&person.chooses("Sweep now"), "status: ");
+    person.unfolds_and_chooses("Rotate the key", "Rotate");
+
+    person.opens("/ui/project/issues/LOCAL-1");
+    person.writes("New comment", "Seen by keyboard");
+    says(&person.chooses("Add the comment"), "Seen by keyboard");
+    go_to(&person.tab, "Close the issue");
+    person.tab.press("Enter");
+    person.writes("What was done, and why", "Nothing");
+    person.chooses("Close");
+    person.opens("/ui/project/knowledge");
+    let entry = person
+        .tab
+        .text("[...document.querySelectorAll('main a')].find(at => at.textContent.startsWith('confirm')).textContent");
+    person.chooses(entry.trim());
+    person.chooses("It still holds");
+}
+
 fn packs(person: &Person<'_>) {
     person.opens("/ui/packs");
     person.writes("Filter", "test.echo");
@@ -87,6 +120,8 @@ fn packs(person: &Person<'_>) {
     let ran = person.chooses("Run");
     says(&ran, "\"repo\": \"by keyboard\"");
     says(&ran, "helmdeck run test.echo --input '{\"repo\":\"by keyboard\"}'");
+    person.opens("/ui/packs/test.held");
+    says(&person.chooses("Run as a job"), "# Job of [test.held]");
 }
 
 fn memory(person: &Person<'_>) {
@@ -100,7 +135,10 @@ fn memory(person: &Person<'_>) {
     let found = person.chooses("Show");
     says(&found, "answer.language");
     assert!(!found.contains("Ann"), "{found}");
-    person.unfolds_and_chooses("Delete all facts about you", "Delete all facts");
+    person.opens("/ui/memory?edit=name");
+    person.writes("Tags", "short");
+    says(&person.chooses("Store"), "name short | Ann");
+    person.unfolds_and_chooses("All facts about you", "Delete all facts");
     assert_eq!(person.scene.post("/api/v1/memory/recall", &json!({}))["facts"], json!([]));
 }
 
@@ -109,13 +147,15 @@ fn cache(person: &Person<'_>) {
     let key = person.text_of_first_key();
     says(&person.chooses(&format!("Purge {key}")), "status: Purged 1 answer.");
     person.opens("/ui/cache?pack=test.echo");
-    person.unfolds_and_chooses("All answers of test.echo, of every caller", "Purge the pack");
+    says(&person.chooses("Look"), "would be deleted");
+    says(&person.chooses("Purge them"), "status: Purged");
     person.scene.post("/api/v1/packs/test.echo", &json!({ "repo": "z" }));
     crate::support::wait_for("the cache", || {
         !person.scene.get("/api/v1/memory/entries")["entries"].as_array().unwrap().is_empty()
     });
     person.opens("/ui/cache");
-    person.unfolds_and_chooses("All answers of local/local", "Purge all of them");
+    says(&person.chooses("All answers of local/local"), "would be deleted");
+    person.chooses("Purge them");
     assert_eq!(person.scene.get("/api/v1/memory/entries")["entries"], json!([]));
 }
 
@@ -158,6 +198,14 @@ fn person_signs_in_and_out_by_keyboard() {
     let other = browser.tab();
     other.open(&scene.server.url("/ui/calls"));
     assert_eq!(other.text("location.pathname"), "/ui/sign-in");
+    person.opens("/ui/tokens");
+    person.writes("Name", "by keyboard");
+    says(&person.chooses("Make the token"), "# Your new token");
+    person.opens("/ui/tokens");
+    says(&outline(&person.tab), "by keyboard");
+    let first = "document.querySelector('td button[aria-label^=Revoke]')";
+    let name = person.tab.text(&format!("{first}.getAttribute('aria-label')"));
+    person.chooses(&name);
     says(&person.chooses("Sign out"), "# Sign in");
     person.opens("/ui");
     assert_eq!(person.tab.text("location.pathname"), "/ui/sign-in");

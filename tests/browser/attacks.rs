@@ -1,5 +1,7 @@
 //! Attacks on the pages: texts of others, requests of other sites, frames, cookies, and odd paths.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::checks::{foreign, outline};
@@ -9,6 +11,7 @@ use super::origins::Site;
 use super::places::{PLACES, State};
 use super::scene::{Scene, token};
 use crate::support::program::Server;
+use crate::support::wait_for;
 
 /// Percent-encodes everything but letters and digits.
 fn encoded(text: &str) -> String {
@@ -35,26 +38,22 @@ fn hostile_addresses_are_shown_as_texts() {
     let tab = browser.tab();
     let names =
         ["done", "filter", "pack", "outcome", "tenant", "subject", "user", "prefix", "category", "state", "after"];
-    // Everything at once in each parameter of each page, then each attack in the pages that show a parameter.
+    // Everything at once in the parameters of each page, then each attack alone as part of a path.
     let all = encoded(&corpus::all());
     let queries: Vec<String> =
         names.chunks(3).map(|names| names.iter().map(|name| format!("{name}={all}&")).collect()).collect();
-    for place in PLACES.iter().filter(|place| place.states.contains(&State::Busy)) {
-        let path = scene.path(place.path);
-        let path = path.split('?').next().unwrap();
+    let paths = PLACES.iter().filter(|place| place.states.contains(&State::Busy)).map(|place| scene.path(place.path));
+    let paths: BTreeSet<String> = paths.map(|path| path.split('?').next().unwrap().to_owned()).collect();
+    for path in paths.iter().filter(|path| *path != "/docs") {
         for query in &queries {
             tab.open(&scene.server.url(&format!("{path}?{query}")));
             is_harmless(&tab, path);
         }
     }
-    for attack in CORPUS {
-        let attack = encoded(attack);
-        for path in
-            ["/ui/memory?prefix=ATTACK&category=ATTACK&done=ATTACK", "/ui/packs/ATTACK", "/ui/conversations/ATTACK"]
-        {
-            tab.open(&scene.server.url(&path.replace("ATTACK", &attack)));
-            is_harmless(&tab, path);
-        }
+    for (number, attack) in CORPUS.iter().enumerate() {
+        let path = ["/ui/packs/", "/ui/conversations/", "/ui/jobs/", "/ui/vault/", "/ui/"][number % 5];
+        tab.open(&scene.server.url(&format!("{path}{}", encoded(attack))));
+        is_harmless(&tab, path);
     }
 }
 
@@ -72,7 +71,8 @@ fn hostile_inputs_are_shown_as_texts() {
             tab.open(&scene.server.url(path));
             let field = json!(field);
             let fill = format!(
-                "(() => {{ const at = document.getElementsByName({field})[0]; at.value = {}; at.form.id = 'filled'; }})()",
+                "(() => {{ const at = document.getElementsByName({field})[0]; \
+                 at.value = {}; at.form.id = 'filled'; }})()",
                 json!(attack)
             );
             tab.eval(&fill);
@@ -81,6 +81,15 @@ fn hostile_inputs_are_shown_as_texts() {
             assert!(outline(&tab).contains("hit()"), "{path} does not show what was sent");
         }
     }
+    // What comes over the stream goes the same way.
+    tab.open(&scene.server.url("/ui/jobs"));
+    let rows = "document.querySelectorAll('#jobs tr').length";
+    let before = tab.eval(rows).as_u64().unwrap();
+    wait_for("the stream", || tab.text("document.getElementById('live').textContent") == "live");
+    scene.post("/api/v1/packs/test.broken/jobs", &json!({ "repo": corpus::all() }));
+    wait_for("the row of the job", || tab.eval(rows).as_u64().unwrap() > before);
+    wait_for("its end", || tab.text("document.querySelector('#jobs tr').innerText").contains("failed"));
+    is_harmless(&tab, "the stream");
     // What is downloaded is saved, never shown: neither in the page's tab nor with its type.
     tab.open(&scene.server.url("/ui/files"));
     let link = tab.text("document.querySelector('td a').href");
@@ -210,7 +219,7 @@ fn forms_need_the_token_of_their_caller() {
     }
     // After signing out neither the cookie nor the form is of use.
     assert_eq!(form(server, "/ui/sign-out", &ann, "").0, 303);
-    crate::support::wait_for("the sign-out", || page(server, "/ui/memory", &ann).0 == 303);
+    wait_for("the sign-out", || page(server, "/ui/memory", &ann).0 == 303);
     assert_eq!(store(&ann, &format!("&form_token={of_ann}")), 401);
 }
 
@@ -229,7 +238,8 @@ fn signing_in_takes_no_cookie_of_others() {
     assert!(!page(server, "/ui", &planted).1.contains("acme/ann"));
     // A token in the address signs nobody in, and an API token is no cookie.
     assert_eq!(page(server, &format!("/ui?token={}", scene.token()), "").0, 400);
-    assert_eq!(page(server, "/ui", &format!("helmdeck={}", scene.token())).0, 303);
+    let name = fresh.split('=').next().unwrap();
+    assert_eq!(page(server, "/ui", &format!("{name}={}", scene.token())).0, 303);
     // The neighbour of a public host can set a plain cookie for both; it is not taken there.
     let request = |cookie: &str| {
         let text = format!("GET /ui HTTP/1.1\r\nHost: deck.example\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
@@ -250,12 +260,41 @@ fn cookie_of_a_browser_is_of_no_use_elsewhere() {
         (&cookie["httpOnly"], &cookie["sameSite"], &cookie["path"]),
         (&json!(true), &json!("Strict"), &json!("/"))
     );
-    let header = format!("helmdeck={}", cookie["value"].as_str().unwrap());
+    let header = format!("{}={}", cookie["name"].as_str().unwrap(), cookie["value"].as_str().unwrap());
     let bearer = header.split_once('=').unwrap().1;
     for path in ["/api/v1/packs", "/api/v1/memory/entries", "/metrics"] {
         assert_eq!(scene.server.exchange(&format!("GET {path}\nCookie: {header}"), "").unwrap().code, 401, "{path}");
         let asked = format!("GET {path}\nAuthorization: Bearer {bearer}");
         assert_eq!(scene.server.exchange(&asked, "").unwrap().code, 401, "{path}");
+    }
+}
+
+#[test]
+fn stream_has_nothing_of_another_caller() {
+    let scene = Scene::with_tokens();
+    let [bob, eve] = ["bob", "eve"].map(|user| token(&scene.home, user, "packs:run memory:read memory:write"));
+    let browser = Browser::start();
+    let tab = browser.tab();
+    scene.sign_in(&tab, &bob);
+    let call = |token: &str, pack: &str| {
+        let head = format!("POST /api/v1/packs/{pack}/jobs\nAuthorization: Bearer {token}");
+        assert_eq!(scene.server.ask(&head, "{}").code, 202);
+    };
+    for path in ["/ui", "/ui/calls", "/ui/jobs"] {
+        tab.open(&scene.server.url(path));
+        let stream = tab.text("document.querySelector('main').dataset.live");
+        wait_for("the stream", || tab.text("document.getElementById('live').textContent") == "live");
+        let own = || tab.text("document.body.innerText").matches("test.plain").count();
+        let before = own();
+        call(&eve, "test.echo");
+        call(&bob, "test.plain");
+        wait_for("the own call", || own() > before);
+        let page = tab.text("document.body.innerText");
+        assert!(!page.contains("test.echo") && !page.contains("acme/eve"), "{path}: {page}");
+        // Nobody, and no other site with the person's cookie, gets the stream.
+        assert_eq!(scene.server.exchange(&format!("GET {stream}"), "").unwrap().code, 303, "{path}");
+        let foreign = format!("GET {stream}\nOrigin: http://localhost:1\nSec-Fetch-Site: same-site");
+        assert_eq!(scene.server.exchange(&foreign, "").unwrap().code, 403, "{path}");
     }
 }
 

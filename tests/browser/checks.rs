@@ -110,7 +110,8 @@ pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
     let all = tab.eval(
         "[...document.querySelectorAll('*')].map((element, index) => [element, index]).filter(([element]) => \
          element.matches('a[href], button, input:not([type=hidden]), select, textarea, summary') && \
-         element.checkVisibility() && !element.disabled).map(([element, index]) => [index, element.outerHTML.slice(0, 120)])",
+         element.checkVisibility() && !element.disabled).map(([element, index]) => \
+         [index, element.outerHTML.slice(0, 120)])",
     );
     let missed = all.as_array().unwrap().iter().filter(|one| !reached.contains(&one[0].as_u64().unwrap()));
     wrong.extend(missed.map(|one| format!("the keyboard does not reach {}", one[1])));
@@ -132,17 +133,18 @@ pub(super) fn go_to(tab: &Tab<'_>, name: &str) {
     panic!("the keyboard does not reach {name:?}:\n{}", outline(tab));
 }
 
-/// Compares the text of a page with its snapshot, or writes that if `HELMDECK_TEST_SNAPSHOTS` is `write`.
+/// Compares the text of a page with its snapshot, or writes that into the folder `HELMDECK_TEST_SNAPSHOTS`.
 ///
 /// Returns how they differ.
 #[expect(clippy::disallowed_methods, reason = "a test has no `Env`")]
-pub(super) fn compare(folder: &str, name: &str, text: &str) -> Option<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/browser/seen/{folder}/{name}.txt"));
-    if std::env::var_os("HELMDECK_TEST_SNAPSHOTS").is_some_and(|what| what == "write") {
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(file, text).unwrap();
+pub(super) fn compare(state: &str, name: &str, text: &str) -> Option<String> {
+    if let Some(folder) = std::env::var_os("HELMDECK_TEST_SNAPSHOTS") {
+        let folder = PathBuf::from(folder).join(state);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{name}.txt")), text).unwrap();
         return None;
     }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/browser/seen/{state}/{name}.txt"));
     let known = std::fs::read_to_string(&file).unwrap_or_default();
     if known == text {
         return None;
@@ -150,7 +152,7 @@ pub(super) fn compare(folder: &str, name: &str, text: &str) -> Option<String> {
     let (mut old, mut new) = (known.lines(), text.lines());
     let line = 1 + known.lines().zip(text.lines()).take_while(|(old, new)| old == new).count();
     let (old, new) = (old.nth(line - 1).unwrap_or("(end)"), new.nth(line - 1).unwrap_or("(end)"));
-    Some(format!("tests/browser/seen/{folder}/{name}.txt:{line} says\n  {old}\nand the page\n  {new}"))
+    Some(format!("tests/browser/seen/{state}/{name}.txt:{line} says\n  {old}\nand the page\n  {new}"))
 }
 
 /// Returns the file of a picture, in the folder for temporary files of the build.

@@ -9,6 +9,8 @@
     if (tag === "meta" && element.httpEquiv) wrong.push(shown);
     for (const { name, value } of element.attributes) {
       if (/^on|^style$|^srcdoc$/.test(name)) wrong.push(`${name} of ${shown}`);
+      // The page of an issue in its tracker.
+      if (tag === "a" && name === "href" && element.rel === "noreferrer" && /^https:/.test(value)) continue;
       if (/^(href|src|action|formaction|data|xlink:href)$/.test(name) && !own(value)) wrong.push(`${name} of ${shown}`);
     }
   }

@@ -23,11 +23,11 @@
     if (node.nodeType !== Node.ELEMENT_NODE || !node.checkVisibility() && node.type !== "hidden") return;
     const tag = node.tagName, inside = () => node.childNodes.forEach(walk);
     if (tag === "SCRIPT" || tag === "STYLE") return;
-    if (blocks.has(tag) && !(tag === "LI" && node.closest("nav"))) flush();
+    if (blocks.has(tag) && tag !== "DD" && !(tag === "LI" && node.closest("nav"))) flush();
     if (tag === "PRE") { lines.push(...node.textContent.replace(/\n$/, "").split("\n").map(text => "    " + text)); return; }
     if (tag === "TIME") { line += "TIME"; return; }
     if (tag === "PROGRESS") { line += ` (progress ${node.value} of ${node.max})`; return; }
-    if (tag === "svg") { line += ` (picture: ${node.getAttribute("aria-label") ?? node.querySelector("title")?.textContent})`; return; }
+    if (tag === "svg") { line += " (picture)"; return; }
     if (["INPUT", "SELECT", "TEXTAREA"].includes(tag)) { line += control(node); return; }
     if (tag === "A") { line += " ["; inside(); line += `](${node.getAttribute("href")})`; return; }
     if (tag === "BUTTON") { line += ` <${node.getAttribute("aria-label") ?? node.textContent}>`; return; }
@@ -43,16 +43,19 @@
       walk(child);
     });
     if (/^(SPAN|SMALL|LI)$/.test(tag)) line += " ";
-    if (blocks.has(tag) && !(tag === "LI" && node.closest("nav"))) flush();
+    if (tag === "DT") line += ": ";
+    if (blocks.has(tag) && tag !== "DT" && !(tag === "LI" && node.closest("nav"))) flush();
   };
   walk(document.querySelector("main") ?? document.body);
   flush();
   for (const details of folded) details.open = false;
   const same = [
-    [/\b[0-9a-f]{64}\b/g, "DIGEST"], [/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "ID"],
+    [/\b[0-9a-f]{64}\b/g, "DIGEST"], [/\b[0-9a-f]{40}\b/g, "COMMIT"], [/\b(?=[0-9a-z]*\d)[0-9a-z]{25}\b/g, "ID"], [/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "ID"],
     [/\b(mem|art|ses|job|run|call|hd)_[0-9A-Za-z]{8,}\b/g, "$1_ID"], [/\b[0-9a-f]{16}([0-9a-f]{16})?\b/g, "ID"],
-    [/\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?/g, "TIME"], [/\b\d+(\.\d+)? (ms|s|min|h|days)\b/g, "SPAN"],
+    [/\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?/g, "TIME"], [/\b\d+(\.\d+)? (µs|ms|s|min|h|days)\b/g, "SPAN"],
     [/\b\d+(\.\d+)? ([KMGT]i)?B\b/g, "SIZE"], [/\b(127\.0\.0\.1|localhost):\d{2,5}\b/g, "$1:PORT"],
+    [/\b\d{4}-\d\d-\d\d\b/g, "DATE"], [/\b(?=[0-9a-f]*\d)[0-9a-f]{7,12}\b/g, "COMMIT"],
+    [/^(audit|Rows|Key ID|Last rotation): .*/, "$1: N"], [/^(Version): .*/, "$1: N"],
     [/\/tmp\/[^\s/"]+/g, "/HOME"], [/(after=)[^&)\s]+/g, "$1NEXT"],
   ];
   // Rows of the audit are written behind the calls: their number and size differ.

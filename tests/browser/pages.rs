@@ -3,6 +3,7 @@
 use super::checks;
 use super::chromium::{Browser, Tab};
 use super::places::{PLACES, Place, State};
+use super::project;
 use super::scene::Scene;
 
 /// Looks at every place of a state.
@@ -10,11 +11,14 @@ fn look(state: State) {
     let scene = Scene::start(state);
     let browser = Browser::start();
     let tab = scene.visitor(&browser);
+    let before = scene.project.as_deref().map(project::listing).unwrap_or_default();
     let mut wrong = Vec::new();
     for place in PLACES.iter().filter(|place| place.states.contains(&state)) {
         let found = look_at(&tab, &scene, place, state);
         wrong.extend(found.into_iter().map(|what| format!("{} ({state:?}): {what}", place.name)));
     }
+    let after = scene.project.as_deref().map(project::listing).unwrap_or_default();
+    wrong.extend(project::changed(&before, &after));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -28,6 +32,9 @@ fn look_at(tab: &Tab<'_>, scene: &Scene, place: &Place, state: State) -> Vec<Str
     let text = format!("{} {status}\n{}", place.path, checks::outline(tab));
     wrong.extend(checks::compare(&folder, place.name, &text));
     wrong.extend(checks::foreign(tab));
+    if tab.text("document.documentElement.outerHTML").contains(project::SECRET) {
+        wrong.push("it shows the value of a credential".to_owned());
+    }
     wrong.extend(checks::axe(tab));
     wrong.extend(checks::layout(tab));
     tab.picture(&checks::picture(&folder, &format!("{}-light-1400", place.name)));

@@ -1,6 +1,7 @@
 //! Servers with data: the real program in each state, filled through its own interfaces.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -8,6 +9,7 @@ use super::chromium::{Browser, Tab};
 use super::corpus;
 use super::files;
 use super::places::State;
+use super::project;
 use crate::support::program::{Home, Run, Server};
 use crate::support::{KEY, wait_for};
 
@@ -20,6 +22,8 @@ pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 pub(super) struct Scene {
     pub(super) home: Home,
     pub(super) server: Server,
+    /// Folder of the project, if there is one.
+    pub(super) project: Option<PathBuf>,
     /// What the paths of places name.
     values: BTreeMap<&'static str, String>,
     /// Token of the person who looks.
@@ -39,7 +43,17 @@ impl Scene {
             _ => {}
         }
         let token = (state == State::Forbidden).then(|| token(&home, "ann", "packs:run"));
+        let full = matches!(state, State::Busy | State::Hostile);
+        let root = full.then(|| {
+            project::mcp_server(&home, &texts);
+            project::credentials(&home, if state == State::Hostile { "<b onclick=hit()>\"'" } else { "ci" });
+            project::project(&home, &texts)
+        });
         let server = match state {
+            State::Busy | State::Hostile => {
+                let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
+            }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
                 let mut command = home.command(KEY, crate::support::program::SERVE);
@@ -48,7 +62,7 @@ impl Scene {
             }
             _ => Server::start(&home, KEY),
         };
-        let mut scene = Self { home, server, values: BTreeMap::new(), token };
+        let mut scene = Self { home, server, project: root, values: BTreeMap::new(), token };
         match state {
             State::Busy => scene.fill("German", "build-help", "How many bottles?\nSecond line"),
             State::Hostile => scene.fill(&texts, "<u>\"'&", &texts),
@@ -64,7 +78,7 @@ impl Scene {
         install(&home, "test.held", HELD, "For tests");
         let token = token(&home, "ann", "admin");
         let server = Server::start_with(&home, KEY, &[TOKENS]);
-        Self { home, server, values: BTreeMap::new(), token: Some(token) }
+        Self { home, server, project: None, values: BTreeMap::new(), token: Some(token) }
     }
 
     /// Returns the token of the person.
@@ -112,6 +126,9 @@ impl Scene {
 
     /// Does a bit of everything.
     fn fill(&mut self, fact: &str, session: &str, text: &str) {
+        wait_for("the tools of the MCP server", || {
+            self.server.ask("GET /api/v1/packs", "").body.contains("\"mcp.bottles.count\"")
+        });
         for repo in ["a", "b", text] {
             self.post("/api/v1/packs/test.echo", &json!({ "repo": repo }));
         }
@@ -131,6 +148,7 @@ impl Scene {
             self.post(&format!("/api/v1/conversations/{encoded}/turns"), &turn);
         }
         self.values.insert("conversation", encoded);
+        self.values.insert("credential", "deploy".to_owned());
         files::write(&self.home, "report.html", text);
         // What is written behind the answers: cached ones, and the audit.
         wait_for("the cache", || self.get("/api/v1/memory/entries")["entries"].as_array().unwrap().len() == 3);

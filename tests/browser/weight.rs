@@ -10,7 +10,7 @@ use crate::support::program::{Home, Server};
 use crate::support::{KEY, store};
 
 const ROWS: usize = 100_000;
-const BATCH: usize = 2_000;
+const BATCH: usize = 1_000;
 /// What a page may weigh, in bytes.
 const MOST_BYTES: usize = 160 << 10;
 
@@ -47,9 +47,18 @@ fn pages_stay_small_over_many_rows() {
     let browser = Browser::start();
     let tab = browser.tab();
     tab.open(&server.url("/ui"));
-    for path in
-        ["/ui", "/ui/packs", "/ui/calls", "/ui/jobs", "/ui/cache", "/ui/memory", "/ui/conversations", "/ui/files"]
-    {
+    for path in [
+        "/ui",
+        "/ui/packs",
+        "/ui/calls",
+        "/ui/jobs",
+        "/ui/cache",
+        "/ui/memory",
+        "/ui/conversations",
+        "/ui/files",
+        "/ui/tokens",
+        "/ui/operate",
+    ] {
         let bytes = server.ask(&format!("GET {path}"), "").body.len();
         assert!(bytes < MOST_BYTES, "{path} has {bytes} bytes");
         tab.open(&server.url(path));
