@@ -11,7 +11,7 @@ use crate::audit::{AuditRow, Finding};
 use crate::tail::CallRecord;
 
 /// How many audit entries are read, until enough calls are found. Each may contain many.
-const READ: [usize; 3] = [16, 128, 1_024];
+const READ: [usize; 4] = [16, 128, 1_024, 4_096];
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
@@ -138,7 +138,7 @@ struct Rows<'a> {
 
 /// Reads past calls of a caller.
 ///
-/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can change the page.
+/// Cost: linear in what is read, at most 4,096 audit entries; it stops when no older entry can change the page.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
