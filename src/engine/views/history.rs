@@ -156,7 +156,7 @@ pub(super) async fn calls(
         // A call ended before its entry was written, and the entries are sorted by that.
         let oldest = entries.last().map(|entry| entry.meta.updated_at);
         let (wanted, owner) = (filter.clone(), namespace.clone());
-        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner)));
+        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner, &wanted)));
         last = CallPage { unreadable, truncated: more, ..read.await.map_err(StoreError::unavailable)? };
         let full = last.next.is_some() && last.calls.last().map(|call| call.at) >= oldest;
         let late = filter.since.is_some_and(|since| oldest.is_some_and(|oldest| oldest < since));
@@ -168,15 +168,19 @@ pub(super) async fn calls(
     Ok(last)
 }
 
-fn read(entries: &[Entry], owner: &Namespace) -> Vec<PastCall> {
+fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCall> {
     let mut calls = Vec::new();
     for entry in entries {
         let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else { continue };
         for row in page.rows {
             let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else { continue };
+            let at = Timestamp(page.start.micros().saturating_add(row.after_us));
+            if !filter.matches(&page.pack, &row.outcome, at) {
+                continue;
+            }
             let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
             calls.push(PastCall {
-                at: Timestamp(page.start.micros().saturating_add(row.after_us)),
+                at,
                 tenant: owner.tenant.to_string(),
                 user: owner.subject.to_string(),
                 pack: page.pack.clone(),
