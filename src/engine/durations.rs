@@ -102,7 +102,7 @@ impl EncodeMetric for CallDurations {
 
 /// Returns the duration that a share of the calls did not exceed, in microseconds; `None` without calls.
 ///
-/// Within a bucket it is interpolated: the error is at most a fifth.
+/// It is interpolated within a bucket, whose bounds are 44 % apart.
 pub(crate) fn quantile(counts: &[u64; BUCKETS], share: f64) -> Option<u64> {
     let total: u64 = counts.iter().sum();
     if total == 0 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_within_a_fifth() {
+    fn quantiles_are_within_a_bucket() {
         let durations = CallDurations::default();
         for micros in 1..=10_000 {
             durations.observe(Duration::from_micros(micros));
@@ -142,7 +142,7 @@ mod tests {
         let counts = durations.counts();
         let near = |share, exact: u64| {
             let found = quantile(&counts, share).unwrap();
-            assert!(found.abs_diff(exact) * 5 <= exact, "{share}: {found}");
+            assert!(found.abs_diff(exact) * 100 <= exact * 44, "{share}: {found}");
         };
         near(0.5, 5_000);
         near(0.99, 9_900);

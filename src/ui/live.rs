@@ -43,6 +43,8 @@ pub(crate) enum Change {
     Drop { id: String },
     /// Reads the page again, and replaces its elements with `data-refresh` by their ids.
     Reload,
+    /// Ends the stream: nothing on the page changes any more.
+    End,
 }
 
 /// A page's share of the stream, for one visitor.

@@ -78,6 +78,24 @@ pub(crate) fn micros(micros: u64) -> String {
     }
 }
 
+/// Returns a long time that was spent or saved, with one unit.
+pub(crate) fn span(millis: u64) -> String {
+    if millis < 10_000 { self::millis(millis) } else { rough(Duration::from_millis(millis)) }
+}
+
+/// Returns a number with a comma between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 /// Line of a diff.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DiffLine<'a> {
@@ -164,6 +182,15 @@ mod tests {
         assert_eq!([millis(7), millis(1_500), millis(90_000)], ["7 ms", "1.5 s", "90 s"]);
         assert_eq!([count(1, "turn"), count(0, "turn")], ["1 turn", "0 turns"]);
         assert_eq!([micros(7), micros(1_500), micros(90_000), micros(1_500_000)], ["7 µs", "1.5 ms", "90 ms", "1.5 s"]);
+    }
+
+    #[test]
+    fn large_numbers_are_grouped_and_long_times_rough() {
+        assert_eq!(
+            [grouped(0), grouped(999), grouped(1_000), grouped(12_345_678)],
+            ["0", "999", "1,000", "12,345,678"]
+        );
+        assert_eq!([span(1_500), span(12_000), span(984_000)], ["1.5 s", "12 s", "16 min"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::audit::{AuditRow, Finding};
 use crate::tail::CallRecord;
 
 /// How many audit entries are read, until enough calls are found. Each may contain many.
-const READ: [usize; 3] = [16, 128, 1_024];
+const READ: [usize; 4] = [16, 128, 1_024, 4_096];
 /// Prefix of keys of calls.
 const CALLS: &str = "pack/";
 
@@ -138,7 +138,7 @@ struct Rows<'a> {
 
 /// Reads past calls of a caller.
 ///
-/// Cost: linear in what is read, at most 1,024 audit entries; it stops when no older entry can change the page.
+/// Cost: linear in what is read, at most 4,096 audit entries; it stops when no older entry can change the page.
 ///
 /// # Errors
 /// `Unavailable`, `Closed`.
@@ -156,7 +156,7 @@ pub(super) async fn calls(
         // A call ended before its entry was written, and the entries are sorted by that.
         let oldest = entries.last().map(|entry| entry.meta.updated_at);
         let (wanted, owner) = (filter.clone(), namespace.clone());
-        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner)));
+        let read = tokio::task::spawn_blocking(move || wanted.page(read(&entries, &owner, &wanted)));
         last = CallPage { unreadable, truncated: more, ..read.await.map_err(StoreError::unavailable)? };
         let full = last.next.is_some() && last.calls.last().map(|call| call.at) >= oldest;
         let late = filter.since.is_some_and(|since| oldest.is_some_and(|oldest| oldest < since));
@@ -168,15 +168,19 @@ pub(super) async fn calls(
     Ok(last)
 }
 
-fn read(entries: &[Entry], owner: &Namespace) -> Vec<PastCall> {
+fn read(entries: &[Entry], owner: &Namespace, filter: &CallFilter) -> Vec<PastCall> {
     let mut calls = Vec::new();
     for entry in entries {
         let Ok(page) = serde_json::from_slice::<Rows<'_>>(&entry.value) else { continue };
         for row in page.rows {
             let Ok(row) = serde_json::from_str::<AuditRow>(row.get()) else { continue };
+            let at = Timestamp(page.start.micros().saturating_add(row.after_us));
+            if !filter.matches(&page.pack, &row.outcome, at) {
+                continue;
+            }
             let text = |(name, value): (String, serde_json::Value)| Some((name, value.as_str()?.to_owned()));
             calls.push(PastCall {
-                at: Timestamp(page.start.micros().saturating_add(row.after_us)),
+                at,
                 tenant: owner.tenant.to_string(),
                 user: owner.subject.to_string(),
                 pack: page.pack.clone(),

@@ -158,7 +158,8 @@ struct Feed {
     caller: Caller,
     calls: Option<Calls>,
     jobs: Option<watch::Receiver<u64>>,
-    statistics: Option<watch::Receiver<u64>>,
+    /// Readings of the statistics, and how many of them were sent.
+    statistics: Option<(watch::Receiver<u64>, u64)>,
     server: Option<Subscription>,
     /// Events of the server that are not sent yet.
     waiting: Vec<Value>,
@@ -215,7 +216,9 @@ impl Feed {
         };
         let statistics = if has("stats") {
             need_statistics(&caller)?;
-            Some(engine.statistics().follow())
+            let readings = engine.statistics().follow();
+            let seen = *readings.borrow();
+            Some((readings, seen))
         } else {
             None
         };
@@ -250,7 +253,7 @@ impl Feed {
         tokio::select! {
             () = news(calls) => {}
             () = news(self.jobs.as_mut()) => {}
-            () = news(self.statistics.as_mut()) => {}
+            () = news(self.statistics.as_mut().map(|(readings, _)| readings)) => {}
             event = next_event(self.server.as_mut()) => match event {
                 Ok(event) => {
                     self.position.server = event.sequence;
@@ -295,11 +298,11 @@ impl Feed {
                 events.push(("jobs", json!({ "jobs": shown })));
             }
         }
-        if let Some(news) = &mut self.statistics
-            && news.has_changed().unwrap_or(false)
-        {
-            let count = *news.borrow_and_update();
-            events.push(("stats", json!({ "read": count })));
+        if let Some((readings, sent)) = &mut self.statistics {
+            let now = *readings.borrow_and_update();
+            if now != std::mem::replace(sent, now) {
+                events.push(("stats", json!({ "read": now })));
+            }
         }
         events.extend(self.waiting.drain(..).map(|event| ("server", event)));
         if std::mem::take(&mut self.lost) {

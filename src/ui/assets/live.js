@@ -2,7 +2,7 @@
 const main = document.querySelector("main[data-live]");
 const state = document.getElementById("live");
 const skew = Number(main.dataset.now) - Date.now();
-let source = null, last = "", tries = 0, timer = 0, refreshing = false, again = false;
+let source = null, last = "", tries = 0, timer = 0, ended = false, refreshing = false, again = false;
 const waiting = new Map();
 
 function show(word, text) {
@@ -13,7 +13,7 @@ function show(word, text) {
 
 function open() {
   clearTimeout(timer);
-  if (document.hidden || source) return;
+  if (document.hidden || source || ended) return;
   const url = new URL(main.dataset.live, location.href);
   if (last) url.searchParams.set("last", last);
   source = new EventSource(url);
@@ -31,6 +31,12 @@ function close() {
   source = null;
 }
 
+function end() {
+  ended = true;
+  state.hidden = true;
+  close();
+}
+
 // A stream ends after two minutes on purpose: the first try is quick, and only the next ones say so.
 function retry() {
   const pause = tries ? Math.min(30000, 1000 * 2 ** tries) * (0.5 + Math.random() / 2) : 300;
@@ -41,6 +47,7 @@ function retry() {
 function apply(change) {
   const old = change.id && document.getElementById(change.id);
   if (change.op === "reload") return refresh();
+  if (change.op === "end") return end();
   if (change.op === "drop") return old?.remove();
   if (old) return swap(old, parsed(change.html));
   if (change.op !== "add") return;
@@ -122,6 +129,7 @@ document.addEventListener("focusout", () => setTimeout(() => {
   }
 }));
 document.addEventListener("visibilitychange", () => {
+  if (ended) return;
   if (document.hidden) { close(); show("off", "paused"); } else { tries = 0; open(); }
 });
 addEventListener("pagehide", close);

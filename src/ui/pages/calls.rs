@@ -191,7 +191,9 @@ impl Live for LiveCalls {
 /// Returns the rows of an event with calls, for an element `calls` that keeps at most `max`.
 pub(super) fn rows(at: &Viewer, data: Value, max: usize) -> Vec<Change> {
     let now = at.now();
-    let calls = CallList::deserialize(data).unwrap_or_default().calls;
+    let mut calls = CallList::deserialize(data).unwrap_or_default().calls;
+    // Older ones would be dropped at once.
+    calls.drain(..calls.len().saturating_sub(max));
     let add = |call| {
         let row = CallRow { call, now };
         Some(Change::Add { to: "calls", id: row.id(), html: row.render().ok()?, max })

@@ -280,7 +280,7 @@ impl Live for LiveJob {
             changes.extend(facts.map(|html| Change::Put { id: "facts".to_owned(), html }));
             if job.is_final() {
                 // Its result, and what can be done now.
-                changes.push(Change::Reload);
+                changes.extend([Change::Reload, Change::End]);
             }
             changes
         })

@@ -58,6 +58,18 @@ struct Refused {
     message: String,
 }
 
+/// MCP server whose tools are packs.
+#[derive(Debug, Deserialize)]
+struct McpServer {
+    name: String,
+    error: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct McpServerList {
+    servers: Vec<McpServer>,
+}
+
 /// Something that is wrong.
 #[derive(Debug, PartialEq, Eq)]
 struct Trouble {
@@ -77,6 +89,8 @@ struct ServerState {
     memory: bool,
     packs: usize,
     cached_packs: usize,
+    /// Those that are configured, for administrators.
+    servers: Vec<McpServer>,
     troubles: Vec<Trouble>,
 }
 
@@ -111,7 +125,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         } else {
             None
         };
-        let server = ServerState::read(&ui, &caller, statistics.as_ref()).await?;
+        let mut server = ServerState::read(&ui, &caller, statistics.as_ref()).await?;
         let mut running = Vec::new();
         for state in ["running", "queued"] {
             // Without a data folder there are no jobs.
@@ -119,11 +133,19 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
                 running.extend(list.jobs);
             }
         }
-        let calls = if topics.contains(&"calls") { calls::newest(&ui, &caller, CALLS).await.ok() } else { None };
+        let mut calls = None;
+        if topics.contains(&"calls") {
+            match calls::newest(&ui, &caller, CALLS).await {
+                Ok(rows) => calls = Some(rows),
+                // A store that is open and damaged is ready, and answers nothing.
+                Err(failure) => server.troubles.push(unreadable(&failure)),
+            }
+        }
         let mut frame = Frame::new("Overview", Place::Overview, &caller, &ui);
         if !topics.is_empty() {
             let filter = state.query(&["window", "pack"]);
-            frame = frame.live(&format!("view=overview&topics={}{filter}", topics.join(",")));
+            let unread = if topics.contains(&"calls") && calls.is_none() { "&unread=true" } else { "" };
+            frame = frame.live(&format!("view=overview&topics={}{filter}{unread}", topics.join(",")));
         }
         let running = running.into_iter().map(|job| JobRow { job, now: frame.now }).collect();
         Ok(page(&OverviewPage { frame, server, statistics, running, calls }))
@@ -132,13 +154,26 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 }
 
 impl ServerState {
+    /// Returns how many MCP servers have an error.
+    fn down(&self) -> usize {
+        self.servers.iter().filter(|server| server.error.is_some()).count()
+    }
+
     async fn read(ui: &Ui, caller: &Caller, statistics: Option<&StatisticsPart>) -> Result<Self, Failure> {
         let packs: PackList = ui.rest.get(caller, "/api/v1/packs").await?;
         // A server that is not ready answers 503 with the same checks.
         let readiness = readiness(ui.rest.open(caller, Method::GET, "/readyz", None).await?).await?;
+        let servers: McpServerList = if caller.permissions.allow(&Permission::Admin) {
+            ui.rest.get(caller, "/api/v1/mcp/servers").await.unwrap_or_default()
+        } else {
+            McpServerList::default()
+        };
         let failing = statistics.map(|part| part.all.packs.as_slice()).unwrap_or_default();
+        let mut troubles = troubles(&readiness, &packs.refused, failing);
+        troubles.extend(servers.servers.iter().filter_map(of_server));
         Ok(Self {
-            troubles: troubles(&readiness, &packs.refused, failing),
+            troubles,
+            servers: servers.servers,
             readiness,
             memory: ui.memory,
             packs: packs.packs.len(),
@@ -180,6 +215,23 @@ fn troubles(readiness: &Readiness, refused: &[Refused], packs: &[PackNumbers]) -
     troubles
 }
 
+/// Returns what is wrong with an MCP server.
+fn of_server(server: &McpServer) -> Option<Trouble> {
+    Some(Trouble {
+        what: format!("MCP server {}: {}", server.name, server.error.as_deref()?),
+        advice: "Its packs fail until it answers. It is tried again by itself.".to_owned(),
+        link: Some(("/ui/servers".to_owned(), "Servers")),
+    })
+}
+
+fn unreadable(failure: &Failure) -> Trouble {
+    Trouble {
+        what: format!("The audit of calls cannot be read: {}", failure.detail),
+        advice: "`helmdeck check` says what the store needs.".to_owned(),
+        link: None,
+    }
+}
+
 async fn readiness(response: Response) -> Result<Readiness, Failure> {
     use http_body_util::BodyExt;
     let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -192,19 +244,28 @@ struct LiveOverview {
     topics: String,
     window: String,
     pack: String,
+    /// Whether the audit could not be read.
+    unread: bool,
 }
 
 /// Returns the live view of the overview.
 pub(super) fn live(state: &super::State) -> Box<dyn Live> {
     let value = |name| state.get(name).to_owned();
-    Box::new(LiveOverview { topics: value("topics"), window: value("window"), pack: value("pack") })
+    let unread = state.get("unread") == "true";
+    Box::new(LiveOverview { topics: value("topics"), window: value("window"), pack: value("pack"), unread })
 }
 
 impl LiveOverview {
     /// Reads the parts that new statistics change.
-    async fn parts(&self, at: &Viewer) -> Result<Vec<Change>, Failure> {
+    async fn parts(&mut self, at: &Viewer) -> Result<Vec<Change>, Failure> {
         let statistics = StatisticsPart::read(&at.ui, &at.caller, &self.window, &self.pack).await?;
-        let server = ServerState::read(&at.ui, &at.caller, Some(&statistics)).await?;
+        let mut server = ServerState::read(&at.ui, &at.caller, Some(&statistics)).await?;
+        if self.unread {
+            match calls::newest(&at.ui, &at.caller, 1).await {
+                Ok(_) => self.unread = false,
+                Err(failure) => server.troubles.push(unreadable(&failure)),
+            }
+        }
         let parts = [("statistics", statistics.render()), ("server", server.render())];
         let put =
             |(id, html): (&str, askama::Result<String>)| Some(Change::Put { id: id.to_owned(), html: html.ok()? });

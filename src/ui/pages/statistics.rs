@@ -29,15 +29,15 @@ impl Numbers {
         self.cache.get(status).copied().unwrap_or_default()
     }
 
-    /// Returns the share of answers that needed no run of a pack, in percent; `None` without cached packs.
-    fn hit_percent(&self) -> Option<u64> {
+    /// Returns the share of answers that needed no run of a pack, in tenths of a percent; `None` without any.
+    fn hit_permille(&self) -> Option<u64> {
         let all: u64 = self.cache.iter().filter(|(status, _)| *status != "bypass").map(|(_, count)| count).sum();
         let hits = all.saturating_sub(self.answered("miss"));
-        hits.saturating_mul(100).checked_div(all)
+        hits.saturating_mul(1_000).checked_div(all)
     }
 
     fn hits_shown(&self) -> String {
-        self.hit_percent().map_or_else(|| "–".to_owned(), |percent| format!("{percent} %"))
+        self.hit_permille().map_or_else(|| "–".to_owned(), |share| format!("{}.{} %", share / 10, share % 10))
     }
 
     fn duration_shown(micros: Option<u64>) -> String {
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn hit_ratio_counts_what_needed_no_run() {
         assert_eq!(
-            numbers(&[("hit", 6), ("coalesced", 1), ("stale", 1), ("miss", 2), ("bypass", 9)]).hit_percent(),
-            Some(80)
+            numbers(&[("hit", 6), ("coalesced", 1), ("stale", 1), ("miss", 2), ("bypass", 9)]).hit_permille(),
+            Some(800)
         );
         assert_eq!(numbers(&[("bypass", 9)]).hits_shown(), "–");
         assert_eq!((numbers(&[]).p50(), numbers(&[]).p99()), ("–".to_owned(), "12 µs".to_owned()));

@@ -11,10 +11,10 @@ use tower::ServiceExt;
 use super::*;
 
 /// A stream that is open.
-struct Stream(BodyDataStream);
+pub(super) struct Stream(BodyDataStream);
 
 impl Stream {
-    async fn open(router: &Router, path: &str, headers: &[(&str, &str)]) -> Self {
+    pub(super) async fn open(router: &Router, path: &str, headers: &[(&str, &str)]) -> Self {
         let mut request = Request::builder().uri(path).header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -28,7 +28,7 @@ impl Stream {
     }
 
     /// Returns the next message that is no comment.
-    async fn next(&mut self) -> String {
+    pub(super) async fn next(&mut self) -> String {
         loop {
             let chunk = self.0.next().await.unwrap().unwrap();
             if !chunk.starts_with(b":") {
@@ -179,6 +179,24 @@ async fn stream_resumes_and_says_what_is_lost() {
     {
         assert_eq!(fixture.get(&format!("/api/v1/events{wrong}")).await.problem(), code, "{wrong}");
     }
+}
+
+#[tokio::test]
+async fn new_statistics_replace_those_on_the_page() {
+    let fixture = Fixture::with_memory().await;
+    let mut events = Stream::open(&fixture.router, "/api/v1/events?topics=stats", &[]).await;
+    let mut page = Stream::open(&fixture.router, "/ui/stream?view=overview&topics=stats&window=day", &[]).await;
+    for stream in [&mut events, &mut page] {
+        assert!(stream.0.next().await.unwrap().unwrap().starts_with(b":"), "nothing is new");
+    }
+    fixture.post("/api/v1/packs/test.plain", "{}").await;
+    fixture.engine.read_statistics();
+    assert!(events.next().await.contains("event: stats\n"));
+    let changes = data(&page.next().await);
+    assert_eq!((&changes[0]["op"], &changes[0]["id"]), (&json!("put"), &json!("statistics")));
+    let html = changes[0]["html"].as_str().unwrap();
+    assert!(html.starts_with("<section id=\"statistics\"") && html.contains("window=day\" aria-current"), "{html}");
+    assert_eq!(changes[1]["id"], "server");
 }
 
 #[tokio::test]
