@@ -83,7 +83,7 @@ pub(crate) fn open(
         TrackerKind::Linear => {
             Box::new(Linear::new(connection, config.linear.team.as_deref().unwrap_or_default(), create)?)
         }
-        TrackerKind::Github => Box::new(GitHub::new(connection, &config.github)?),
+        TrackerKind::Github => Box::new(GitHub::new(connection, &config.github, create)?),
     })
 }
 

@@ -308,6 +308,8 @@ pub struct GithubConfig {
     pub repository: Option<String>,
     /// The label of issues that somebody works on. Default: `in progress`.
     pub in_progress: Option<String>,
+    /// Further states of such issues, and the label of each.
+    pub states: BTreeMap<String, String>,
     /// What keys begin with: `GH` makes `GH-12` of issue 12. Default: `GH`.
     pub prefix: Option<String>,
 }

@@ -91,6 +91,9 @@ pub struct Issue {
     /// The features it is about, by their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// The milestone that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milestone: Option<String>,
     /// Where it can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,

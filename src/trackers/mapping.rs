@@ -29,8 +29,9 @@ pub(crate) const WITHOUT_BLOCKERS: &[Field] = &[
     Field::Assignee,
     Field::Parent,
     Field::Criteria,
+    Field::Milestone,
 ];
-/// Maximum length of a description, in characters. Linear refuses more.
+/// Maximum length of a description, in characters. A tracker may refuse less.
 pub const MAX_DESCRIPTION: usize = 250_000;
 
 /// The mapping of one team.
@@ -39,6 +40,7 @@ pub struct Mapping<'a> {
     settings: &'a LinearConfig,
     directory: &'a Directory,
     fields: &'static [Field],
+    max_description: usize,
 }
 
 fn alike(one: &str, other: &str) -> bool {
@@ -53,13 +55,19 @@ impl<'a> Mapping<'a> {
     /// Makes the mapping of a team. `fields` are those that the tracker has.
     #[must_use]
     pub const fn new(settings: &'a LinearConfig, directory: &'a Directory, fields: &'static [Field]) -> Self {
-        Self { settings, directory, fields }
+        Self { settings, directory, fields, max_description: MAX_DESCRIPTION }
+    }
+
+    /// Returns the mapping for a tracker whose descriptions have at most so many characters.
+    #[must_use]
+    pub const fn limited(&self, max_description: usize) -> Self {
+        Self { settings: self.settings, directory: self.directory, fields: self.fields, max_description }
     }
 
     /// Returns the mapping with fewer fields.
     #[must_use]
     pub const fn only(&self, fields: &'static [Field]) -> Self {
-        Self { settings: self.settings, directory: self.directory, fields }
+        Self { settings: self.settings, directory: self.directory, fields, max_description: self.max_description }
     }
 
     /// Returns the fields that are kept equal.
@@ -135,6 +143,27 @@ impl<'a> Mapping<'a> {
         }
     }
 
+    fn known_milestone(&self, name: &str) -> Option<&'a str> {
+        let known = self.directory.milestones.iter().find(|one| alike(&one.name, name));
+        known.map(|one| one.name.as_str())
+    }
+
+    /// Returns the tracker's spelling of a milestone.
+    fn milestone(&self, name: &str) -> Result<String> {
+        if let Some(known) = self.known_milestone(name) {
+            return Ok(known.to_owned());
+        }
+        if self.settings.labels == LabelMode::Create {
+            return Ok(name.trim().to_owned());
+        }
+        let some: Vec<_> = self.directory.milestones.iter().take(10).map(|one| format!("{:?}", one.name)).collect();
+        let team = &self.directory.team;
+        Err(settings_error(format!(
+            "{team} has no milestone {name:?}, only {}: create it there, or set labels = \"create\" under [linear]",
+            if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+        )))
+    }
+
     fn person(&self, name: &str) -> Option<&'a Person> {
         let mapped = self.settings.users.iter().find(|(ours, _)| alike(ours, name)).map_or(name, |(_, theirs)| theirs);
         let mut found = self.directory.people.iter().filter(|person| person.is(mapped));
@@ -163,6 +192,9 @@ impl<'a> Mapping<'a> {
         let assignee = issue.assignee.as_deref().filter(|name| !name.trim().is_empty());
         let known = |name: &str| self.person(name).map_or_else(|| name.to_owned(), |person| self.name_of(person));
         fields.set(Field::Assignee, assignee.map(|name| Value::Text(known(name))));
+        let milestone = issue.milestone.as_deref().filter(|name| !name.trim().is_empty());
+        let spelled = |name: &str| self.known_milestone(name).unwrap_or(name).trim().to_owned();
+        fields.set(Field::Milestone, milestone.map(|name| Value::Text(spelled(name))));
         // What no tracker has cannot be named there.
         let is_shared = |key: &&str| !is_local(key);
         fields.set(Field::Parent, issue.parent().filter(is_shared).and_then(text));
@@ -209,6 +241,8 @@ impl<'a> Mapping<'a> {
             issue.assignee.as_ref().map(|person| Value::Text(clean(&one_line(&self.name_of(person))))),
         );
         fields.set(Field::Parent, issue.parent.as_deref().and_then(text));
+        let milestone = issue.milestone.as_deref().map(|name| clean(&one_line(name)));
+        fields.set(Field::Milestone, milestone.map(Value::Text));
         fields.set(Field::BlockedBy, issue.blocked_by.as_ref().map(|keys| Value::Set(keys.iter().cloned().collect())));
         let criteria = parts.criteria.into_iter().map(|one| CheckItem { text: clean(&one.text), ..one });
         fields.set(Field::Criteria, Some(Value::Criteria(criteria.collect())));
@@ -296,11 +330,16 @@ impl<'a> Mapping<'a> {
             let criteria = is(Field::Criteria).then(|| fields.criteria());
             let description = describe::put(&now.description, text, criteria);
             let length = description.chars().count();
-            if length > MAX_DESCRIPTION {
-                let message = format!("the description has {length} characters; {MAX_DESCRIPTION} are the most");
+            let most = self.max_description;
+            if length > most {
+                let message = format!("the description has {length} characters; {most} are the most");
                 return Err(Error::new(Kind::TooLarge, message));
             }
             edit.description = Some(description);
+        }
+        if is(Field::Milestone) {
+            let name = fields.text(Field::Milestone);
+            edit.milestone = Some(if name.is_empty() { None } else { Some(self.milestone(name)?) });
         }
         if is(Field::State) {
             edit.state = Some(self.state(fields.text(Field::State))?.id.clone());
@@ -362,6 +401,7 @@ pub(crate) fn write_plain(issue: &mut Issue, field: Field, value: Option<&Value>
         Field::Type => issue.kind = text,
         Field::State => issue.state = text,
         Field::Assignee => issue.assignee = text,
+        Field::Milestone => issue.milestone = text,
         Field::Parent => issue.memory_trace.get_or_insert_with(Default::default).parent_issue = text,
         Field::Priority => {
             issue.priority = match value {

@@ -83,6 +83,19 @@ pub trait Tracker: Debug + Send + Sync {
     /// As [`Self::update`].
     async fn relate(&self, now: &Issue, blocker: &str, on: bool) -> Result<()>;
 
+    /// Returns the commit that closed an issue, for example by a merge; `None` if none did.
+    ///
+    /// # Errors
+    /// The errors of the connection.
+    async fn closed_by(&self, _issue: &Issue) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Returns the maximum length of a description, in characters.
+    fn max_description(&self) -> usize {
+        crate::mapping::MAX_DESCRIPTION
+    }
+
     /// Returns the tracker's time, as it last said.
     fn now(&self) -> Option<Time>;
 
@@ -105,6 +118,9 @@ pub struct Directory {
     pub labels: Vec<Label>,
     /// The people that an issue can be assigned to.
     pub people: Vec<Person>,
+    /// The milestones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub milestones: Vec<Label>,
 }
 
 /// A state of a team's workflow.
@@ -214,6 +230,8 @@ pub struct Issue {
     pub completed_at: Option<Time>,
     /// Whether it is archived or in the trash.
     pub archived: bool,
+    /// The commit that closed it, as [`Tracker::closed_by`] says.
+    pub closed_by: Option<String>,
     /// Number of its comments; `None` if the tracker does not say.
     pub comment_count: Option<u64>,
 }
@@ -294,6 +312,8 @@ pub struct Edit {
     pub assignee: Option<Option<String>>,
     /// The id of the parent; `Some(None)` for none.
     pub parent: Option<Option<String>>,
+    /// The name of the milestone; `Some(None)` for none.
+    pub milestone: Option<Option<String>>,
 }
 
 impl Edit {

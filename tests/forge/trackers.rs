@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use helmdeck_testkit::github_issues::GitHubIssues;
 use helmdeck_testkit::linear::{Fault, Linear as Mock};
 use helmdeck_trackers::webhook::Webhook;
 use serde_json::{Value, json};
@@ -186,6 +187,49 @@ fn sessions_synchronise_if_the_settings_say_so() {
     }
     let again = team.run(&["session", "start", "--no-probe"]);
     assert!(again.code == 0 && again.stderr.contains("issues: not synchronised"), "{}", again.stderr);
+}
+
+#[test]
+fn a_team_on_github_has_the_same_commands() {
+    let mock = GitHubIssues::start();
+    mock.with(|store| {
+        store.add("From a person");
+        store.say(1, "grace", "Please look");
+    });
+    let fixture = Fixture::light(&format!(
+        "[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n\
+         endpoint = \"{}\"\n",
+        mock.url()
+    ));
+    let run = |arguments: &[&str]| {
+        let mut command = fixture.command(&fixture.root(), arguments);
+        let output = command.env("GITHUB_TOKEN", "token-1").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let pulled = run(&["github", "pull"]);
+    assert!(pulled.contains("GH-1: new") && pulled.contains("1 comment"), "{pulled}");
+    assert!(run(&["issue", "show", "GH-1"]).contains("Please look"));
+    run(&["issue", "add", "Ours", "--type", "bug"]);
+    assert!(run(&["github", "push"]).contains("LOCAL-1 is GH-2 now"));
+    assert!(run(&["tracker", "status"]).starts_with("mode: live, GitHub acme/app\n"));
+    for group in ["map", "outbox", "retry", "sync"] {
+        run(&["github", group]);
+    }
+    // A commit of a person that closes an issue belongs to it.
+    let orphans = || {
+        let health: Value = serde_json::from_str(&run(&["health", "--json"])).unwrap();
+        let reasons = health["data"]["linear"]["reasons"].as_array().unwrap().clone();
+        reasons.iter().any(|reason| reason["code"] == "orphan_commits")
+    };
+    fixture.git(&["switch", "--quiet", "-c", "work"]);
+    for (text, expected) in [("Closes #1", false), ("See #1", true)] {
+        fixture.write("notes.txt", text);
+        fixture.git(&["add", "notes.txt"]);
+        fixture.git(&["commit", "--quiet", "-m", "Mend it", "-m", text]);
+        assert_eq!(orphans(), expected, "{text}");
+    }
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
 }
 
 /// The payload of a webhook.

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Run;
+use super::closing::Closing;
 use super::features::changed_features;
 use super::learned::{new_entries, one_line};
 use super::message::{Backtrace, Feature, Message, Note, Scope, Severity, Style, Trailers, is_key, lint};
@@ -69,6 +70,8 @@ pub struct NewCommit {
     pub paths: Vec<String>,
     /// Whether to stage the memory too. With `[git] commits = "with-work"` it is always staged.
     pub forge: bool,
+    /// Whether the commit closes its issue in the tracker when it is merged: `Closes: #12`.
+    pub closes: bool,
     /// Parent state: the last good checkpoint, or else the first parent, unless the caller names another.
     pub parent: Option<String>,
 }
@@ -148,6 +151,7 @@ impl Commits<'_> {
         let code_tree = staged.code_tree;
         let style = self.project.config().git.style;
         let mut message = message(new, origin, &parent, &code_tree, &staged.features, style);
+        message.trailers.other.extend(self.closes(new)?);
         note_learned(&mut message.memory, staged.learned);
         let text = message.to_string();
         check_rules(&text)?;
@@ -180,6 +184,19 @@ impl Commits<'_> {
             features: staged.features,
             message: text,
         })
+    }
+
+    /// Returns the trailer that closes the issue of a commit.
+    fn closes(&self, new: &NewCommit) -> Result<Option<(String, String)>> {
+        if !new.closes {
+            return Ok(None);
+        }
+        let key = new.key.as_deref().unwrap_or("the session");
+        let reference = Closing::of(self.project.config()).reference(key).ok_or_else(|| {
+            Error::refused(format!("no tracker has {key}: a commit cannot close it there"))
+                .next("helmdeck forge tracker push")
+        })?;
+        Ok(Some(("Closes".to_owned(), reference)))
     }
 
     /// Checks the texts of a commit before anything is staged.

@@ -3,6 +3,7 @@
 //! `helmdeck_git` runs git.
 
 mod caches;
+pub mod closing;
 mod commits;
 mod features;
 #[cfg(test)]

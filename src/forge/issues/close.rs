@@ -32,6 +32,9 @@ pub struct Done {
     /// What was learned, besides what its commits say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<String>,
+    /// Ids of commits that did it, besides those that name it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commits: Vec<String>,
 }
 
 /// An issue that was closed.
@@ -67,6 +70,7 @@ impl Issues<'_> {
         check_criteria(&issue, done)?;
         // Ask git before taking the lock.
         let mut work = history::work(project, &issue);
+        history::add_commits(project, &mut work, &done.commits);
         history::add(&mut work.what, done.what.iter().cloned());
         history::add(&mut work.why, done.why.iter().cloned());
         history::add(&mut work.learned, done.learned.iter().cloned());

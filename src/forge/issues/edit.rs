@@ -39,6 +39,9 @@ pub struct Add {
     /// The key of the issue it is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// The milestone that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub milestone: Option<String>,
     /// What must hold before it is done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<String>,
@@ -93,6 +96,9 @@ pub struct Edit {
     /// The key of the issue it is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// The milestone that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub milestone: Option<String>,
     /// All that must hold before it is done. Criteria with the same text keep their mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criteria: Option<Vec<String>>,
@@ -187,6 +193,7 @@ impl Issues<'_> {
             priority: add.priority.map(priority).transpose()?,
             labels: labels(&add.labels)?,
             assignee: some("assignee", add.assignee.as_deref())?,
+            milestone: some("milestone", add.milestone.as_deref())?,
             blocked_by: keys(&add.blocked_by)?,
             features: self.known_features(&add.features)?,
             created_at: Some(now),
@@ -300,6 +307,7 @@ fn apply(edit: &Edit, issue: &mut Issue) -> Result<()> {
     text("type", &edit.kind, &mut issue.kind)?;
     text("state", &edit.state, &mut issue.state)?;
     text("assignee", &edit.assignee, &mut issue.assignee)?;
+    text("milestone", &edit.milestone, &mut issue.milestone)?;
     if let Some(number) = edit.priority {
         issue.priority = Some(priority(number)?);
     }

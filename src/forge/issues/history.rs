@@ -14,6 +14,7 @@ use super::{Criterion, DONE, Issue, is_key};
 use crate::checkpoints::Checkpoints;
 use crate::error::{Category, Error, Result};
 use crate::files::Files;
+use crate::git::closing::Closing;
 use crate::git::message::{self, Note};
 use crate::knowledge::Knowledge;
 use crate::layout::HISTORY;
@@ -250,7 +251,9 @@ fn summary(record: &Record, work: &Work) -> String {
     part("Learned", items(&work.learned));
     part("Acceptance criteria", issue.acceptance_criteria.iter().map(criterion).collect());
     part("Closed anyway", record.anyway.clone().into_iter().collect());
-    let short = |(oid, subject): &(String, String)| format!("- {} {subject}", oid.get(..12).unwrap_or(oid));
+    let short = |(oid, subject): &(String, String)| {
+        format!("- {} {subject}", oid.get(..12).unwrap_or(oid)).trim_end().to_owned()
+    };
     part("Commits", work.commits.iter().map(short).collect());
     part("Checkpoints", items(&record.checkpoints));
     text
@@ -270,14 +273,21 @@ fn criterion(criterion: &Criterion) -> String {
 /// What cannot be read is left out: closing an issue does not depend on it.
 pub(super) fn work(project: &Project, issue: &Issue) -> Work {
     let mut work = Work::default();
+    let closing = Closing::of(project.config());
     let mine = |key: Option<&str>| key.is_some_and(|key| issue.answers_to(key));
     let commits = project.git().and_then(|git| Ok(git.log_with_messages("HEAD", COMMITS)?)).unwrap_or_default();
     for (commit, text) in commits.into_iter().rev() {
         // Parsing a whole message is slower than searching for a word.
-        if !issue.aliases.iter().chain([&issue.linear_id]).any(|key| text.contains(key.as_str())) {
+        let names = issue.aliases.iter().chain([&issue.linear_id]).any(|key| text.contains(key.as_str()));
+        if !names && !closing.closes(&text, &issue.linear_id) {
             continue;
         }
         let parsed = message::parse(&text);
+        if closing.closes(&text, &issue.linear_id) && !parsed.messages.iter().any(|message| mine(message.key())) {
+            // Written by a person, or by a merge on GitHub.
+            work.commits.push((commit.oid.to_string(), commit.subject));
+            continue;
+        }
         let messages: Vec<_> = parsed.messages.iter().filter(|message| mine(message.key())).collect();
         if let Some(first) = messages.first() {
             work.commits.push((commit.oid.to_string(), first.subject.clone()));
@@ -316,6 +326,17 @@ pub(super) fn work(project: &Project, issue: &Issue) -> Work {
         );
     }
     work
+}
+
+/// Adds commits by their ids, each once. A commit that is not here has no subject.
+pub(super) fn add_commits(project: &Project, work: &mut Work, ids: &[String]) {
+    for id in ids.iter().filter(|id| id.len() >= 7 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        if work.commits.iter().any(|(known, _)| known == id) {
+            continue;
+        }
+        let here = project.git().ok().and_then(|git| git.log(id, 1).ok()).and_then(|log| log.into_iter().next());
+        work.commits.push((id.clone(), here.map(|commit| commit.subject).unwrap_or_default()));
+    }
 }
 
 /// Adds texts on one line each, each once.

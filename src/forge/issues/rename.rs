@@ -2,7 +2,7 @@
 
 use super::edit::{Changed, changed};
 use super::history::{self, Record, Work};
-use super::store::Source;
+use super::store::{self, Source};
 use super::{Active, Issue, Issues, absent, check_key};
 use crate::error::{Error, Result};
 use crate::events::{self, Subject, data};
@@ -82,7 +82,9 @@ impl Issues<'_> {
                 record.issue.comments.extend(new);
             }
             rename_references(active, from, to);
-            write(self.project, &record)
+            write(self.project, &record)?;
+            // Its own file has the new name by now.
+            store::forget(files, &store::path(from))
         })?;
         files.remove(&history::path(from))?;
         renamed(self.project, from, to)
@@ -168,7 +170,7 @@ fn write(project: &Project, record: &Record) -> Result<()> {
     let path = history::path(&record.issue.linear_id);
     project.files().check_secrets(&path, text.as_bytes())?;
     project.files().write(&path, text.as_bytes())?;
-    super::store::keep_closed(project.files(), &record.issue)
+    store::keep_closed(project.files(), &record.issue)
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ pub(super) fn add_comments(files: &Files, issue: &mut Issue) -> Result<BTreeMap<
 }
 
 /// Removes a file and its good copy.
-fn forget(files: &Files, path: &str) -> Result<()> {
+pub(super) fn forget(files: &Files, path: &str) -> Result<()> {
     files.remove(path)?;
     files.remove(&last_good(path)).map(drop)
 }

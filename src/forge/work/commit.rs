@@ -24,6 +24,8 @@ pub struct Short {
     pub learned: Vec<String>,
     /// The kind of change, for the conventional style.
     pub kind: Option<String>,
+    /// Whether it closes the issue in the tracker when it is merged.
+    pub closes: bool,
     /// Files and folders. Default: what is staged, else the changed files of the focus, else all changed files.
     pub paths: Vec<String>,
 }
@@ -77,6 +79,7 @@ impl Work<'_> {
             learned: short.learned.clone(),
             paths: paths.clone(),
             forge: true,
+            closes: short.closes,
             ..NewCommit::default()
         };
         let origin = Commits::new(project).origin(&session.id, &session.uuid)?;

@@ -8,7 +8,7 @@ use helmdeck_forge_files::json::{self, Json, Members};
 use super::{Checked, Criterion, Issue};
 
 /// The members of every file, in their order. Others follow.
-const MEMBERS: [&str; 18] = [
+const MEMBERS: [&str; 19] = [
     "linear_id",
     "title",
     "description",
@@ -23,6 +23,7 @@ const MEMBERS: [&str; 18] = [
     "assignee",
     "blocked_by",
     "features",
+    "milestone",
     "url",
     "created_at",
     "aliases",

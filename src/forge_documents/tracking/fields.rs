@@ -31,11 +31,13 @@ pub enum Field {
     BlockedBy,
     /// The acceptance criteria.
     Criteria,
+    /// The milestone.
+    Milestone,
 }
 
 impl Field {
     /// Every field.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Title,
         Self::Description,
         Self::Type,
@@ -46,6 +48,7 @@ impl Field {
         Self::Parent,
         Self::BlockedBy,
         Self::Criteria,
+        Self::Milestone,
     ];
 
     /// Returns its name: `blocked_by`.
@@ -62,6 +65,7 @@ impl Field {
             Self::Parent => "parent",
             Self::BlockedBy => "blocked_by",
             Self::Criteria => "criteria",
+            Self::Milestone => "milestone",
         }
     }
 

@@ -1,10 +1,11 @@
 //! Shapes of GitHub's answers. Unknown members are ignored.
 
 use helmdeck_forge::Time;
+use helmdeck_forge::git::closing;
 use serde::Deserialize;
 
-use super::STATES;
-use crate::tracker::{Comment, Issue, Label, Person, Relation, State};
+use super::states::{CANCELLED, DONE, OPEN, Started, is_state};
+use crate::tracker::{Comment, Issue, Label, Person, Relation};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct User {
@@ -17,8 +18,57 @@ pub(super) struct RestLabel {
 }
 
 #[derive(Debug, Deserialize)]
-struct Milestone {
+pub(super) struct Milestone {
+    number: u64,
     title: String,
+}
+
+/// An event on the timeline of an issue.
+#[derive(Debug, Deserialize)]
+pub(super) struct Event {
+    event: Option<String>,
+    commit_id: Option<String>,
+    source: Option<Source>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Source {
+    issue: Option<Mention>,
+}
+
+/// An issue or pull request that mentions another.
+#[derive(Debug, Deserialize)]
+struct Mention {
+    number: u64,
+    title: Option<String>,
+    body: Option<String>,
+    pull_request: Option<MergedPull>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MergedPull {
+    merged_at: Option<Time>,
+}
+
+/// A pull request.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pull {
+    pub(super) merge_commit_sha: Option<String>,
+}
+
+/// Returns the commit that closed an issue last, or else the merged pull request that did.
+pub(super) fn closing(events: &[Event], number: u64, repository: &str) -> (Option<String>, Option<u64>) {
+    let closed = events.iter().rev().find(|event| event.event.as_deref() == Some("closed"));
+    if let Some(commit) = closed.and_then(|event| event.commit_id.clone()) {
+        return (Some(commit), None);
+    }
+    let mentions = events.iter().rev().filter_map(|event| event.source.as_ref()?.issue.as_ref());
+    let closes = |mention: &&Mention| {
+        let text = [&mention.title, &mention.body].map(|text| text.as_deref().unwrap_or_default()).join("\n");
+        let is_merged = mention.pull_request.as_ref().is_some_and(|pull| pull.merged_at.is_some());
+        is_merged && closing::numbers(&text, repository).any(|one| one == number)
+    };
+    (None, mentions.filter(|_| closed.is_some()).find(closes).map(|mention| mention.number))
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,6 +136,12 @@ impl From<User> for Person {
     }
 }
 
+impl From<Milestone> for Label {
+    fn from(milestone: Milestone) -> Self {
+        Self { id: milestone.number.to_string(), name: milestone.title }
+    }
+}
+
 impl From<RestLabel> for Label {
     fn from(label: RestLabel) -> Self {
         Self { id: label.name.clone(), name: label.name }
@@ -98,21 +154,31 @@ impl RestIssue {
         self.issue_dependencies_summary.as_ref().is_some_and(|summary| summary.total_blocked_by > 0)
     }
 
+    /// Returns the names of its labels.
+    pub(super) fn label_names(self) -> Vec<String> {
+        self.labels.into_iter().map(|label| label.name).collect()
+    }
+
     /// Returns the number of its parent.
     pub(super) fn parent(&self) -> Option<u64> {
         self.parent_issue_url.as_ref()?.rsplit('/').next()?.parse().ok()
     }
 
     /// Returns the neutral issue. `blockers` are those that were read.
-    pub(super) fn into_issue(self, prefix: &str, team: &str, started: &str, blockers: Option<Vec<Self>>) -> Issue {
-        let is_started = self.labels.iter().any(|label| label.name.eq_ignore_ascii_case(started));
+    pub(super) fn into_issue(
+        self,
+        prefix: &str,
+        team: &str,
+        started: &[Started],
+        blockers: Option<Vec<Self>>,
+    ) -> Issue {
+        let has = |one: &&Started| self.labels.iter().any(|label| label.name.eq_ignore_ascii_case(&one.label));
+        // The last one is the furthest.
         let state = match (self.state.as_str(), self.state_reason.as_deref()) {
-            ("closed", Some("not_planned" | "duplicate")) => 3,
-            ("closed", _) => 2,
-            _ if is_started => 1,
-            _ => 0,
+            ("closed", Some("not_planned" | "duplicate")) => CANCELLED.state(),
+            ("closed", _) => DONE.state(),
+            _ => started.iter().rev().find(has).map_or_else(|| OPEN.state(), Started::state),
         };
-        let (id, name, kind) = STATES[state];
         let key = |number: u64| format!("{prefix}-{number}");
         let blocked_by = match (&blockers, self.issue_dependencies_summary.is_some()) {
             (Some(blockers), _) => Some(blockers.iter().map(|one| key(one.number)).collect()),
@@ -130,8 +196,8 @@ impl RestIssue {
             parent: self.parent().map(key),
             title: self.title,
             description: self.body.unwrap_or_default().replace("\r\n", "\n"),
-            state: State { id: id.to_owned(), name: name.to_owned(), kind },
-            labels: Some(labels.filter(|name| !name.eq_ignore_ascii_case(started)).collect()),
+            state,
+            labels: Some(labels.filter(|name| !is_state(started, name)).collect()),
             assignee: self.assignees.into_iter().next().map(Into::into),
             relations: blockers.into_iter().flatten().map(relation).collect(),
             blocked_by,

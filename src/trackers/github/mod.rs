@@ -1,40 +1,32 @@
 //! Issues of a GitHub repository, over the REST API.
 //!
-//! Labels stand for types, and for "in progress". Sub-issues are parents, dependencies are blockers, milestones are
-//! read. Pull requests are left out.
+//! Labels stand for types, and for states of issues in progress. Sub-issues are parents, dependencies are blockers.
+//! Pull requests are left out; those that close an issue name its commit.
 
 mod answers;
+mod requests;
+mod states;
 
 use async_trait::async_trait;
-use helmdeck_core::text::excerpt;
 use helmdeck_forge::Time;
 use helmdeck_forge::config::GithubConfig;
 use helmdeck_forge_documents::tracking::Field;
-use reqwest::{Method, StatusCode};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 use url::Url;
 use uuid::Uuid;
 
-use self::answers::{RestComment, RestIssue, RestLabel, User};
+use self::answers::{Event, Milestone, Pull, RestComment, RestIssue, RestLabel, User};
+use self::requests::{PER_PAGE, gone, has_next, parse, shape};
+use self::states::{CANCELLED, DONE, OPEN, Plain, Started};
 use crate::error::{Error, Kind, Result};
-use crate::http::{Connection, Http, Limit, LimitHeaders, Received, Repeat, Sent};
-use crate::tracker::{CommentPage, Directory, Edit, Issue, IssueComments, Page, State, StateKind, Tracker};
+use crate::http::{Connection, Http, Limit, LimitHeaders};
+use crate::tracker::{CommentPage, Directory, Edit, Issue, IssueComments, Page, Tracker};
 
 /// The default root of the REST API.
 pub const ENDPOINT: &str = "https://api.github.com";
 
-/// The states: id, name, kind.
-const STATES: [(&str, &str, StateKind); 4] = [
-    ("open", "Open", StateKind::Open),
-    ("started", "In Progress", StateKind::Started),
-    ("completed", "Done", StateKind::Completed),
-    ("not_planned", "Cancelled", StateKind::Cancelled),
-];
-/// The label of issues in progress.
-const STARTED: &str = "in progress";
 /// The fields that GitHub has.
 const FIELDS: &[Field] = &[
     Field::Title,
@@ -46,15 +38,12 @@ const FIELDS: &[Field] = &[
     Field::Parent,
     Field::BlockedBy,
     Field::Criteria,
+    Field::Milestone,
 ];
-/// Items on a page.
-const PER_PAGE: &str = "100";
-/// Maximum number of pages of labels and people.
-const MAX_PAGES: u32 = 20;
+/// Maximum length of a description, in characters.
+const MAX_DESCRIPTION: usize = 65_536;
 /// Number of pages of comments that are read of an issue, less one.
 const COMMENT_PAGES: u64 = 2;
-/// Maximum length of GitHub's own words in a message, in bytes.
-const MAX_WORDS: usize = 300;
 
 const HEADERS: &[(&str, &str)] = &[("x-github-api-version", "2022-11-28")];
 const LIMITS: &[LimitHeaders] = &[LimitHeaders {
@@ -73,17 +62,20 @@ pub struct GitHub {
     owner: String,
     repository: String,
     prefix: String,
-    started: String,
+    started: Vec<Started>,
+    creates: bool,
     directory: OnceCell<Directory>,
 }
 
 impl GitHub {
     /// Makes a client for a repository. Connects to nothing yet.
     ///
+    /// With `creates`, milestones that the repository lacks are created.
+    ///
     /// # Errors
     /// `Settings` for an endpoint that is not https and not on this machine, or a malformed repository or prefix;
     /// `Auth` for a malformed token.
-    pub fn new(connection: Connection, settings: &GithubConfig) -> Result<Self> {
+    pub fn new(connection: Connection, settings: &GithubConfig, creates: bool) -> Result<Self> {
         let given = settings.repository.as_deref().unwrap_or_default();
         let plain = |text: &str| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
@@ -100,74 +92,26 @@ impl GitHub {
         }
         let http = Http::new("GitHub", connection, |key| format!("Bearer {key}"), HEADERS, LIMITS)?;
         let root = http.endpoint().clone();
-        let started = settings.in_progress.as_deref().unwrap_or(STARTED).to_owned();
+        let started = states::started(settings);
         let (owner, repository) = (owner.to_owned(), repository.to_owned());
-        Ok(Self { http, root, owner, repository, prefix, started, directory: OnceCell::new() })
-    }
-
-    fn team(&self) -> String {
-        format!("{}/{}", self.owner, self.repository)
-    }
-
-    /// Returns a URL below the root; every segment and value is encoded.
-    fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
-        let mut url = self.root.clone();
-        let mut path = url
-            .path_segments_mut()
-            .map_err(|()| Error::new(Kind::Settings, "the endpoint of GitHub cannot have a path"))?;
-        path.pop_if_empty().extend(segments);
-        drop(path);
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        Ok(url)
-    }
-
-    /// Returns a URL below the repository.
-    fn below(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Url> {
-        let all: Vec<&str> =
-            ["repos", &self.owner, &self.repository].into_iter().chain(segments.iter().copied()).collect();
-        self.url(&all, query)
-    }
-
-    async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Received> {
-        let repeat = if method == Method::GET { Repeat::Safe } else { Repeat::Once };
-        let body = body.map(|body| body.to_string().into_bytes());
-        self.http.send(&Sent { method, url, body: body.as_deref(), repeat }, problem).await
-    }
-
-    async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T> {
-        parse(&self.send(Method::GET, url, None).await?)
-    }
-
-    /// Returns all items of a list.
-    async fn list<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<Vec<T>> {
-        let mut all = Vec::new();
-        for page in 1..=MAX_PAGES {
-            let url = self.below(segments, &[("per_page", PER_PAGE), ("page", &page.to_string())])?;
-            let received = self.send(Method::GET, &url, None).await?;
-            let is_last = !has_next(&received);
-            all.extend(parse::<Vec<T>>(&received)?);
-            if is_last {
-                break;
-            }
-        }
-        Ok(all)
+        Ok(Self { http, root, owner, repository, prefix, started, creates, directory: OnceCell::new() })
     }
 
     async fn read_directory(&self) -> Result<Directory> {
         let me: User = self.get(&self.url(&["user"], &[])?).await?;
         let labels = self.list::<RestLabel>(&["labels"]).await?;
         let people = self.list::<User>(&["assignees"]).await?;
-        let state =
-            |(id, name, kind): (&str, &str, StateKind)| State { id: id.to_owned(), name: name.to_owned(), kind };
+        let milestones = self.list::<Milestone>(&["milestones"]).await?;
+        let started = self.started.iter().map(Started::state);
+        let states = [OPEN.state()].into_iter().chain(started).chain([DONE, CANCELLED].map(Plain::state));
         Ok(Directory {
             me: me.into(),
             team_id: self.team(),
             team: self.team(),
-            states: STATES.map(state).into(),
+            states: states.collect(),
             labels: labels.into_iter().map(Into::into).collect(),
             people: people.into_iter().map(Into::into).collect(),
+            milestones: milestones.into_iter().map(Into::into).collect(),
         })
     }
 
@@ -214,16 +158,44 @@ impl GitHub {
         input
     }
 
+    /// Adds the milestone of an edit to the body of a request; creates one that is missing if that is allowed.
+    async fn put_milestone(&self, edit: &Edit, input: &mut Map<String, Value>) -> Result<()> {
+        let Some(milestone) = &edit.milestone else { return Ok(()) };
+        let number = match milestone {
+            None => Value::Null,
+            Some(name) => {
+                let directory = self.directory.get_or_try_init(|| self.read_directory()).await?;
+                let known = directory.milestones.iter().find(|one| one.name.to_lowercase() == name.to_lowercase());
+                match known.and_then(|one| one.id.parse::<u64>().ok()) {
+                    Some(number) => number.into(),
+                    None if self.creates => {
+                        let url = self.below(&["milestones"], &[])?;
+                        let made = self.send(Method::POST, &url, Some(&json!({"title": name}))).await?;
+                        parse::<Value>(&made)?["number"].clone()
+                    }
+                    None => {
+                        let message = format!("{} has no milestone {name:?}", self.team());
+                        return Err(Error::new(Kind::Settings, message));
+                    }
+                }
+            }
+        };
+        input.insert("milestone".to_owned(), number);
+        Ok(())
+    }
+
     /// Brings labels, the state and the parent of an issue to what an edit says.
-    async fn finish(&self, number: u64, edit: &Edit, was_started: bool) -> Result<()> {
+    async fn finish(&self, number: u64, edit: &Edit, is_new: bool) -> Result<()> {
         let number = number.to_string();
         let (mut added, mut removed) = (edit.labels_added.clone(), edit.labels_removed.clone());
         if let Some(state) = &edit.state {
-            match (state == "started", was_started) {
-                (true, false) => added.push(self.started.clone()),
-                (false, true) => removed.push(self.started.clone()),
-                _ => {}
+            let label = self.started.iter().find(|one| one.id == *state).map(|one| one.label.clone());
+            if !is_new {
+                let has = self.read(&number).await?.label_names();
+                let others = has.into_iter().filter(|name| states::is_state(&self.started, name));
+                removed.extend(others.filter(|name| !label.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(name))));
             }
+            added.extend(label);
         }
         if !added.is_empty() {
             let url = self.below(&["issues", &number, "labels"], &[])?;
@@ -306,7 +278,9 @@ impl Tracker for GitHub {
         let made = match self.find(id).await? {
             Some(made) => made,
             None => {
-                let input = Value::Object(Self::input(edit));
+                let mut input = Self::input(edit);
+                self.put_milestone(edit, &mut input).await?;
+                let input = Value::Object(input);
                 let url = self.below(&["issues"], &[])?;
                 match self.send(Method::POST, &url, Some(&input)).await.and_then(|received| parse(&received)) {
                     Err(error) if matches!(error.kind, Kind::Lost | Kind::Server) => {
@@ -317,7 +291,7 @@ impl Tracker for GitHub {
             }
         };
         let number = made.number;
-        self.finish(number, edit, false).await?;
+        self.finish(number, edit, true).await?;
         // GitHub creates open issues only.
         if let Some(state @ ("completed" | "not_planned")) = edit.state.as_deref() {
             let url = self.below(&["issues", &number.to_string()], &[])?;
@@ -328,6 +302,7 @@ impl Tracker for GitHub {
 
     async fn update(&self, now: &Issue, edit: &Edit) -> Result<Issue> {
         let mut input = Self::input(edit);
+        self.put_milestone(edit, &mut input).await?;
         if let Some(state) = &edit.state {
             let (state, reason) = match state.as_str() {
                 "completed" => ("closed", json!("completed")),
@@ -343,7 +318,7 @@ impl Tracker for GitHub {
             self.send(Method::PATCH, &url, Some(&Value::Object(input))).await?;
         }
         let number = now.id.parse().map_err(|_| Error::new(Kind::Shape, format!("{:?} is no number", now.id)))?;
-        self.finish(number, edit, now.state.kind == StateKind::Started).await?;
+        self.finish(number, edit, false).await?;
         self.whole(self.read(&now.id).await?).await
     }
 
@@ -407,6 +382,21 @@ impl Tracker for GitHub {
         }
     }
 
+    async fn closed_by(&self, issue: &Issue) -> Result<Option<String>> {
+        let events: Vec<Event> = self.list(&["issues", &issue.id, "timeline"]).await?;
+        match answers::closing(&events, issue.id.parse().unwrap_or_default(), &self.team()) {
+            (None, Some(number)) => {
+                let url = self.below(&["pulls", &number.to_string()], &[])?;
+                Ok(self.get::<Pull>(&url).await?.merge_commit_sha)
+            }
+            (commit, _) => Ok(commit),
+        }
+    }
+
+    fn max_description(&self) -> usize {
+        MAX_DESCRIPTION
+    }
+
     fn now(&self) -> Option<Time> {
         self.http.now()
     }
@@ -414,60 +404,6 @@ impl Tracker for GitHub {
     fn limits(&self) -> Vec<Limit> {
         self.http.limits()
     }
-}
-
-/// Removing what is gone already is fine.
-fn gone(result: Result<Received>) -> Result<()> {
-    match result {
-        Err(error) if error.kind != Kind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn has_next(received: &Received) -> bool {
-    received.header("link").is_some_and(|links| links.contains("rel=\"next\""))
-}
-
-fn parse<T: DeserializeOwned>(received: &Received) -> Result<T> {
-    serde_json::from_slice(&received.body).map_err(|error| shape(&error))
-}
-
-fn shape(error: &serde_json::Error) -> Error {
-    Error::new(Kind::Shape, format!("GitHub's answer has another shape than expected: {error}"))
-}
-
-/// Returns the error that an answer means.
-fn problem(received: &Received) -> Option<Error> {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Body {
-        message: String,
-    }
-
-    let status = received.status;
-    if status.is_success() {
-        return None;
-    }
-    let body: Body = serde_json::from_slice(&received.body).unwrap_or_default();
-    let said = excerpt(&body.message, MAX_WORDS);
-    let used_up = received.header("x-ratelimit-remaining").map(str::trim) == Some("0");
-    let limited = status == StatusCode::TOO_MANY_REQUESTS
-        || status == StatusCode::FORBIDDEN && (used_up || received.retry_after().is_some());
-    Some(if limited {
-        Error::new(Kind::RateLimited, "GitHub takes no more requests for now").after(received.retry_after())
-    } else {
-        match status {
-            StatusCode::UNAUTHORIZED => Error::new(Kind::Auth, "GitHub does not accept the token"),
-            StatusCode::FORBIDDEN => Error::new(Kind::Forbidden, format!("GitHub does not allow this: {said}")),
-            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::MOVED_PERMANENTLY => {
-                Error::new(Kind::NotFound, "GitHub does not know it, or the token may not see it")
-            }
-            _ if status.is_server_error() => {
-                Error::new(Kind::Server, format!("GitHub answered {}", status.as_u16())).after(received.retry_after())
-            }
-            _ => Error::new(Kind::Invalid, format!("GitHub refuses the input: {said}")),
-        }
-    })
 }
 
 #[cfg(test)]

@@ -13,39 +13,46 @@ use helmdeck_testkit::github_issues::GitHubIssues as Mock;
 use super::*;
 use crate::sync::{Pull, Push, Pushed, Sync};
 
+mod faults;
+
 const CONFIG: &str = "[git]\nenabled = false\n[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n\
                       [github]\nrepository = \"acme/app\"\n";
 
-struct Clone {
+pub(super) struct Clone {
     _folder: tempfile::TempDir,
-    project: Project,
+    pub(super) project: Project,
     hub: GitHub,
 }
 
 impl Clone {
-    fn new(mock: &Mock) -> Self {
+    pub(super) fn new(mock: &Mock) -> Self {
+        Self::with(mock, "")
+    }
+
+    pub(super) fn with(mock: &Mock, settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
-        std::fs::write(folder.path().join(".forge/config.toml"), CONFIG).unwrap();
+        std::fs::write(folder.path().join(".forge/config.toml"), format!("{CONFIG}{settings}")).unwrap();
         let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
         let egress = Egress::new(helmdeck_egress::Config::default());
         let clock = Arc::new(SystemClock::default());
         let token = Secret::new("token-1".to_owned());
         let mut connection = Connection::new(egress, mock.url().parse().unwrap(), token, clock);
         connection.retry_wait = Duration::from_millis(1);
-        let hub = GitHub::new(connection, &project.config().github).unwrap();
+        connection.patience = Duration::from_millis(200);
+        let hub = GitHub::new(connection, &project.config().github, false).unwrap();
         Self { _folder: folder, project, hub }
     }
 
-    fn sync(&self) -> Sync<'_> {
+    pub(super) fn sync(&self) -> Sync<'_> {
         Sync::new(&self.project, &self.hub)
     }
 
-    async fn push(&self) -> Pushed {
+    pub(super) async fn push(&self) -> Pushed {
         self.sync().push(&Push::default()).await.unwrap()
     }
 
-    fn issue(&self, key: &str) -> helmdeck_forge::issues::Issue {
+    pub(super) fn issue(&self, key: &str) -> helmdeck_forge::issues::Issue {
         self.project.issues().show(key).unwrap().item.issue
     }
 }
@@ -160,7 +167,94 @@ async fn comments_are_delivered_once() {
     crate::sync::retry(&clone.project, None).unwrap();
     assert_eq!(clone.push().await.delivered.len(), 1);
     let comments = mock.issue(1).comments;
-    assert!(comments.len() == 1 && comments[0].starts_with("said"), "{comments:?}");
+    assert!(comments.len() == 1 && comments[0].body.starts_with("said"), "{comments:?}");
+    let full = Pull { full: true, ..Pull::default() };
+    assert_eq!(clone.sync().pull(&full).await.unwrap().comments, 0, "ours do not come back");
+}
+
+#[tokio::test]
+async fn comments_are_pulled_edited_and_removed() {
+    let mock = Mock::start();
+    mock.with(|store| {
+        store.add("First");
+        store.say(1, "grace", "one\r\ntwo");
+        store.say(1, "ghost", "three");
+    });
+    let clone = Clone::new(&mock);
+    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().comments, 2);
+    let texts = || clone.issue("GH-1").comments.into_iter().map(|one| one.text).collect::<Vec<_>>();
+    assert_eq!(texts(), ["one\ntwo", "three"]);
+    assert_eq!(clone.issue("GH-1").comments[0].by.as_deref(), Some("grace"));
+    mock.with(|store| store.edit_comment(1, 0, "edited"));
+    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().comments, 1);
+    mock.with(|store| store.edit(1, |issue| drop(issue.comments.pop())));
+    let full = Pull { full: true, ..Pull::default() };
+    assert_eq!(clone.sync().pull(&full).await.unwrap().comments, 1);
+    assert_eq!(texts(), ["edited"]);
+    assert_eq!(clone.push().await, Pushed::default());
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn milestones_and_labelled_states_go_both_ways() {
+    let mock = Mock::start();
+    mock.with(|store| {
+        store.milestones = vec!["v1".into(), "v2".into()];
+        store.add("First");
+        store.edit(1, |issue| {
+            issue.milestone = Some("v1".into());
+            issue.labels = ["review", "ui"].map(str::to_owned).into();
+        });
+    });
+    let clone = Clone::with(&mock, "[github.states]\n\"In Review\" = \"review\"\n");
+    clone.sync().pull(&Pull::default()).await.unwrap();
+    let issue = clone.issue("GH-1");
+    assert_eq!((issue.milestone.as_deref(), issue.state.as_deref()), (Some("v1"), Some("In Progress")));
+    assert_eq!(issue.labels, ["ui"]);
+    let issues = clone.project.issues();
+    let edit = |milestone: &str, state: &str| EditIssue {
+        milestone: Some(milestone.into()),
+        state: Some(state.into()),
+        ..EditIssue::default()
+    };
+    issues.set("GH-1", &edit("V2", "In Progress"), None).unwrap();
+    clone.push().await;
+    assert_eq!(mock.issue(1).milestone.as_deref(), Some("v2"));
+    issues.set("GH-1", &edit("", "In Review"), None).unwrap();
+    clone.push().await;
+    assert_eq!((mock.issue(1).milestone, mock.issue(1).labels), (None, ["review", "ui"].map(str::to_owned).into()));
+    issues.set("GH-1", &edit("", "Open"), None).unwrap();
+    clone.push().await;
+    assert_eq!(mock.issue(1).labels, ["ui".to_owned()].into());
+    issues.set("GH-1", &edit("v9", "Open"), None).unwrap();
+    let failed = clone.push().await.failed;
+    assert!(failed[0].error.contains("no milestone \"v9\"") && failed[0].error.contains("\"v1\""), "{failed:?}");
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_issue_closed_by_a_merge_names_the_commit() {
+    let mock = Mock::start();
+    mock.with(|store| (store.add("By a pull request"), store.add("By a commit"), store.add("By hand")));
+    let clone = Clone::new(&mock);
+    clone.sync().pull(&Pull::default()).await.unwrap();
+    let [one, two] = ["a", "b"].map(|digit| digit.repeat(40));
+    mock.with(|store| {
+        store.merge(7, 1, &one);
+        for number in [2, 3] {
+            store.edit(number, |issue| (issue.closed, issue.reason) = (true, Some("completed".into())));
+        }
+        let closed = serde_json::json!({"event": "closed", "commit_id": two});
+        store.edit(2, |issue| issue.timeline.push(closed));
+    });
+    assert_eq!(clone.sync().pull(&Pull::default()).await.unwrap().closed.len(), 3);
+    for (key, commit) in [("GH-1", Some(&one)), ("GH-2", Some(&two)), ("GH-3", None)] {
+        let shown = clone.project.issues().show(key).unwrap();
+        let commits = shown.item.issue.git_refs.map(|refs| refs.commits).unwrap_or_default();
+        assert_eq!((commits.first(), shown.item.over), (commit, true), "{key}");
+        assert_eq!(shown.summary.unwrap().contains("## Commits"), commit.is_some(), "{key}");
+    }
+    assert_eq!(mock.with(|store| store.unknown.clone()), Vec::<String>::new());
 }
 
 #[test]
@@ -182,6 +276,10 @@ fn settings_that_do_not_fit_are_refused() {
             prefix: Some(prefix.to_owned()),
             ..GithubConfig::default()
         };
-        assert_eq!(GitHub::new(connection(url), &settings).unwrap_err().kind, Kind::Settings, "{repository} {prefix}");
+        assert_eq!(
+            GitHub::new(connection(url), &settings, false).unwrap_err().kind,
+            Kind::Settings,
+            "{repository} {prefix}"
+        );
     }
 }

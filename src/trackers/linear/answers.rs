@@ -239,6 +239,7 @@ impl From<LinearIssue> for Issue {
             completed_at: issue.completed_at,
             milestone: None,
             comment_count: None,
+            closed_by: None,
             archived: issue.archived_at.is_some() || issue.trashed == Some(true),
         }
     }

@@ -36,6 +36,20 @@ const COMMENT_PAGES: usize = 20;
 /// Maximum length of Linear's own words in a message, in bytes.
 const MAX_WORDS: usize = 300;
 
+/// The fields that Linear has. Its milestones belong to projects, not to teams.
+const FIELDS: &[Field] = &[
+    Field::Title,
+    Field::Description,
+    Field::Type,
+    Field::State,
+    Field::Priority,
+    Field::Labels,
+    Field::Assignee,
+    Field::Parent,
+    Field::BlockedBy,
+    Field::Criteria,
+];
+
 const LIMITS: &[LimitHeaders] = &[
     LimitHeaders {
         name: "requests",
@@ -259,7 +273,7 @@ impl Tracker for Linear {
     }
 
     fn fields(&self) -> &'static [Field] {
-        &Field::ALL
+        FIELDS
     }
 
     async fn identify(&self) -> Result<Directory> {

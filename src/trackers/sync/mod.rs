@@ -29,7 +29,8 @@ pub use waiting::{discard, retry};
 
 use self::store::Store;
 use self::waiting::stays_here;
-use crate::tracker::Tracker;
+use crate::mapping::Mapping;
+use crate::tracker::{Directory, Tracker};
 
 /// The sync of one project with one tracker.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,14 @@ impl<'a> Sync<'a> {
 
     fn settings(&self) -> &'a LinearConfig {
         &self.project.config().linear
+    }
+
+    fn mapping<'b>(&self, directory: &'b Directory) -> Mapping<'b>
+    where
+        'a: 'b,
+    {
+        let mapping = Mapping::new(self.settings(), directory, self.tracker.fields());
+        mapping.limited(self.tracker.max_description())
     }
 
     fn store(&self) -> Store<'a> {

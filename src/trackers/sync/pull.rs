@@ -11,11 +11,12 @@ use serde::Serialize;
 use super::comments::Comments;
 use super::{ChangedIssue, Sync, is_zero, lock};
 use crate::error::{Error, Kind};
-use crate::mapping::Mapping;
-use crate::tracker::{Directory, Issue};
+use crate::tracker::{Directory, Issue, StateKind};
 
 /// Maximum number of pages of one pull.
 pub(super) const MAX_PAGES: usize = 200;
+/// Maximum number of closed issues of one pull whose commits are asked for.
+const MAX_CLOSING: usize = 50;
 /// How far a pull reads back behind what it has seen, because changes become visible out of order.
 pub(super) const OVERLAP: Duration = Duration::from_secs(120);
 
@@ -93,7 +94,7 @@ impl Sync<'_> {
                 return Err(error.into());
             }
         };
-        let mapping = Mapping::new(self.settings(), &batch.directory, self.tracker.fields());
+        let mapping = self.mapping(&batch.directory);
         let outcome = self.settle(&mapping, &batch.directory.team, &batch.issues, HashMap::new(), pull.dry_run)?;
         let comments = self.settle_comments(&mapping, &batch.comments, pull.dry_run)?;
         if !pull.dry_run {
@@ -156,6 +157,7 @@ impl Sync<'_> {
         if let Some(ids) = &pull.only {
             batch.issues = self.tracker.fetch(ids).await?;
             batch.comments = self.read_comments(pull, &batch, commented).await?;
+            self.read_closing(&mut batch).await?;
             return Ok(batch);
         }
         let mut cursor: Option<String> = None;
@@ -183,7 +185,27 @@ impl Sync<'_> {
         let mut ids = HashSet::new();
         batch.issues.retain(|issue| ids.insert(issue.id.clone()));
         batch.comments = self.read_comments(pull, &batch, commented).await?;
+        self.read_closing(&mut batch).await?;
         Ok(batch)
+    }
+
+    /// Reads which commits closed issues that are active here.
+    async fn read_closing(&self, batch: &mut Batch) -> Result<(), Error> {
+        let failed = |error: helmdeck_forge::Error| Error::new(Kind::Settings, error.message);
+        let active = self.project.issues().read().map_err(failed)?.issues;
+        let known: HashSet<&str> = active.iter().filter_map(super::remote_id).collect();
+        let closed = batch
+            .issues
+            .iter_mut()
+            .filter(|issue| issue.state.kind == StateKind::Completed && known.contains(issue.id.as_str()));
+        for issue in closed.take(MAX_CLOSING) {
+            match self.tracker.closed_by(issue).await {
+                Ok(commit) => issue.closed_by = commit,
+                // It is good to know, and no reason to keep the issue open here.
+                Err(error) => tracing::debug!(key = issue.key, %error, "the commit that closed it is not known"),
+            }
+        }
+        Ok(())
     }
 
     /// Reads the known issues that are not in the batch: completed, archived, or in another team.

@@ -113,7 +113,7 @@ impl Sync<'_> {
     pub(super) async fn push_locked(&self, push: &Push) -> Result<Pushed> {
         self.project.check_not_paused()?;
         let directory = self.tracker.identify().await?;
-        let mapping = Mapping::new(self.settings(), &directory, self.tracker.fields());
+        let mapping = self.mapping(&directory);
         let mut pushed = Pushed { dry_run: push.dry_run, ..Pushed::default() };
         if push.dry_run {
             let mut waiting = Outbox::read(self.project.files())?.waiting;

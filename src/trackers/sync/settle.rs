@@ -27,6 +27,7 @@ pub(super) struct Settled {
     /// Whether the tracker says that nothing is left to do.
     is_over: bool,
     is_cancelled: bool,
+    closed_by: Option<String>,
 }
 
 /// Result of merging a batch.
@@ -242,6 +243,7 @@ impl Sync<'_> {
             let done = Done {
                 anyway: Some(format!("it was {what} in {}", self.tracker.name())),
                 cancelled: one.is_cancelled,
+                commits: one.closed_by.iter().cloned().collect(),
                 ..Done::default()
             };
             match self.project.issues().done(&one.key, &done) {
@@ -305,6 +307,7 @@ fn one(
         theirs,
         is_over,
         is_cancelled: remote.state.kind == tracker::StateKind::Cancelled,
+        closed_by: remote.closed_by.clone(),
     };
     if is_new {
         active.issues.push(fresh);
@@ -362,7 +365,8 @@ fn note(
     set("updated_at", remote.updated_at.and_then(|at| text(&at.to_string())));
     set("team", moved.and_then(text));
     set("archived", is_archived.then_some(Json::Bool(true)));
-    set("milestone", remote.milestone.as_deref().and_then(text));
+    // It is a member of the issue now.
+    set("milestone", None);
     set("branch", remote.branch.as_deref().and_then(text));
     issue.url = Some(remote.url.clone()).filter(|url| !url.is_empty());
     issue.created_at = issue.created_at.or(remote.created_at);

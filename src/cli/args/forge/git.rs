@@ -39,6 +39,9 @@ pub(crate) struct CommitArgs {
     /// State that the change builds on [default: the last good checkpoint, else the first parent]
     #[arg(long, value_name = "COMMIT")]
     pub(crate) parent: Option<String>,
+    /// Close the issue in the tracker when the commit is merged: adds `Closes: #12`
+    #[arg(long, conflicts_with = "session_commit")]
+    pub(crate) closes: bool,
     /// Commit .forge/ too
     #[arg(long)]
     pub(crate) forge: bool,

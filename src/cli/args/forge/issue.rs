@@ -101,6 +101,9 @@ pub(crate) struct IssueFields {
     /// Issue that it is part of
     #[arg(long, value_name = "KEY")]
     pub(crate) parent: Option<String>,
+    /// Milestone that it belongs to
+    #[arg(long, value_name = "NAME")]
+    pub(crate) milestone: Option<String>,
     /// What must hold before it is done; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) criterion: Vec<String>,
@@ -156,6 +159,9 @@ pub(crate) struct IssueEdit {
     /// Issue that it is part of
     #[arg(long, value_name = "KEY")]
     pub(crate) parent: Option<String>,
+    /// Milestone that it belongs to
+    #[arg(long, value_name = "NAME")]
+    pub(crate) milestone: Option<String>,
     /// Criteria, replacing the old ones; those with the same text keep their mark; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) criterion: Vec<String>,

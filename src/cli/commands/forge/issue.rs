@@ -54,6 +54,7 @@ pub(super) fn run(on: &CommandContext, command: &IssueCommand) -> Answer {
                 what: what.clone(),
                 why: why.clone(),
                 learned: learned.clone(),
+                commits: Vec::new(),
             };
             let closed = on.change(|project| project.issues().done(key, &done))?;
             on.print(&closed, || {
@@ -88,6 +89,7 @@ fn add(on: &CommandContext, fields: &IssueFields) -> Answer {
         assignee: fields.assignee.clone(),
         blocked_by: fields.blocked_by.clone(),
         parent: fields.parent.clone(),
+        milestone: fields.milestone.clone(),
         criteria: fields.criterion.clone(),
         features: fields.feature.clone(),
         persona: fields.persona.clone(),
@@ -123,6 +125,7 @@ fn set(on: &CommandContext, arguments: &IssueEdit) -> Answer {
         assignee: arguments.assignee.clone(),
         blocked_by: some(&arguments.blocked_by),
         parent: arguments.parent.clone(),
+        milestone: arguments.milestone.clone(),
         criteria: some(&arguments.criterion),
         features: some(&arguments.feature),
         checked: checked.chain(arguments.uncheck.iter().map(|one| mark(one, false))).collect(),
@@ -242,6 +245,7 @@ fn shown_text(shown: &Shown) -> String {
     list("features", &issue.features);
     list("blocked by", &issue.blocked_by);
     list("part of", &issue.parent().map(str::to_owned).into_iter().collect::<Vec<_>>());
+    list("milestone", &issue.milestone.clone().into_iter().collect::<Vec<_>>());
     list("earlier keys", &issue.aliases);
     if let Some(refs) = &issue.git_refs {
         list("branch", &refs.branch.clone().into_iter().collect::<Vec<_>>());

@@ -83,6 +83,7 @@ pub(super) fn commit(on: &CommandContext, arguments: &CommitArgs) -> Answer {
         invariants: arguments.invariant.clone(),
         paths: arguments.paths.clone(),
         forge: arguments.forge,
+        closes: arguments.closes,
         parent: arguments.parent.clone(),
     };
     let made = on.change(|project| {
@@ -125,6 +126,7 @@ fn short(on: &CommandContext, arguments: &CommitArgs) -> Answer {
         key,
         learned: arguments.learned.clone(),
         kind: arguments.kind.clone(),
+        closes: arguments.closes,
         paths: paths.to_vec(),
     };
     let made = on.change(|project| Work::new(project).commit(&short))?;

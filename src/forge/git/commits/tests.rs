@@ -41,6 +41,22 @@ fn begun() -> (Repository, Project) {
 }
 
 #[test]
+fn a_commit_closes_its_issue_when_merged() {
+    let (repository, project) = begun();
+    let closing = |key: &str| NewCommit { closes: true, key: Some(key.to_owned()), ..new(&["a"]) };
+    repository.write("a", "2\n");
+    let error = Commits::new(&project).create(&closing("LOCAL-1"), &origin()).unwrap_err();
+    assert_eq!(error.code, "E_REFUSED");
+    let made = Commits::new(&project).create(&closing("SX9-123"), &origin()).unwrap();
+    assert!(made.message.contains("\nCloses: SX9-123\n"), "{}", made.message);
+    repository.write(".forge/config.toml", "[tracker]\nkind = \"github\"\n[github]\nrepository = \"acme/app\"\n");
+    repository.write("a", "3\n");
+    let made = Commits::new(&repository.project()).create(&closing("GH-7"), &origin()).unwrap();
+    assert!(made.message.contains("\nCloses: #7\n"), "{}", made.message);
+    assert_eq!(lint(&made.message), []);
+}
+
+#[test]
 fn a_commit_follows_the_protocol_and_holds_what_was_named() {
     let (repository, project) = begun();
     let first = project.git().unwrap().head().unwrap().unwrap();

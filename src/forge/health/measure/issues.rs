@@ -7,6 +7,7 @@ use super::load;
 use super::repository::RepositoryFacts;
 use crate::config::LinearMode;
 use crate::files::Files;
+use crate::git::closing::Closing;
 use crate::git::message;
 use crate::health::inputs::{File, Linear};
 use crate::issues::Active;
@@ -26,6 +27,7 @@ pub(super) struct Known {
     files: Option<Files>,
     /// Earlier keys of completed issues. They are read only if a commit has a key that is not known.
     aliases: OnceLock<HashSet<String>>,
+    closing: Closing,
     sync: SyncFacts,
 }
 
@@ -62,6 +64,7 @@ impl Known {
         message.starts_with("[session]")
             || message::keys(message).iter().any(|key| self.keys.contains(*key))
             || message::keys(message).iter().any(|key| key.starts_with("LOCAL-") && self.is_alias(key))
+            || self.closing.keys(message).iter().any(|key| self.keys.contains(key))
             || message.contains("(session)") && of_session()
     }
 
@@ -89,7 +92,14 @@ pub(super) fn known(project: &Project, files: &Files) -> Option<Known> {
     let done = files.list(layout::HISTORY).unwrap_or_default();
     keys.extend(done.iter().filter_map(|entry| message::keys(&entry.name).first().map(|key| (*key).to_owned())));
     let sync = SyncFacts::read(files);
-    Some(Known { keys, active, files: Some(files.clone()), aliases: OnceLock::new(), sync })
+    Some(Known {
+        keys,
+        active,
+        files: Some(files.clone()),
+        aliases: OnceLock::new(),
+        closing: Closing::of(project.config()),
+        sync,
+    })
 }
 
 /// Returns the inputs from the issue mirror and the commits.
@@ -115,7 +125,14 @@ mod tests {
     fn what_a_session_keeps_needs_no_issue_in_either_style() {
         let keys = HashSet::from(["SX9-1".to_owned()]);
         let sync = SyncFacts::default();
-        let known = Known { keys, active: File::default(), files: None, aliases: OnceLock::new(), sync };
+        let known = Known {
+            keys,
+            active: File::default(),
+            files: None,
+            aliases: OnceLock::new(),
+            closing: Closing::default(),
+            sync,
+        };
         for has in ["[session] Session checkpoint\n", "chore(session): Session checkpoint\n", "feat: SX9-1 a thing\n"] {
             assert!(known.has(has), "{has}");
         }
