@@ -15,6 +15,7 @@ use helmdeck_forge::view::{Diff, KnowledgeView, Part, ProgressView, SeenCommit, 
 use helmdeck_forge_documents::tracking::{Conflict, Operation};
 use helmdeck_trackers::sync::Status;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::artifacts::ArtifactList;
@@ -24,8 +25,18 @@ use super::issues::{IssueList, IssueView};
 use super::recovery::{Acknowledgement, RecoveryView};
 use super::sessions::EventTail;
 
+/// Returns the schema of what is answered.
 fn of<T: JsonSchema>() -> Value {
-    let mut schema = schemars::schema_for!(T).to_value();
+    made::<T>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+/// Returns the schema of what is sent.
+fn sent<T: JsonSchema>() -> Value {
+    made::<T>(SchemaSettings::draft2020_12())
+}
+
+fn made<T: JsonSchema>(settings: SchemaSettings) -> Value {
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
     }
@@ -71,7 +82,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
         ("ProjectDiff", of::<Diff>()),
         ("ProjectRecovery", of::<RecoveryView>()),
         ("ProjectPauseToken", token()),
-        ("ProjectAcknowledgement", of::<Acknowledgement>()),
+        ("ProjectAcknowledgement", sent::<Acknowledgement>()),
         ("ProjectAcknowledged", of::<Acknowledged>()),
         ("ProjectSkills", of::<Part<Skill>>()),
         ("ProjectSkill", of::<ShownSkill>()),
@@ -90,18 +101,18 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ]),
         ),
         ("ProjectOutbox", list_of("waiting", of::<Operation>())),
-        ("ProjectIssueEdit", of::<IssueEdit>()),
+        ("ProjectIssueEdit", sent::<IssueEdit>()),
         ("ProjectIssueChanged", of::<IssueChanged>()),
-        ("ProjectComment", of::<CommentText>()),
-        ("ProjectClosing", of::<Closing>()),
+        ("ProjectComment", sent::<CommentText>()),
+        ("ProjectClosing", sent::<Closing>()),
         ("ProjectIssueClosed", of::<Closed>()),
-        ("ProjectFeatureStatus", of::<FeatureStatus>()),
+        ("ProjectFeatureStatus", sent::<FeatureStatus>()),
         ("ProjectFeatureChanged", of::<FeatureChanged>()),
-        ("ProjectCondition", of::<Condition>()),
+        ("ProjectCondition", sent::<Condition>()),
         ("ProjectConfirmed", of::<Confirmed>()),
-        ("ProjectReplacement", of::<Replacement>()),
+        ("ProjectReplacement", sent::<Replacement>()),
         ("ProjectSuperseded", of::<Superseded>()),
-        ("ProjectResolution", of::<Resolution>()),
+        ("ProjectResolution", sent::<Resolution>()),
         ("ProjectConflict", of::<Conflict>()),
     ]
 }

@@ -26,7 +26,7 @@ const PAGES: [&str; 19] = [
     "/checkpoints",
     "/checkpoints/LOCAL-1-v1",
     "/skills",
-    "/skills?text=create%20code&files=src/a.rs",
+    "/skills?text=implement%20it&files=src/a.rs",
     "/skills/code-generation",
     "/artifacts",
     "/files",
@@ -39,7 +39,7 @@ fn path(fixture: &ProjectFixture, page: &str) -> String {
 }
 
 async fn submit(fixture: &ProjectFixture, page: &str, fields: &[(&str, &str)]) -> Answer {
-    let token = form_token(&fixture.server.get("/ui/project/issues/LOCAL-1").await);
+    let token = form_token(&fixture.server.get("/ui/packs/test.plain").await);
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("form_token", &token).extend_pairs(fields);
     fixture.server.send(Method::POST, &format!("/ui/project{page}"), &[FORM, ORIGIN], &form.finish()).await

@@ -36,7 +36,7 @@ pub(crate) const ROUTES: [(&str, &str); 25] = [
     ("skills", "ProjectSkills"),
     ("skills/code-generation", "ProjectSkill"),
     ("skill-stats", "ProjectSkillStats"),
-    ("skill-matches?text=create%20code&files=src/a.rs", "ProjectSkillMatches"),
+    ("skill-matches?text=implement%20it&files=src/a.rs", "ProjectSkillMatches"),
     ("artifacts", "ProjectArtifacts"),
     ("artifacts/{artifact}", "ProjectArtifact"),
     ("issues?scope=all", "ProjectIssues"),
@@ -204,7 +204,7 @@ async fn trigger_test_logs_no_match() {
     let fixture = ProjectFixture::new().await;
     let events = async || fixture.server.get("/api/v1/project/events").await.json()["seq"].as_u64().unwrap();
     let before = events().await;
-    let found = fixture.server.get("/api/v1/project/skill-matches?text=create%20code").await.json();
+    let found = fixture.server.get("/api/v1/project/skill-matches?text=implement%20it").await.json();
     assert_eq!(found["matches"][0]["skill"], "code-generation", "{found}");
     assert_eq!(events().await, before);
 }
