@@ -100,7 +100,7 @@ impl EncodeMetric for CallDurations {
     }
 }
 
-/// Returns the duration that a share of the calls did not exceed, in microseconds; `None` without calls.
+/// Returns the time within which a share of the calls ended, in microseconds; `None` without calls.
 ///
 /// It is interpolated within a bucket, whose bounds are 44 % apart.
 pub(crate) fn quantile(counts: &[u64; BUCKETS], share: f64) -> Option<u64> {

@@ -109,9 +109,9 @@ impl Numbers {
         self.answers[status as usize]
     }
 
-    /// Returns the time that a share (0 to 1) of the calls did not exceed, in microseconds; `None` without calls.
+    /// Returns the time within which a share (0 to 1) of the calls ended; `None` without calls.
     ///
-    /// It is estimated from a histogram, whose bounds are 44 % apart.
+    /// In microseconds, and estimated from a histogram, whose bounds are 44 % apart.
     #[must_use]
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         quantile(&self.durations, share)
@@ -255,7 +255,9 @@ impl Statistics {
         Report { slots, packs, total }
     }
 
-    /// Adds what was counted since the last reading. `counted` has the numbers of each pack since the start.
+    /// Adds what was counted since the last reading.
+    ///
+    /// `counted` has the numbers of each pack since the start.
     pub(crate) fn add(&self, counted: Vec<(String, Numbers)>) {
         let now = self.clock.now();
         let state = &mut *self.state.lock();
@@ -375,9 +377,9 @@ impl Engine {
         self.0.statistics.add(self.0.counted());
     }
 
-    /// Starts to read the counters every ten seconds, and to store the statistics every minute. Call it once.
+    /// Reads the counters every ten seconds, and stores the statistics every minute.
     ///
-    /// It continues what earlier processes stored, and ends with [`Engine::shutdown`].
+    /// Call it once. It continues what earlier processes stored, and ends with [`Engine::shutdown`].
     pub fn start_statistics(&self) {
         let (inner, statistics) = (Arc::downgrade(&self.0), Arc::clone(&self.0.statistics));
         tokio::spawn(self.0.stop.clone().run_until_cancelled_owned(async move {
@@ -393,7 +395,9 @@ impl Engine {
         }));
     }
 
-    /// Returns the progress reports of a job that are kept, oldest first: of a job that runs here the last 256.
+    /// Returns the progress reports of a job that are kept, oldest first.
+    ///
+    /// Of a job that runs in this process these are the last 256.
     ///
     /// # Errors
     /// As [`Engine::job`].

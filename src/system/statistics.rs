@@ -21,8 +21,9 @@ pub struct Statistic {
 }
 
 impl System {
-    /// Adds to statistics, and deletes those of slots before `oldest` (length of a slot, number of the first kept).
+    /// Adds to statistics, and deletes those of old slots.
     ///
+    /// `oldest` has the number of the first slot that is kept, by the length of a slot in seconds.
     /// Without a database nothing is kept: it creates no file.
     ///
     /// # Errors

@@ -1,4 +1,6 @@
-//! The style sheet and the script. Their paths have a digest of their content, so that browsers keep them for a year.
+//! The style sheet and the script.
+//!
+//! Their paths have a digest of their content, so that browsers keep them for a year.
 
 use std::sync::OnceLock;
 

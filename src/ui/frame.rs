@@ -11,8 +11,9 @@ use http::{HeaderValue, StatusCode};
 use crate::assets;
 use crate::rest::Failure;
 
-/// What a page may load: our style sheet and script, and what the script asks, from here. Nothing inline, no frame
-/// around it, forms to here only.
+/// What a page may load: our style sheet and script, and what the script asks, from here.
+///
+/// Nothing inline, no frame around it, forms to here only.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
      base-uri 'none'; frame-ancestors 'none'",

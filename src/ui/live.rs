@@ -1,6 +1,7 @@
-//! Live updates: one stream of events a page. A view turns what the REST routes stream into changes of fragments.
+//! Live updates: one stream of events a page.
 //!
-//! Without the script a page is whole; the stream only replaces what it shows by what is true now.
+//! A view turns what the REST routes stream into changes of fragments. Without the script a page is whole; the stream
+//! only replaces what it shows by what is true now.
 
 use std::convert::Infallible;
 
@@ -37,7 +38,9 @@ pub(crate) fn routes() -> Router<Ui> {
 pub(crate) enum Change {
     /// Replaces the element `id`; nothing if the page has none.
     Put { id: String, html: String },
-    /// Puts an element first into the element `to`, which keeps at most `max`. One with the same id is replaced.
+    /// Puts an element first into the element `to`; one with the same id is replaced.
+    ///
+    /// The last ones above `max` are removed.
     Add { to: &'static str, id: String, html: String, max: usize },
     /// Removes the element `id`.
     Drop { id: String },

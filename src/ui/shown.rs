@@ -104,7 +104,9 @@ pub(crate) struct DiffLine<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Returns the lines of a unified diff with what each is. The sign in front of a line says the same without colour.
+/// Returns the lines of a unified diff, with what each is.
+///
+/// The sign in front of a line says the same without colour.
 pub(crate) fn diff(text: &str) -> Vec<DiffLine<'_>> {
     let class = |line: &str| match line.as_bytes().first() {
         _ if line.starts_with("diff ") || line.starts_with("+++ ") || line.starts_with("--- ") => "file",

@@ -11,6 +11,7 @@ mod checks;
 mod chromium;
 mod corpus;
 mod files;
+mod live;
 mod origins;
 mod pages;
 mod places;

@@ -1,4 +1,4 @@
-//! Route of past calls: a caller's own from its stored audit, and for administrators the newest of every caller.
+//! Route of past calls: a caller's own from its audit; for administrators also the newest of all.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -89,7 +89,7 @@ impl Whose {
     }
 }
 
-/// Lists past calls, newest first: when, who, which pack, the outcome, what the cache did, how long it took.
+/// Lists past calls, newest first: who called which pack, the outcome, the cache status, the duration.
 ///
 /// A caller sees its own calls, as long as the audit is kept; an administrator also those of another caller (`user`).
 /// Without `user` an administrator sees its own calls and the newest of everybody: up to 2,000 since the start of this

@@ -47,7 +47,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const STREAM_LIFE: Duration = Duration::from_secs(2 * 60);
 /// Limit of calls, and of jobs, in one message. The rest is counted.
 const MOST: usize = 50;
-/// How many of the newest calls and jobs a new stream begins with, so that nothing is lost between a page and its stream.
+/// Number of the newest calls and jobs that a new stream begins with.
+///
+/// So nothing is lost between a page and its stream.
 const FIRST: u64 = 20;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -72,7 +74,7 @@ struct LiveQuery {
     user: Option<String>,
 }
 
-/// Streams what happens on this server as it happens, for pages and tools. One stream has several topics.
+/// Streams what happens on this server as it happens. One stream has several topics.
 ///
 /// `calls`: ended calls (`{"calls": [...], "skipped": n}`), as `list_calls` shows them, with its rights. `jobs`:
 /// changed jobs of this process, as `list_jobs` shows them. `stats`: there are new statistics (`metrics:read`).
@@ -80,7 +82,10 @@ struct LiveQuery {
 /// lists again. A new stream begins with up to 20 of the newest calls and changes of jobs; `Last-Event-ID` resumes.
 /// A stream sends at most four messages a second, and ends after two minutes: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/events", tag = "operations", operation_id = "follow_server",
-    params(LiveQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last message that was received")),
+    params(
+        LiveQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last message that was received"),
+    ),
     responses(
         (status = 200, description = "The events", content_type = "text/event-stream", body = String),
         Problems,

@@ -76,7 +76,11 @@ async fn show(
         })
         .collect();
     reply::json(&json!({
-        "window": window, "slot_s": window.slot_seconds(), "total": numbers(&report.total), "packs": packs, "slots": slots,
+        "window": window,
+        "slot_s": window.slot_seconds(),
+        "total": numbers(&report.total),
+        "packs": packs,
+        "slots": slots,
     }))
 }
 

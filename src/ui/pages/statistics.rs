@@ -29,7 +29,7 @@ impl Numbers {
         self.cache.get(status).copied().unwrap_or_default()
     }
 
-    /// Returns the share of answers that needed no run of a pack, in tenths of a percent; `None` without any.
+    /// Returns the share of answers that needed no run, in tenths of a percent; `None` without any.
     fn hit_permille(&self) -> Option<u64> {
         let all: u64 = self.cache.iter().filter(|(status, _)| *status != "bypass").map(|(_, count)| count).sum();
         let hits = all.saturating_sub(self.answered("miss"));
