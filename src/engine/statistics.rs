@@ -119,22 +119,27 @@ impl Numbers {
 
     /// Adds other numbers to these.
     pub fn add(&mut self, other: &Self) {
-        for (name, value) in other.named() {
-            if let Some(number) = self.number(&name) {
-                *number += value;
-            }
-        }
+        self.each(other, |number, other| *number += other);
     }
 
     /// Returns what was counted since `earlier`.
     fn since(&self, earlier: &Self) -> Self {
         let mut numbers = self.clone();
-        for (name, value) in earlier.named() {
-            if let Some(number) = numbers.number(&name) {
-                *number = number.saturating_sub(value);
-            }
-        }
+        numbers.each(earlier, |number, earlier| *number = number.saturating_sub(earlier));
         numbers
+    }
+
+    /// Changes each number by the same one of `other`.
+    fn each(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {
+        change(&mut self.calls, other.calls);
+        change(&mut self.errors, other.errors);
+        change(&mut self.saved_calls, other.saved_calls);
+        change(&mut self.saved_us, other.saved_us);
+        change(&mut self.saved_upstream_calls, other.saved_upstream_calls);
+        let lists = self.answers.iter_mut().chain(&mut self.durations);
+        for (number, other) in lists.zip(other.answers.iter().chain(&other.durations)) {
+            change(number, *other);
+        }
     }
 
     fn is_empty(&self) -> bool {
