@@ -63,7 +63,7 @@ impl Issues<'_> {
                 if !there.issue.answers_to(from) && there.issue.title != found.issue.title {
                     return Err(Error::refused(format!("{to} is another issue already")));
                 }
-                Record { issue: Issue { aliases: aliases(&there.issue, from), ..there.issue.clone() }, ..there }
+                there
             }
             _ => found,
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::execute::page;
-use super::store::{Answer, BEGIN, Comment, Store, id_of, time};
+use super::store::{Answer, BEGIN, Comment, Store, time};
 
 impl Store {
     /// Advances the clock, and returns it.
@@ -21,7 +21,8 @@ impl Store {
         let made = self.tick();
         let issue = self.find(key).expect("an issue").id.clone();
         let (body, by) = (body.to_owned(), by.to_owned());
-        let id = id_of(&format!("comment {made} of {issue}"));
+        let number = u128::try_from(made).unwrap_or_default();
+        let id = uuid::Builder::from_random_bytes(number.to_be_bytes()).into_uuid().to_string();
         self.comments.push(Comment { id, issue, body, by, made, edited: None, updated: made, archived: false });
     }
 

@@ -91,7 +91,7 @@ pub struct Store {
 /// Seconds of 2026-01-01T00:00:00Z.
 pub(super) const BEGIN: i64 = 1_767_225_600;
 
-pub(super) fn id_of(name: &str) -> String {
+fn id_of(name: &str) -> String {
     let mut bytes = [0x40_u8; 16];
     for (at, byte) in name.bytes().enumerate() {
         bytes[at % 16] = bytes[at % 16].rotate_left(3) ^ byte;

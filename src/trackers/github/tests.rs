@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use helmdeck_core::{Secret, SystemClock};
+use helmdeck_core::{ManualClock, Secret, SystemClock, Timestamp};
 use helmdeck_egress::Egress;
 use helmdeck_forge::issues::{Add, Done, Edit as EditIssue};
 use helmdeck_forge::{Project, ProjectEnvironment};
@@ -17,6 +18,9 @@ mod faults;
 
 const CONFIG: &str = "[git]\nenabled = false\n[linear]\nmode = \"live\"\n[tracker]\nkind = \"github\"\n\
                       [github]\nrepository = \"acme/app\"\n";
+
+/// Number of clones. Without git each counts from LOCAL-1, so that issues differ in the time of their creation.
+static CLONES: AtomicI64 = AtomicI64::new(0);
 
 pub(super) struct Clone {
     _folder: tempfile::TempDir,
@@ -33,7 +37,11 @@ impl Clone {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join(".forge")).unwrap();
         std::fs::write(folder.path().join(".forge/config.toml"), format!("{CONFIG}{settings}")).unwrap();
-        let project = Project::open(folder.path(), ProjectEnvironment::default()).unwrap().unwrap();
+        let clock = Arc::new(ManualClock::default());
+        let number = CLONES.fetch_add(1, Ordering::Relaxed);
+        clock.set(Timestamp((1_780_000_000 + number * 100_000) * 1_000_000));
+        let environment = ProjectEnvironment { clock, ..ProjectEnvironment::default() };
+        let project = Project::open(folder.path(), environment).unwrap().unwrap();
         let egress = Egress::new(helmdeck_egress::Config::default());
         let clock = Arc::new(SystemClock::default());
         let token = Secret::new("token-1".to_owned());

@@ -123,9 +123,19 @@ fn merge(
     mapping: &Mapping<'_>,
     source: &str,
 ) -> usize {
+    let before = issue.comments.clone();
+    let seen = take_over(issue, theirs, mapping, source);
+    tidy(issue, &seen, is_whole);
+    let after = &issue.comments;
+    let new = after.iter().filter(|one| !before.contains(one)).count();
+    new + before.iter().filter(|one| !after.iter().any(|other| other.id == one.id)).count()
+}
+
+/// Takes comments over, and returns the ids here of those that exist in the tracker.
+fn take_over(issue: &mut Issue, theirs: &[&tracker::Comment], mapping: &Mapping<'_>, source: &str) -> BTreeSet<String> {
     let mut sorted = theirs.to_vec();
     sorted.sort_by_key(|comment| (comment.at, &comment.id));
-    let (mut changed, mut seen) = (0, BTreeSet::new());
+    let mut seen = BTreeSet::new();
     for comment in sorted {
         let (text, _) = crate::mark::split(&comment.text);
         let id = crate::mark::id(&comment.text).map_or_else(|| comment.id.clone(), |id| id.to_string());
@@ -138,7 +148,6 @@ fn merge(
             seen.remove(&id);
             if let Some(at) = at.filter(|at| issue.comments.get(*at).is_some_and(is_theirs)) {
                 issue.comments.remove(at);
-                changed += 1;
             }
             continue;
         }
@@ -148,13 +157,8 @@ fn merge(
                 let mut made = Comment { id, at: comment.at, ..Comment::default() };
                 write(&mut made, comment, text, edited, mapping, source);
                 issue.comments.push(made);
-                changed += 1;
             }
-            Some(known) if is_theirs(known) => {
-                let before = known.clone();
-                write(known, comment, text, edited, mapping, source);
-                changed += usize::from(*known != before);
-            }
+            Some(known) if is_theirs(known) => write(known, comment, text, edited, mapping, source),
             // One of ours counts as it is here, until somebody edits it there.
             Some(known) => {
                 let by = known.by.as_ref().map(|by| format!("\n\n({by})")).unwrap_or_default();
@@ -162,12 +166,11 @@ fn merge(
                 if edited.is_some() && text_of(known, EDITED) != edited.as_deref() && known.text != text {
                     known.text = text;
                     set(&mut known.other, EDITED, edited);
-                    changed += 1;
                 }
             }
         }
     }
-    changed + tidy(issue, &seen, is_whole)
+    seen
 }
 
 fn write(
@@ -199,9 +202,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Removes comments that were deleted there, second copies, and the oldest of too many. Returns how many.
-fn tidy(issue: &mut Issue, seen: &BTreeSet<String>, is_whole: bool) -> usize {
-    let before = issue.comments.len();
+/// Removes comments that were deleted there, second copies, and the oldest of too many.
+fn tidy(issue: &mut Issue, seen: &BTreeSet<String>, is_whole: bool) {
     // A copy that another clone's pull made before git brought the comment itself.
     let sent: BTreeSet<String> = issue
         .comments
@@ -217,5 +219,4 @@ fn tidy(issue: &mut Issue, seen: &BTreeSet<String>, is_whole: bool) -> usize {
         excess -= usize::from(drop);
         !drop
     });
-    before - issue.comments.len()
 }
