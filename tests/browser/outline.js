@@ -23,6 +23,8 @@
     if (node.nodeType !== Node.ELEMENT_NODE || !node.checkVisibility() && node.type !== "hidden") return;
     const tag = node.tagName, inside = () => node.childNodes.forEach(walk);
     if (tag === "SCRIPT" || tag === "STYLE") return;
+    // The statistics are read every ten seconds.
+    if (node.id === "statistics") { flush(); lines.push("(statistics)"); return; }
     if (blocks.has(tag) && tag !== "DD" && !(tag === "LI" && node.closest("nav"))) flush();
     if (tag === "PRE") { lines.push(...node.textContent.replace(/\n$/, "").split("\n").map(text => "    " + text)); return; }
     if (tag === "TIME") { line += "TIME"; return; }

@@ -169,7 +169,7 @@ impl Scene {
             let file = store.with_file_name(format!("memory.db{suffix}"));
             std::fs::write(file, "garbage ".repeat(2048)).unwrap();
         }
-        wait_for("the damage to be seen", || self.server.ask("GET /api/v1/memory/entries", "").code >= 500);
+        wait_for("the damage to be seen", || self.server.ask("GET /api/v1/memory/entries", "").code == 500);
     }
 }
 
