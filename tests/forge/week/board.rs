@@ -76,7 +76,7 @@ impl Board {
         connection.patience = Duration::from_millis(200);
         match self {
             Self::Linear(_) => Box::new(Linear::new(connection, "SX9", false).unwrap()),
-            Self::Hub(_) => Box::new(GitHub::new(connection, &config.github).unwrap()),
+            Self::Hub(_) => Box::new(GitHub::new(connection, &config.github, true).unwrap()),
         }
     }
 
@@ -205,9 +205,9 @@ impl Board {
             Self::Linear(mock) => {
                 mock.with(|store| store.comments.iter().map(|comment| comment.body.clone()).collect())
             }
-            Self::Hub(mock) => {
-                mock.with(|store| store.issues.iter().flat_map(|issue| issue.comments.clone()).collect())
-            }
+            Self::Hub(mock) => mock.with(|store| {
+                store.issues.iter().flat_map(|issue| issue.comments.iter().map(|one| one.body.clone())).collect()
+            }),
         }
     }
 
