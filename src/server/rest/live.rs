@@ -200,7 +200,7 @@ impl Feed {
         let engine = state.engine.engine.clone();
         let has = |topic: &str| asked.topics.split(',').any(|asked| asked == topic);
         if let Some(wrong) = asked.topics.split(',').find(|topic| !TOPICS.contains(topic)) {
-            let detail = format!("topics: {:?} is none of {}", wrong.escape_debug().to_string(), TOPICS.join(", "));
+            let detail = format!("topics: {wrong:?} is none of {}", TOPICS.join(", "));
             return Err(Problem::new(Code::InvalidInput, detail));
         }
         let calls = if has("calls") {
