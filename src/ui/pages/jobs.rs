@@ -204,12 +204,10 @@ async fn cancel(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
 
 /// Takes a patch out of an output, to be shown in colour.
 fn take_patch(output: &mut Value) -> Option<String> {
-    match output.get_mut("patch")?.take() {
-        Value::String(patch) if !patch.is_empty() => Some(patch),
-        other => {
-            output["patch"] = other;
-            None
-        }
+    output.get("patch")?.as_str().filter(|patch| !patch.is_empty())?;
+    match output.as_object_mut()?.remove("patch") {
+        Some(Value::String(patch)) => Some(patch),
+        _ => None,
     }
 }
 
@@ -297,7 +295,7 @@ mod tests {
     fn patch_is_shown_by_itself() {
         let mut output = json!({ "patch": "--- a", "model": "m" });
         assert_eq!(take_patch(&mut output).as_deref(), Some("--- a"));
-        assert_eq!(output, json!({ "patch": null, "model": "m" }));
+        assert_eq!(output, json!({ "model": "m" }));
         for mut other in [json!({ "patch": "" }), json!({ "patch": 1 }), json!([1]), json!(null)] {
             let before = other.clone();
             assert_eq!((take_patch(&mut other), other), (None, before));
