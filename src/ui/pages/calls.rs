@@ -177,7 +177,6 @@ impl Live for LiveCalls {
         Box::pin(async move {
             let skipped = data["skipped"].as_u64().unwrap_or_default();
             let mut changes = rows(at, data, ROWS);
-            changes.push(Change::Drop { id: "calls-empty".to_owned() });
             if skipped > 0 {
                 let text = shown::count(skipped, "more call");
                 let html = format!("<p id=\"calls-skipped\" class=\"note\">{text} came too fast to be listed.</p>");
@@ -198,5 +197,9 @@ pub(super) fn rows(at: &Viewer, data: Value, max: usize) -> Vec<Change> {
         let row = CallRow { call, now };
         Some(Change::Add { to: "calls", id: row.id(), html: row.render().ok()?, max })
     };
-    calls.into_iter().filter_map(add).collect()
+    let mut changes: Vec<Change> = calls.into_iter().filter_map(add).collect();
+    if !changes.is_empty() {
+        changes.push(Change::Drop { id: "calls-empty".to_owned() });
+    }
+    changes
 }
