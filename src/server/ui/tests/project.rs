@@ -1,11 +1,15 @@
 //! The pages of the project: what they show, what their forms change, and that looking changes nothing.
 
+use std::time::Duration;
+
 use helmdeck_forge::health::MEMORY_COLOURS;
+use helmdeck_forge::issues::NewComment;
 use helmdeck_forge::layout::{FEATURES, KNOWLEDGE};
 use helmdeck_forge::recovery::Recovery;
 use http::Method;
 use serde_json::json;
 
+use super::live::Stream;
 use super::{FORM, ORIGIN, form_token};
 use crate::fixture::{Answer, Fixture};
 use crate::rest::project::ProjectSettings;
@@ -197,4 +201,19 @@ async fn many_entries_are_paged() {
     let (_, rest) = page.body.split_once("<p><a href=\"?after=").unwrap();
     let next = fixture.server.get(&format!("/ui/project/knowledge?after={}", rest.split('"').next().unwrap())).await;
     assert!(next.status == 200 && next.body.contains("More entries"), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_the_project_reloads_its_pages() {
+    let fixture = ProjectFixture::new().await;
+    let page = fixture.server.get("/ui/project/issues").await;
+    assert!(page.body.contains("data-live=\"/ui/stream?view=page&amp;topics=project\""), "{}", page.body);
+    let mut stream = Stream::open(&fixture.server.router, "/ui/stream?view=page&topics=project", &[]).await;
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let comment = NewComment { text: "x".to_owned(), by: None };
+        fixture.project.issues().comment("LOCAL-1", &comment).unwrap();
+    };
+    let (message, ()) = tokio::join!(stream.next(), change);
+    assert!(message.contains("\"op\":\"reload\""), "{message}");
 }
