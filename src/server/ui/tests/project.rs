@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helmdeck_forge::health::MEMORY_COLOURS;
 use helmdeck_forge::issues::NewComment;
-use helmdeck_forge::layout::{FEATURES, KNOWLEDGE};
+use helmdeck_forge::layout::{FEATURES, KNOWLEDGE, SYNC};
 use helmdeck_forge::recovery::Recovery;
 use http::Method;
 use serde_json::json;
@@ -168,6 +168,29 @@ async fn person_ends_a_pause_on_the_page() {
     let ended = submit(&fixture, "/pause/end", &[("token", token), ("reason", "I looked")]).await;
     assert_eq!(ended.status, 303, "{ended:?}");
     assert!(!fixture.server.get("/ui/project").await.body.contains("Work is paused"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn person_settles_a_conflict_on_the_page() {
+    let fixture = ProjectFixture::new().await;
+    let conflict = json!({
+        "key": "LOCAL-1", "field": "title", "base": "Old", "ours": "Fix <b>it</b>", "theirs": "Fix <i>them</i>",
+        "since": "2026-01-01T00:00:00Z",
+    });
+    let path = fixture.path().join(SYNC);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, json!({ "schema_version": "1.0", "conflicts": [conflict] }).to_string()).unwrap();
+    let page = fixture.server.get("/ui/project/tracker").await.body;
+    assert!(page.contains("Changed on both sides") && page.contains("Fix &lt;i&gt;them"), "{page}");
+    let settle = async |since: &str| {
+        let fields = [("key", "LOCAL-1"), ("field", "title"), ("choice", "theirs"), ("since", since)];
+        submit(&fixture, "/tracker/resolve", &fields).await.status.as_u16()
+    };
+    assert_eq!(settle("2026-02-02T00:00:00Z").await, 409, "another conflict was shown");
+    let (_, rest) = page.split_once("name=\"since\" value=\"").unwrap();
+    assert_eq!(settle(rest.split('"').next().unwrap()).await, 303);
+    assert_eq!(fixture.project.issues().show("LOCAL-1").unwrap().item.issue.title, "Fix <i>them</i>");
+    assert_eq!(settle("").await, 404, "it is settled");
 }
 
 #[tokio::test(flavor = "multi_thread")]
