@@ -22,7 +22,7 @@
     if (node.nodeType === Node.TEXT_NODE) { line += node.data; return; }
     if (node.nodeType !== Node.ELEMENT_NODE || !node.checkVisibility() && node.type !== "hidden") return;
     const tag = node.tagName, inside = () => node.childNodes.forEach(walk);
-    if (tag === "SCRIPT" || tag === "STYLE") return;
+    if (["SCRIPT", "STYLE", "NOSCRIPT"].includes(tag)) return;
     // The statistics are read every ten seconds.
     if (node.id === "statistics") { flush(); lines.push("(statistics)"); return; }
     if (blocks.has(tag) && tag !== "DD" && !(tag === "LI" && node.closest("nav"))) flush();

@@ -22,7 +22,8 @@ pub struct Diff {
     pub commit: String,
     /// The paths that differ, untracked ones too.
     pub files: Vec<Change>,
-    /// The difference as a unified diff. Untracked and binary files have no text.
+    /// The difference as a unified diff. Untracked and binary files have no text, and lines with a credential are left
+    /// out.
     pub text: String,
     /// Whether the text is only the beginning.
     pub truncated: bool,
@@ -71,7 +72,7 @@ pub fn diff(project: &Project, name: &str, path: Option<&str>) -> Result<Diff> {
         // The paths are those of the repository, also in a project below its root.
         let run = Run { folder: Some(git.root().to_owned()), ..Run::default() };
         let output = git.succeed(&args, &run)?;
-        text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text = crate::redact::redact(&String::from_utf8_lossy(&output.stdout));
     }
     if text.len() > LONGEST {
         truncated = true;

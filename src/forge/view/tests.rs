@@ -107,12 +107,14 @@ fn difference_runs_no_program_of_the_settings() {
         ..Default::default()
     });
     let name = made.unwrap().tag.trim_start_matches("checkpoint/").to_owned();
-    fixture.repository.write("a.txt", "two\n");
+    let key = |word: &str| format!("-----{word} {} KEY-----", "PRIVATE");
+    fixture.repository.write("a.txt", format!("two\n{}\nMIIsecret\n{}\n", key("BEGIN"), key("END")));
     fixture.repository.write("new.txt", "new\n");
     let seen = diff(&fixture.project, &name, None).unwrap();
     assert_eq!(seen.commit, commit.as_str());
     assert_eq!(seen.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a.txt", "new.txt"]);
     assert!(seen.text.contains("-one\n+two\n") && !seen.truncated, "{}", seen.text);
+    assert!(!seen.text.contains("MIIsecret"), "a credential is left out: {}", seen.text);
     assert!(!fixture.has("ran"));
     assert_eq!(diff(&fixture.project, &name, Some("new.txt")).unwrap().files.len(), 1);
     assert!(diff(&fixture.project, "SX9-9-v1", None).is_err());

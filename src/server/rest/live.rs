@@ -29,6 +29,7 @@ use utoipa_axum::routes;
 use super::audit::Whose;
 use super::events::{LAST_EVENT_ID, UNBUFFERED};
 use super::jobs::JOB;
+use super::project::ProjectState;
 use super::reply::Problems;
 use super::request::Params;
 use super::state::EventState;
@@ -61,7 +62,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 struct LiveQuery {
-    /// Topics, with commas: `calls`, `jobs`, `stats`, `server`
+    /// Topics, with commas: `calls`, `jobs`, `stats`, `server`, `project`
     topics: String,
     /// Only calls of this pack
     #[param(value_type = Option<String>)]
@@ -78,7 +79,8 @@ struct LiveQuery {
 ///
 /// `calls`: ended calls (`{"calls": [...], "skipped": n}`), as `list_calls` shows them, with its rights. `jobs`:
 /// changed jobs of this process, as `list_jobs` shows them. `stats`: there are new statistics (`metrics:read`).
-/// `server`: packs that came, went or are refused, purges (`admin`). `lost` says that something was missed: read the
+/// `server`: packs that came, went or are refused, purges (`admin`). `project`: files of the project have changed, seen
+/// within two seconds (`packs:run:forge.health`). `lost` says that something was missed: read the
 /// lists again. A new stream begins with up to 20 of the newest calls and changes of jobs; `Last-Event-ID` resumes.
 /// A stream sends at most four messages a second, and ends after two minutes: reconnect to go on.
 #[utoipa::path(get, path = "/api/v1/events", tag = "operations", operation_id = "follow_server",
@@ -92,6 +94,7 @@ struct LiveQuery {
     ))]
 async fn follow(
     State(state): State<EventState>,
+    State(project): State<ProjectState>,
     By(caller): By,
     asked: Params<LiveQuery>,
     headers: HeaderMap,
@@ -102,7 +105,7 @@ async fn follow(
     let share = state.streams_of.enter(&caller.identity.without_session()).map_err(full)?;
     let permit = state.streams.enter().map_err(|error| error.with_message("too many event streams are open"))?;
     let open = Open {
-        feed: Feed::new(&state, caller, asked, last)?,
+        feed: Feed::new(&state, &project, caller, asked, last)?,
         first: true,
         drain: state.drain.clone(),
         ends: Instant::now() + STREAM_LIFE,
@@ -165,6 +168,8 @@ struct Feed {
     jobs: Option<watch::Receiver<u64>>,
     /// Readings of the statistics, and how many of them were sent.
     statistics: Option<(watch::Receiver<u64>, u64)>,
+    /// Changes of the project, and how many of them were sent.
+    project: Option<(watch::Receiver<u64>, u64)>,
     server: Option<Subscription>,
     /// Events of the server that are not sent yet.
     waiting: Vec<Value>,
@@ -196,7 +201,13 @@ impl Position {
 }
 
 impl Feed {
-    fn new(state: &EventState, caller: Caller, asked: LiveQuery, last: Option<&str>) -> Result<Self, Problem> {
+    fn new(
+        state: &EventState,
+        project: &ProjectState,
+        caller: Caller,
+        asked: LiveQuery,
+        last: Option<&str>,
+    ) -> Result<Self, Problem> {
         let engine = state.engine.engine.clone();
         let has = |topic: &str| asked.topics.split(',').any(|asked| asked == topic);
         if let Some(wrong) = asked.topics.split(',').find(|topic| !TOPICS.contains(topic)) {
@@ -227,6 +238,13 @@ impl Feed {
         } else {
             None
         };
+        let project = if has("project") {
+            let changes = project.follow(&caller)?;
+            let seen = *changes.borrow();
+            Some((changes, seen))
+        } else {
+            None
+        };
         let process = state.process;
         let known = last.and_then(Position::parse).filter(|known| known.process == process);
         let mut lost = last.is_some() && known.is_none();
@@ -249,7 +267,7 @@ impl Feed {
             jobs: engine.job_changes().last().saturating_sub(FIRST),
             server: engine.events().last(),
         });
-        Ok(Self { engine, caller, calls, jobs, statistics, server, waiting: Vec::new(), position, lost })
+        Ok(Self { engine, caller, calls, jobs, statistics, project, server, waiting: Vec::new(), position, lost })
     }
 
     /// Waits until there is something to look at.
@@ -259,6 +277,7 @@ impl Feed {
             () = news(calls) => {}
             () = news(self.jobs.as_mut()) => {}
             () = news(self.statistics.as_mut().map(|(readings, _)| readings)) => {}
+            () = news(self.project.as_mut().map(|(changes, _)| changes)) => {}
             event = next_event(self.server.as_mut()) => match event {
                 Ok(event) => {
                     self.position.server = event.sequence;
@@ -309,6 +328,12 @@ impl Feed {
                 events.push(("stats", json!({ "read": now })));
             }
         }
+        if let Some((changes, sent)) = &mut self.project {
+            let now = *changes.borrow_and_update();
+            if now != std::mem::replace(sent, now) {
+                events.push(("project", json!({ "changes": now })));
+            }
+        }
         events.extend(self.waiting.drain(..).map(|event| ("server", event)));
         if std::mem::take(&mut self.lost) {
             events.push(("lost", json!({})));
@@ -323,7 +348,7 @@ impl Feed {
 }
 
 /// Names of the topics.
-const TOPICS: [&str; 4] = ["calls", "jobs", "stats", "server"];
+const TOPICS: [&str; 5] = ["calls", "jobs", "stats", "server", "project"];
 
 /// Waits for a change of a source; for ever without one.
 async fn news(source: Option<&mut watch::Receiver<u64>>) {

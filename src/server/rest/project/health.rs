@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::rest::reply::{Problems, json};
 use crate::rest::request::Params;
 
-const PACK: &str = "forge.health";
+pub(super) const PACK: &str = "forge.health";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()

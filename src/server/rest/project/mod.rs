@@ -18,6 +18,7 @@ mod skills;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tracker;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use helmdeck_forge::sessions::Sessions;
 use helmdeck_forge::view::Wanted;
 use helmdeck_forge::{Project, ProjectEnvironment};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch as channel};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -38,6 +39,7 @@ use crate::app::App;
 use crate::problem::Problem;
 
 pub(crate) use shapes::schemas;
+use watch::ProjectWatch;
 
 /// Limit of requests that read a project at once: each may start several processes of git.
 const READERS: usize = 8;
@@ -59,6 +61,7 @@ pub(crate) struct ProjectState {
     settings: Arc<ProjectSettings>,
     limits: RequestLimits,
     readers: Arc<Semaphore>,
+    watch: ProjectWatch,
 }
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -78,7 +81,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 
 impl ProjectState {
     pub(crate) fn new(settings: ProjectSettings, limits: RequestLimits) -> Self {
-        Self { settings: Arc::new(settings), limits, readers: Arc::new(Semaphore::new(READERS)) }
+        let settings = Arc::new(settings);
+        let watch = ProjectWatch::new(Arc::clone(&settings));
+        Self { settings, limits, readers: Arc::new(Semaphore::new(READERS)), watch }
+    }
+
+    /// Follows changes of the project, if the caller may see its health. The number grows with each change.
+    pub(crate) fn follow(&self, caller: &Caller) -> Result<channel::Receiver<u64>, Problem> {
+        check(caller, health::PACK)?;
+        Ok(self.watch.follow())
     }
 
     /// Reads the project, if the caller may run the pack that returns the same. Writes nothing.

@@ -1,11 +1,15 @@
 //! The pages of the project: what they show, what their forms change, and that looking changes nothing.
 
+use std::time::Duration;
+
 use helmdeck_forge::health::MEMORY_COLOURS;
-use helmdeck_forge::layout::{FEATURES, KNOWLEDGE};
+use helmdeck_forge::issues::NewComment;
+use helmdeck_forge::layout::{FEATURES, KNOWLEDGE, SYNC};
 use helmdeck_forge::recovery::Recovery;
 use http::Method;
 use serde_json::json;
 
+use super::live::Stream;
 use super::{FORM, ORIGIN, form_token};
 use crate::fixture::{Answer, Fixture};
 use crate::rest::project::ProjectSettings;
@@ -167,6 +171,29 @@ async fn person_ends_a_pause_on_the_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn person_settles_a_conflict_on_the_page() {
+    let fixture = ProjectFixture::new().await;
+    let conflict = json!({
+        "key": "LOCAL-1", "field": "title", "base": "Old", "ours": "Fix <b>it</b>", "theirs": "Fix <i>them</i>",
+        "since": "2026-01-01T00:00:00Z",
+    });
+    let path = fixture.path().join(SYNC);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, json!({ "schema_version": "1.0", "conflicts": [conflict] }).to_string()).unwrap();
+    let page = fixture.server.get("/ui/project/tracker").await.body;
+    assert!(page.contains("Changed on both sides") && page.contains("Fix &lt;i&gt;them"), "{page}");
+    let settle = async |since: &str| {
+        let fields = [("key", "LOCAL-1"), ("field", "title"), ("choice", "theirs"), ("since", since)];
+        submit(&fixture, "/tracker/resolve", &fields).await.status.as_u16()
+    };
+    assert_eq!(settle("2026-02-02T00:00:00Z").await, 409, "another conflict was shown");
+    let (_, rest) = page.split_once("name=\"since\" value=\"").unwrap();
+    assert_eq!(settle(rest.split('"').next().unwrap()).await, 303);
+    assert_eq!(fixture.project.issues().show("LOCAL-1").unwrap().item.issue.title, "Fix <i>them</i>");
+    assert_eq!(settle("").await, 404, "it is settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn states_of_a_project_are_pages() {
     let none = Fixture::with_project(ProjectSettings::default(), None).await;
     let page = none.get("/ui/project").await;
@@ -197,4 +224,19 @@ async fn many_entries_are_paged() {
     let (_, rest) = page.body.split_once("<p><a href=\"?after=").unwrap();
     let next = fixture.server.get(&format!("/ui/project/knowledge?after={}", rest.split('"').next().unwrap())).await;
     assert!(next.status == 200 && next.body.contains("More entries"), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_the_project_reloads_its_pages() {
+    let fixture = ProjectFixture::new().await;
+    let page = fixture.server.get("/ui/project/issues").await;
+    assert!(page.body.contains("data-live=\"/ui/stream?view=page&amp;topics=project\""), "{}", page.body);
+    let mut stream = Stream::open(&fixture.server.router, "/ui/stream?view=page&topics=project", &[]).await;
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let comment = NewComment { text: "x".to_owned(), by: None };
+        fixture.project.issues().comment("LOCAL-1", &comment).unwrap();
+    };
+    let (message, ()) = tokio::join!(stream.next(), change);
+    assert!(message.contains("\"op\":\"reload\""), "{message}");
 }

@@ -8,7 +8,7 @@ use axum::routing::get;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::{API, Tab, Top, answered, frame, trouble};
+use super::{API, Tab, Top, answered, live_frame, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, PathParams};
@@ -68,7 +68,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let filter = state.query(&["kind", "name", "after"]);
         let list = ui.rest.get(&caller, &format!("{API}/artifacts?limit={LIMIT}{filter}")).await?;
         Ok(page(&ArtifactsPage {
-            frame: frame("Artifacts", &ui, &caller),
+            frame: live_frame("Artifacts", &ui, &caller),
             top: Top::new(Tab::Artifacts, &state),
             kind: state.get("kind").to_owned(),
             name: state.get("name").to_owned(),

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::{API, Part, Tab, Top, answered, frame};
+use super::{API, Part, Tab, Top, answered, frame, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, PathParams};
@@ -70,7 +70,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"]))).await?;
-        let frame = frame("Checkpoints", &ui, &caller);
+        let frame = live_frame("Checkpoints", &ui, &caller);
         Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state), list }))
     };
     answered(&ui, &caller, Tab::Checkpoints, answer.await)

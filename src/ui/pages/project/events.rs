@@ -8,7 +8,7 @@ use axum::routing::get;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{API, Tab, Top, answered, frame};
+use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::By;
@@ -70,7 +70,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let mut tail: Tail = ui.rest.get(&caller, &route).await?;
         tail.events.reverse();
         Ok(page(&EventsPage {
-            frame: frame("Events", &ui, &caller),
+            frame: live_frame("Events", &ui, &caller),
             top: Top::new(Tab::Events, &state),
             session: state.get("session").to_owned(),
             tail,

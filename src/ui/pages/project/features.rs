@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{API, Tab, Top, answered, change, changed, frame};
+use super::{API, Tab, Top, answered, change, changed, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, PathParams, Sent};
@@ -64,6 +64,9 @@ impl Item {
             "unverified_pass" => "claims to pass, without evidence",
             "regressed" => "no longer works",
             "failing" => "does not work",
+            "in_progress" => "in progress",
+            "not_implemented" => "not begun",
+            "deferred" => "for later",
             other => other,
         }
     }
@@ -165,7 +168,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let route = format!("{API}/features?limit={LIMIT}{}", state.query(&["standing", "after"]));
         let list: FeatureList = ui.rest.get(&caller, &route).await?;
         Ok(page(&FeaturesPage {
-            frame: frame("Features", &ui, &caller),
+            frame: live_frame("Features", &ui, &caller),
             top: Top::new(Tab::Features, &state),
             standing: state.get("standing").to_owned(),
             standings: COLUMNS.iter().flat_map(|(_, standings)| standings.iter().copied()).collect(),

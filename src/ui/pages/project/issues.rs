@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::{API, Tab, Top, answered, frame};
+use super::{API, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::By;
@@ -125,7 +125,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let route = format!("{API}/issues?limit={LIMIT}{}", state.query(&["scope", "after"]));
         let list: IssueList = ui.rest.get(&caller, &route).await?;
         Ok(page(&IssuesPage {
-            frame: frame("Issues", &ui, &caller),
+            frame: live_frame("Issues", &ui, &caller),
             top: Top::new(Tab::Issues, &state),
             scope: state.get("scope").to_owned(),
             scopes: [("", "Open"), ("ready", "Ready"), ("mine", "Mine"), ("done", "Done"), ("all", "All")],

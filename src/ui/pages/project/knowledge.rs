@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::issue::Commit;
-use super::{API, Tab, Top, answered, change, changed, frame, text};
+use super::{API, Tab, Top, answered, change, changed, frame, live_frame, text};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, PathParams, Sent};
 use crate::rest::{Failure, segment};
-use crate::shown::Time;
+use crate::shown::{self, Time};
 
 /// Number of entries on a page.
 const LIMIT: usize = 50;
@@ -105,7 +105,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let after = state.query(&["after"]);
         let list = ui.rest.get(&caller, &format!("{API}/knowledge?limit={LIMIT}{filter}{after}")).await?;
         Ok(page(&KnowledgePage {
-            frame: frame("Knowledge", &ui, &caller),
+            frame: live_frame("Knowledge", &ui, &caller),
             top: Top::new(Tab::Knowledge, &state),
             q: state.get("q").to_owned(),
             kind: state.get("kind").to_owned(),

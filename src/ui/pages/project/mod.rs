@@ -120,6 +120,11 @@ fn frame(title: &str, ui: &Ui, caller: &Caller) -> Frame {
     Frame::new(title, Place::Project, caller, ui)
 }
 
+/// Returns the frame of a page that is read again when the project has changed.
+fn live_frame(title: &str, ui: &Ui, caller: &Caller) -> Frame {
+    frame(title, ui, caller).live("view=page&topics=project")
+}
+
 /// Page of a refusal: no project, a damaged file, no right, or another one.
 #[derive(Template)]
 #[template(path = "project/trouble.html")]

@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{API, Part, Tab, Top, answered, change, changed, frame, optional, text, trouble};
+use super::{API, Part, Tab, Top, answered, change, changed, frame, live_frame, optional, text, trouble};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, Sent};
@@ -167,7 +167,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let merge_driver_missing = health.git.reasons.iter().any(|reason| reason.code == "merge_driver_missing");
         let section = |name, folder, path, component| Section { name, folder, path, component };
         Ok(page(&OverviewPage {
-            frame: frame("Project", &ui, &caller),
+            frame: live_frame("Project", &ui, &caller),
             top: Top::new(Tab::Overview, &state),
             overall: health.overall,
             measured_at: health.measured_at,

@@ -9,12 +9,12 @@ use helmdeck_core::Timestamp;
 use serde::Deserialize;
 
 use super::issue::Commit;
-use super::{API, Part, Tab, Top, answered, frame, optional};
+use super::{API, Part, Tab, Top, answered, frame, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
-use crate::shown::Time;
+use crate::shown::{self, Time};
 
 /// Number of commits on a page.
 const LIMIT: usize = 50;
@@ -136,10 +136,10 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let checkpoints = checkpoints.map(|part| part.items).unwrap_or_default();
         moments.extend(checkpoints.iter().filter_map(Moment::of_checkpoint).filter(here));
         let notes = progress.current.as_ref().map(|log| log.entries.as_slice()).unwrap_or_default();
-        moments.extend(notes.iter().filter_map(Moment::of_note).filter(here));
+        moments.extend(notes.iter().rev().filter_map(Moment::of_note).filter(here));
         moments.sort_by_key(|moment| std::cmp::Reverse(moment.at.0));
         Ok(page(&TimelinePage {
-            frame: frame("Timeline", &ui, &caller),
+            frame: live_frame("Timeline", &ui, &caller),
             top: Top::new(Tab::Timeline, &state),
             moments,
             malformed: progress.current.as_ref().map_or(0, |log| log.malformed_lines),

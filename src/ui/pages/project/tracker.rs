@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{API, Tab, Top, answered, change, changed, frame, optional};
+use super::{API, Tab, Top, answered, change, changed, live_frame, optional};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::{By, Sent};
@@ -128,7 +128,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let outbox: Option<Outbox> = optional(&ui, &caller, "tracker/outbox").await;
         let mut waiting = outbox.map(|outbox| outbox.waiting).unwrap_or_default();
         waiting.truncate(MOST);
-        let frame = frame("Tracker", &ui, &caller);
+        let frame = live_frame("Tracker", &ui, &caller);
         Ok(page(&TrackerPage { frame, top: Top::new(Tab::Tracker, &state), tracker, waiting }))
     };
     answered(&ui, &caller, Tab::Tracker, answer.await)

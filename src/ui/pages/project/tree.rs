@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::{API, Part, Tab, Top, answered, frame};
+use super::{API, Part, Tab, Top, answered, live_frame};
 use crate::Ui;
 use crate::frame::{Frame, page};
 use crate::request::By;
@@ -31,6 +31,14 @@ struct File {
     modified_at: Time,
     last_entry_at: Option<Time>,
     damage: Option<Damage>,
+}
+
+impl File {
+    /// Returns the first characters of the version tag: enough to see whether a file is another one.
+    fn version(&self) -> &str {
+        let etag = self.etag.as_deref().unwrap_or_default();
+        etag.get(..10).unwrap_or(etag)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,7 +66,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/tree?limit={LIMIT}{}", state.query(&["after"]))).await?;
-        Ok(page(&FilesPage { frame: frame("Files", &ui, &caller), top: Top::new(Tab::Files, &state), list }))
+        Ok(page(&FilesPage { frame: live_frame("Files", &ui, &caller), top: Top::new(Tab::Files, &state), list }))
     };
     answered(&ui, &caller, Tab::Files, answer.await)
 }
