@@ -189,6 +189,15 @@ mod tests {
     }
 
     #[test]
+    fn value_of_one_side_stays_without_common_ancestor() {
+        let with = |branch: Value| json!({"linear_id": "SX9-1", "title": "t", "git_refs": {"branch": branch}});
+        for (ours, theirs) in [(json!("b"), Value::Null), (Value::Null, json!("b"))] {
+            let (found, conflicts) = merged(&Value::Null, &with(ours), &with(theirs));
+            assert_eq!((&found["git_refs"]["branch"], conflicts.len()), (&json!("b"), 0));
+        }
+    }
+
+    #[test]
     fn undelivered_change_is_no_reading() {
         let (base, mine) = (issue("first", 0, &[]), issue("mine", 0, &["title"]));
         let (found, conflicts) = merged(&base, &mine, &issue("theirs", 2, &[]));
