@@ -90,7 +90,10 @@ pub(crate) fn put(description: &str, text: Option<&str>, criteria: Option<&[Chec
             None => join(body.trim_end(), &list),
         };
     }
-    format!("{}{mark}", body.trim_end())
+    let body = body.trim_end();
+    // A list must not end in the mark: what people add below it would be another item.
+    let gap = if body.is_empty() || mark.is_empty() || mark.starts_with(char::is_whitespace) { "" } else { "\n\n" };
+    format!("{body}{gap}{mark}")
 }
 
 fn join(before: &str, after: &str) -> String {
@@ -135,6 +138,13 @@ mod tests {
         assert!(put_in.ends_with("\nMore text\n- [ ] no criterion"), "{put_in}");
         assert_eq!(put(PEOPLE, None, None), PEOPLE.trim_end());
         assert_eq!(split(&put(PEOPLE, None, Some(&[]))).criteria, Vec::new());
+    }
+
+    #[test]
+    fn mark_stands_apart_from_the_list() {
+        let mark = mark::of(Uuid::from_u128(3));
+        let made = put(&mark, None, Some(&items(&[("a", false)])));
+        assert!(made.ends_with(&format!("- [ ] a\n\n{mark}")), "{made}");
     }
 
     #[test]

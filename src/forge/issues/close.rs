@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::edit::{Changed, changed};
 use super::history::{self, Record};
@@ -12,7 +11,6 @@ use super::{CANCELLED, Comment, DONE, Issue, Issues, OPEN, absent, check_key};
 use crate::error::{Category, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::json::Members;
-use crate::time::Time;
 
 /// Request to close an issue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -150,15 +148,16 @@ impl Issues<'_> {
         let mut issue = record.issue;
         let from = issue.state.take();
         issue.state = Some(OPEN.to_owned());
-        let comment = Comment {
-            id: reopening_id(&issue.linear_id, record.closed_at),
-            by: Some(project.environment().agent.clone()),
-            at: Some(now),
-            text: format!("Opened again: it was closed{closed}{why}."),
-            other: Members::default(),
-        };
-        if !issue.comments.iter().any(|known| known.id == comment.id) {
-            issue.comments.push(comment);
+        let text = format!("Opened again: it was closed{closed}{why}.");
+        // An interrupted call may have written it.
+        if !issue.comments.iter().any(|known| known.text == text) {
+            issue.comments.push(Comment {
+                id: project.environment().uuid().to_string(),
+                by: Some(project.environment().agent.clone()),
+                at: Some(now),
+                text,
+                other: Members::default(),
+            });
         }
         let closed = Issue { state: from.clone(), ..issue.clone() };
         queue::mark_changed(&closed, &mut issue);
@@ -179,15 +178,6 @@ impl Issues<'_> {
         events::emit(project, Subject::Linear, event);
         changed(issue, Vec::new())
     }
-}
-
-/// Returns the id of the comment on a reopening: the same one if an interrupted call is repeated.
-fn reopening_id(key: &str, closed_at: Option<Time>) -> String {
-    let closed = closed_at.map(|at| at.to_string()).unwrap_or_default();
-    let digest = Sha256::digest(format!("reopened\n{key}\n{closed}"));
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
 /// Refuses to close an issue with open criteria without a reason.

@@ -1,5 +1,6 @@
 //! Closing, opening and renaming issues, and `forge done`, killed between any two file operations.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -105,9 +106,8 @@ fn check(project: &Project, deed: Deed, what: &str) {
         project.files().list(folder).unwrap().into_iter().map(|entry| entry.name).collect()
     };
     if !closed {
-        let mut found = names(ISSUES);
-        found.sort();
-        assert_eq!(found, ["LOCAL-2.json".to_owned(), format!("{key}.json")], "{what}");
+        let found: BTreeSet<String> = names(ISSUES).into_iter().collect();
+        assert_eq!(found, ["LOCAL-2.json".to_owned(), format!("{key}.json")].into(), "{what}");
     }
     assert_eq!(names(HISTORY).len(), usize::from(closed), "{what}");
     let two = project.issues().show("LOCAL-2").unwrap().item.issue;
@@ -158,12 +158,12 @@ fn killed_anywhere(deed: Deed, at_least: usize) {
 
 #[test]
 fn killed_close_is_finished_by_the_next() {
-    killed_anywhere(Deed::Close, 4);
+    killed_anywhere(Deed::Close, 3);
 }
 
 #[test]
 fn killed_reopening_is_finished_by_the_next() {
-    killed_anywhere(Deed::Reopen, 4);
+    killed_anywhere(Deed::Reopen, 3);
 }
 
 #[test]

@@ -52,25 +52,27 @@ impl<'a> Sides<'a> {
             };
             return Some(earlier.cloned());
         }
-        let newer = self.newer()?;
+        let (newer, is_same) = self.newer()?;
         if name == REMOTE {
             return Some(self.remote(newer));
         }
-        let is_reading = MIRRORED.contains(&name)
+        // Of two equally new readings with different values, somebody chose one in a merge.
+        let is_reading = !is_same
+            && MIRRORED.contains(&name)
             && [self.ours, self.theirs].iter().all(|side| changed(side).iter().all(|one| one != name));
         // A value that the newer reading lacks may be one that the tracker has no place for.
         let read = newer.0.get(name).filter(|value| **value != Json::Null);
         read.filter(|_| is_reading).map(|value| Some(value.clone()))
     }
 
-    /// Returns the side with the newer reading of the same issue of a tracker; ours if both are equally new.
-    fn newer(&self) -> Option<&'a Members> {
+    /// Returns the side with the newer reading of the same issue of a tracker, and whether both are equally new.
+    fn newer(&self) -> Option<(&'a Members, bool)> {
         let (our, their) = (remote(self.ours)?, remote(self.theirs)?);
         if our.0.get("id")? != their.0.get("id")? {
             return None;
         }
         let (at, other) = (time(our.0.get("updated_at")?)?, time(their.0.get("updated_at")?)?);
-        Some(if other > at { self.theirs } else { self.ours })
+        Some((if other > at { self.theirs } else { self.ours }, other == at))
     }
 
     /// Returns what is known of the counterpart: by the newer reading, with the undelivered changes of both.
@@ -186,6 +188,15 @@ mod tests {
             assert_eq!((&found["title"], &found["remote"], conflicts.len()), (&json!("newer"), &newer["remote"], 0));
         }
         assert_eq!(merged(&Value::Null, &newer, &older).0["created_at"], "2026-01-01T00:00:01Z", "the earlier");
+    }
+
+    #[test]
+    fn value_of_one_side_stays_without_common_ancestor() {
+        let with = |branch: Value| json!({"linear_id": "SX9-1", "title": "t", "git_refs": {"branch": branch}});
+        for (ours, theirs) in [(json!("b"), Value::Null), (Value::Null, json!("b"))] {
+            let (found, conflicts) = merged(&Value::Null, &with(ours), &with(theirs));
+            assert_eq!((&found["git_refs"]["branch"], conflicts.len()), (&json!("b"), 0));
+        }
     }
 
     #[test]

@@ -172,6 +172,10 @@ fn value(base: Option<&Json>, ours: &Json, theirs: &Json, place: JsonPath<'_>, c
     } else if base == Some(ours) && !entries {
         return theirs.clone();
     }
+    // Each side created it: a value that one of them does not have was not changed by it.
+    if let (None, Json::Null, only) | (None, only, Json::Null) = (base, ours, theirs) {
+        return only.clone();
+    }
     if place.depth > DEEPEST {
         conflicts.push(format!("{} lies too deep", place.path));
         return ours.clone();

@@ -18,6 +18,8 @@ use super::board::{Board, Card};
 use super::history::{History, Told};
 use crate::forge::fixture::{Ended, Fixture};
 
+/// Merges without guesses of renames: git takes the file of one issue for the renamed one of another.
+const MERGE: [&str; 5] = ["merge", "--quiet", "--no-edit", "-X", "find-renames=100%"];
 const ISSUES: &str = ".forge/linear/issues/";
 const HISTORY: &str = ".forge/linear/history/";
 
@@ -182,7 +184,7 @@ impl Team {
         self.commit(at);
         self.git(at, &["fetch", "--quiet", "--tags", "origin"]);
         let before = self.git(at, &["rev-parse", "origin/main"]);
-        if let Err(why) = self.try_git(root, &["merge", "--quiet", "--no-edit", "origin/main"]) {
+        if let Err(why) = self.try_git(root, &[&MERGE[..], &["origin/main"]].concat()) {
             self.settle(at, &why, log);
         }
         self.git(at, &["push", "--quiet", "origin", "HEAD:main"]);
@@ -215,7 +217,11 @@ impl Team {
                 .filter(|stage| **stage > 1)
                 .map(|stage| serde_json::from_str(&self.git(at, &["show", &format!(":{stage}:{path}")])).unwrap())
                 .collect();
-            let title = sides[0]["title"].as_str().unwrap().to_owned();
+            let Some(first) = sides.first() else {
+                self.git(at, &["rm", "--quiet", "--cached", "--", &path]);
+                continue;
+            };
+            let title = first["title"].as_str().unwrap().to_owned();
             let deeds = log.of(&title);
             deeds.state_is_open_to_question = true;
             if let [ours, theirs] = &sides[..] {
@@ -228,7 +234,7 @@ impl Team {
                         deeds.replace(told, &value(side), &value(&kept));
                     }
                 }
-            } else if !root.join(&path).exists() {
+            } else {
                 self.git(at, &["checkout", if stages.contains(&2) { "--ours" } else { "--theirs" }, "--", &path]);
             }
             self.git(at, &["add", "--", &path]);
@@ -263,7 +269,8 @@ impl Team {
         let server = self.server.clone();
         self.fixture.git_in(&server, &["fetch", "--quiet", "origin"]);
         self.fixture.git_in(&server, &["checkout", "--quiet", "-B", "main", "origin/main"]);
-        match self.try_git(&server, &["merge", "--quiet", "--no-edit", &format!("origin/{branch}")]) {
+        let from = format!("origin/{branch}");
+        match self.try_git(&server, &[&MERGE[..], &[from.as_str()]].concat()) {
             Ok(_) => {
                 self.fixture.git_in(&server, &["push", "--quiet", "origin", "main"]);
                 self.merged.0 += 1;
