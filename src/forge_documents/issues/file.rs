@@ -1,7 +1,7 @@
 //! Text of an issue's own file, for merges by git alone.
 //!
 //! Every member is always there, on lines of its own, with an empty line after it. So two edits of different members
-//! change lines that are apart, and git merges them without a driver.
+//! change lines that are apart, and git merges them without a driver. Members of members are there with their object.
 
 use helmdeck_forge_files::json::{self, Json, Members};
 
@@ -43,8 +43,10 @@ pub(super) fn print(issue: &Issue) -> Result<Vec<u8>, serde_json::Error> {
     let tree: Json = serde_json::from_slice(&serde_json::to_vec(issue)?)?;
     let mut file = filled(members_of(tree), &MEMBERS);
     for (name, names) in NESTED {
-        if let Some(value) = file.0.get_mut(name) {
-            *value = Json::Object(filled(members_of(std::mem::take(value)), names));
+        // An absent one stays `null`. With all members, the files of two issues would resemble each other so much that
+        // git takes one for the other renamed.
+        if let Some(Json::Object(given)) = file.0.get_mut(name) {
+            *given = filled(std::mem::take(given), names);
         }
     }
     if let Some(Json::Array(criteria)) = file.0.get_mut("acceptance_criteria") {

@@ -58,8 +58,7 @@ fn own_file_has_every_member_and_reads_back() {
         let read: Issue = serde_json::from_str(&lines(issue)).unwrap();
         assert_eq!(read.plain(), *issue);
     }
-    for member in ["\n\n  \"priority\": null,\n\n", "\n\n    \"harness_mode\": null,\n\n", "\n\n  \"labels\": [],\n\n"]
-    {
+    for member in ["\n\n  \"priority\": null,\n\n", "\n\n  \"agent_state\": null,\n\n", "\n\n  \"labels\": [],\n\n"] {
         assert!(lines(&bare).contains(member), "{member}");
     }
 }

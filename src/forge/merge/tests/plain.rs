@@ -281,8 +281,6 @@ fn edits() -> Vec<issues::Edit> {
         issues::Edit { kind: some("bug"), ..edit() },
         issues::Edit { parent: some("LOCAL-2"), ..edit() },
         issues::Edit { persona: some("Axiom"), ..edit() },
-        issues::Edit { mode: some("Build"), ..edit() },
-        issues::Edit { complexity: some("small"), ..edit() },
         check("1"),
         check("2"),
         check("3"),
