@@ -186,7 +186,8 @@ fn install(home: &Home, name: &str, script: &str, description: &str) {
     home.install(name, script, "");
     let file = home.packs().join(format!("{name}.toml"));
     let manifest = std::fs::read_to_string(&file).unwrap();
-    let manifest = manifest.split("[memory]").next().unwrap();
+    // A job that is held must not end by itself.
+    let manifest = manifest.split("[memory]").next().unwrap().replace("[handler]\n", "[handler]\ntimeout = \"5m\"\n");
     let description = json!(description).to_string();
     std::fs::write(file, manifest.replace("\"For tests\"", &toml_text(&description))).unwrap();
 }
