@@ -33,14 +33,6 @@ struct File {
     damage: Option<Damage>,
 }
 
-impl File {
-    /// Returns the first characters of the version tag: enough to see whether a file is another one.
-    fn version(&self) -> &str {
-        let etag = self.etag.as_deref().unwrap_or_default();
-        etag.get(..10).unwrap_or(etag)
-    }
-}
-
 #[derive(Debug, Deserialize)]
 struct Damage {
     detail: String,
