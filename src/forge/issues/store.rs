@@ -10,6 +10,7 @@ use super::{Active, Comment, Issue, Issues, graph, history, is_comment_id, is_ke
 use crate::error::{Category, Current, Error, Result};
 use crate::events::{self, Subject, data};
 use crate::files::{Document as _, Files, last_good};
+use crate::json::{Json, Members};
 use crate::layout::{ACTIVE, COMMENTS, ISSUES};
 use crate::project::Project;
 
@@ -65,6 +66,7 @@ impl Stored {
         let mut active = files.load::<Active>()?.map_or_else(Active::empty, |loaded| loaded.value);
         let closed: BTreeSet<String> = history::keys(files)?.into_iter().collect();
         let mut listed: BTreeSet<String> = active.issues.iter().map(|issue| issue.linear_id.clone()).collect();
+        let mut moved: Vec<Issue> = Vec::new();
         for entry in files.list(ISSUES)? {
             let Some(key) = entry.name.strip_suffix(".json").filter(|key| is_key(key)) else { continue };
             // The file of a closed issue stays: git would take its removal for a renaming to a new issue's file.
@@ -72,11 +74,21 @@ impl Stored {
                 continue;
             }
             let Some(issue) = own(files, key)? else { continue };
+            if moved_to(&issue).is_some() {
+                moved.push(issue);
+                continue;
+            }
             // Its own file counts: the entry in the list is an older copy.
             if listed.remove(key) {
                 active.issues.retain(|issue| issue.linear_id != key);
             }
             active.issues.push(issue);
+        }
+        for old in moved {
+            let to = moved_to(&old).and_then(|to| active.issues.iter_mut().find(|issue| issue.answers_to(&to)));
+            if let Some(issue) = to {
+                take_late_edits(issue, old)?;
+            }
         }
         let folders: BTreeSet<String> =
             files.list(COMMENTS)?.into_iter().filter(|entry| entry.folder).map(|entry| entry.name).collect();
@@ -131,7 +143,7 @@ impl Stored {
     /// Removes an issue, and its comments unless it has another key now.
     ///
     /// The files of a closed issue stay, and say that it is over.
-    fn remove(&self, files: &Files, key: &str, renamed: bool) -> Result<()> {
+    fn remove(&self, files: &Files, key: &str, renamed: Option<&str>) -> Result<()> {
         if let Some(record) = history::closed(files, key)?
             && files.entry(&path(key))?.is_some()
         {
@@ -143,11 +155,55 @@ impl Stored {
                 Ok(())
             })?;
         }
-        for path in self.filed.get(key).filter(|_| !renamed).into_iter().flat_map(BTreeMap::values) {
+        for path in self.filed.get(key).filter(|_| renamed.is_none()).into_iter().flat_map(BTreeMap::values) {
             forget(files, path)?;
         }
-        forget(files, &path(key))
+        match renamed {
+            Some(to) if files.entry(&path(key))?.is_some() => leave_moved(files, key, to),
+            _ => forget(files, &path(key)),
+        }
     }
+}
+
+/// The member of the file of an earlier key: the key that the issue has now.
+const MOVED_TO: &str = "moved_to";
+
+/// Leaves a file for an earlier key. Git would take its removal for a renaming, perhaps to another issue's file.
+///
+/// It has no other member, so what a merge brings into it is an edit that was made meanwhile.
+fn leave_moved(files: &Files, key: &str, to: &str) -> Result<()> {
+    files.edit_at(&path(key), None, |slot: &mut Issue| {
+        let mut other = Members::default();
+        other.0.insert(MOVED_TO.to_owned(), Json::String(to.to_owned()));
+        *slot = Issue { linear_id: key.to_owned(), other, ..Issue::default() };
+        Ok(())
+    })
+}
+
+/// Returns the key that an issue has now, if this is the file of an earlier one.
+fn moved_to(issue: &Issue) -> Option<String> {
+    match issue.other.0.get(MOVED_TO)? {
+        Json::String(key) => Some(key.clone()),
+        _ => None,
+    }
+}
+
+/// Takes what was changed in the file of an earlier key over into the issue.
+fn take_late_edits(issue: &mut Issue, old: Issue) -> Result<()> {
+    let tree = |issue: &Issue| -> Result<Json> {
+        let bytes = serde_json::to_vec(issue).map_err(|error| Error::usage(error.to_string()))?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::usage(error.to_string()))
+    };
+    let (Json::Object(mut now), Json::Object(late)) = (tree(issue)?, tree(&old)?) else { return Ok(()) };
+    for (name, value) in late.0 {
+        let is_own = matches!(name.as_str(), "linear_id" | "aliases" | "remote" | MOVED_TO);
+        if !is_own && value != Json::String(String::new()) {
+            now.0.insert(name, value);
+        }
+    }
+    let bytes = serde_json::to_vec(&Json::Object(now)).map_err(|error| Error::usage(error.to_string()))?;
+    *issue = serde_json::from_slice(&bytes).map_err(|error| Error::usage(error.to_string()))?;
+    Ok(())
 }
 
 /// Reads the file of an issue, without its comments.
@@ -163,7 +219,7 @@ fn own(files: &Files, key: &str) -> Result<Option<Issue>> {
 
 /// Reads an issue that is closed from its own files, which may be newer than its summary.
 pub(super) fn of_closed(files: &Files, key: &str) -> Result<Option<Issue>> {
-    let Some(mut issue) = own(files, key)? else { return Ok(None) };
+    let Some(mut issue) = own(files, key)?.filter(|issue| moved_to(issue).is_none()) else { return Ok(None) };
     add_comments(files, &mut issue)?;
     Ok(Some(issue))
 }
@@ -193,7 +249,8 @@ pub(super) fn keep_closed(files: &Files, issue: &Issue) -> Result<()> {
         *slot = Issue { comments: Vec::new(), ..issue.clone() };
         Ok(())
     })?;
-    there.into_iter().filter(|key| *key != issue.linear_id).try_for_each(|old| forget(files, &path(old)))
+    let old = there.into_iter().filter(|key| *key != issue.linear_id);
+    old.into_iter().try_for_each(|old| leave_moved(files, old, &issue.linear_id))
 }
 
 /// Returns the key of an issue, and its earlier ones.
@@ -272,8 +329,8 @@ impl Issues<'_> {
                 told.extend(events(before.as_ref(), issue));
             }
             for gone in stored.active.issues.iter().filter(|issue| find(&active, &issue.linear_id).is_none()) {
-                let renamed = active.issues.iter().any(|issue| issue.answers_to(&gone.linear_id));
-                stored.remove(files, &gone.linear_id, renamed)?;
+                let renamed = active.issues.iter().find(|issue| issue.answers_to(&gone.linear_id));
+                stored.remove(files, &gone.linear_id, renamed.map(|issue| issue.linear_id.as_str()))?;
             }
             answer
         };

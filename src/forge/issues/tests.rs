@@ -165,7 +165,12 @@ fn a_new_key_reaches_every_reference() {
     assert_eq!((two.issue.parent(), two.waits_for.as_slice()), (Some("SX9-4"), &["SX9-4".to_owned()][..]));
     assert_eq!(issues.show("LOCAL-1").unwrap().item.issue.linear_id, "SX9-4");
     assert!(fixture.text(FOCUS).contains("SX9-4"));
-    assert!(!fixture.has(".forge/linear/issues/LOCAL-1.json"));
+    let old = fixture.text(".forge/linear/issues/LOCAL-1.json");
+    assert!(old.contains("\"moved_to\": \"SX9-4\""), "{old}");
+    // As a merge with another branch leaves it, which gave it a priority meanwhile.
+    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", old.replace("\"priority\": null", "\"priority\": 2"));
+    let moved = issues.show("LOCAL-1").unwrap().item.issue;
+    assert_eq!((moved.title.as_str(), moved.priority), ("One", Some(2)));
     assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3", "an alias is not given again");
     assert_eq!(issues.rename("LOCAL-3", "SX9-4").unwrap_err().code, "E_REFUSED");
 }
