@@ -256,7 +256,7 @@ impl Statistics {
         }
         drop(state);
         let mut packs: Vec<_> = packs.into_iter().collect();
-        packs.sort_by(|(_, one), (_, other)| other.calls.cmp(&one.calls));
+        packs.sort_by_key(|(_, pack)| std::cmp::Reverse(pack.calls));
         Report { slots, packs, total }
     }
 

@@ -98,7 +98,7 @@ pub(super) fn keyboard(tab: &Tab<'_>) -> Vec<String> {
         if !stop.seen {
             wrong.push(format!("the focus on {} {:?} is not seen", stop.tag, stop.name));
         }
-        if reached.first().is_none() && tab.eval("!!document.querySelector('.skip')") == true && stop.tag != "A" {
+        if reached.is_empty() && tab.eval("!!document.querySelector('.skip')") == true && stop.tag != "A" {
             wrong.push(format!("the first stop is {} {:?}, not the link past the navigation", stop.tag, stop.name));
         }
         reached.push(stop.index);

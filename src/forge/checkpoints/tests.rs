@@ -53,7 +53,7 @@ fn checkpoint_is_a_tag_and_its_mirror() {
 fn clones_number_checkpoints_without_an_issue_apart() {
     let fixture = Fixture::new();
     let config = std::fs::read_to_string(fixture.path().join(".forge/config.toml")).unwrap_or_default();
-    fixture.write(".forge/config.toml", &format!("{config}\n[files]\nper_entry = true\n"));
+    fixture.write(".forge/config.toml", format!("{config}\n[files]\nper_entry = true\n"));
     fixture.commit("settings");
     let create = || Checkpoints::new(&fixture.project()).create(&Create::default()).unwrap().tag;
     assert_eq!([create(), create()], ["checkpoint/session-v1", "checkpoint/session-v2"]);

@@ -59,6 +59,8 @@ struct Stored {
     listed: BTreeSet<String>,
     /// The comments with a file of their own, by issue: ids and paths.
     filed: BTreeMap<String, BTreeMap<String, String>>,
+    /// Earlier keys whose files hold edits that a merge brought.
+    late: BTreeSet<String>,
 }
 
 impl Stored {
@@ -84,10 +86,13 @@ impl Stored {
             }
             active.issues.push(issue);
         }
+        let mut late = BTreeSet::new();
         for old in moved {
             let to = moved_to(&old).and_then(|to| active.issues.iter_mut().find(|issue| issue.answers_to(&to)));
-            if let Some(issue) = to {
-                take_late_edits(issue, old)?;
+            if let Some(issue) = to
+                && take_late_edits(issue, &old)?
+            {
+                late.insert(old.linear_id);
             }
         }
         let folders: BTreeSet<String> =
@@ -99,7 +104,7 @@ impl Stored {
             }
         }
         active.issues.sort_by(|a, b| key_order(&a.linear_id).cmp(&key_order(&b.linear_id)));
-        Ok(Self { active, listed, filed })
+        Ok(Self { active, listed, filed, late })
     }
 
     /// Writes an issue where it lies, and its new comments.
@@ -137,7 +142,10 @@ impl Stored {
         files.edit_at(&path(key), None, |slot: &mut Issue| {
             *slot = bare;
             Ok(())
-        })
+        })?;
+        // The issue has them now: read once more, they would undo what comes after.
+        let late = issue.aliases.iter().filter(|old| self.late.contains(*old));
+        late.into_iter().try_for_each(|old| leave_moved(files, old, key))
     }
 
     /// Removes an issue, and its comments unless it has another key now.
@@ -188,22 +196,23 @@ fn moved_to(issue: &Issue) -> Option<String> {
     }
 }
 
-/// Takes what was changed in the file of an earlier key over into the issue.
-fn take_late_edits(issue: &mut Issue, old: Issue) -> Result<()> {
+/// Takes what was changed in the file of an earlier key over into the issue. Returns whether something was.
+fn take_late_edits(issue: &mut Issue, old: &Issue) -> Result<bool> {
     let tree = |issue: &Issue| -> Result<Json> {
         let bytes = serde_json::to_vec(issue).map_err(|error| Error::usage(error.to_string()))?;
         serde_json::from_slice(&bytes).map_err(|error| Error::usage(error.to_string()))
     };
-    let (Json::Object(mut now), Json::Object(late)) = (tree(issue)?, tree(&old)?) else { return Ok(()) };
-    for (name, value) in late.0 {
-        let is_own = matches!(name.as_str(), "linear_id" | "aliases" | "remote" | MOVED_TO);
-        if !is_own && value != Json::String(String::new()) {
-            now.0.insert(name, value);
-        }
+    let (Json::Object(mut now), Json::Object(mut late)) = (tree(issue)?, tree(old)?) else { return Ok(false) };
+    late.0.retain(|name, value| {
+        !matches!(name.as_str(), "linear_id" | "aliases" | "remote" | MOVED_TO) && *value != Json::String(String::new())
+    });
+    if late.0.is_empty() {
+        return Ok(false);
     }
+    now.0.extend(late.0);
     let bytes = serde_json::to_vec(&Json::Object(now)).map_err(|error| Error::usage(error.to_string()))?;
     *issue = serde_json::from_slice(&bytes).map_err(|error| Error::usage(error.to_string()))?;
-    Ok(())
+    Ok(true)
 }
 
 /// Reads the file of an issue, without its comments.
@@ -273,6 +282,10 @@ pub(super) fn add_comments(files: &Files, issue: &mut Issue) -> Result<BTreeMap<
     }
     comments.retain(|comment| !issue.comments.iter().any(|other| other.id == comment.id));
     issue.comments.append(&mut comments);
+    // A copy that another clone pulled from the tracker before git brought the comment itself.
+    let there = issue.comments.iter().map(|comment| (&comment.id, queue::comment_id_there(&comment.id).to_string()));
+    let copies: BTreeSet<String> = there.filter(|(id, there)| *id != there).map(|(_, there)| there).collect();
+    issue.comments.retain(|comment| !copies.contains(&comment.id));
     issue.comments.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
     Ok(filed)
 }

@@ -293,7 +293,7 @@ fn exported_folder_equals_the_imported_one() {
     for file in &files {
         let read = |folder: &std::path::Path| std::fs::read(folder.join(file)).unwrap();
         assert_eq!(read(to.path()), read(from.path()), "{file}");
-        let is_script = |folder: &std::path::Path| folder.join(file).metadata().unwrap().permissions().mode() & 0o111;
+        let is_script = |folder: &std::path::Path| folder.join(file).metadata().unwrap().permissions().mode() & 0o100;
         assert_eq!(is_script(to.path()), is_script(from.path()), "{file}");
         assert_eq!(is_script(to.path()) != 0, file.ends_with(".py"), "{file}");
     }

@@ -75,10 +75,27 @@ impl<'a> Sides<'a> {
         Some((if other > at { self.theirs } else { self.ours }, other == at))
     }
 
+    /// Returns the names of undelivered changes: those of both sides, without those that one side delivered.
+    ///
+    /// A value that was changed again since is not delivered yet.
+    fn undelivered(&self) -> BTreeSet<String> {
+        let (ours, theirs) = (changed(self.ours), changed(self.theirs));
+        let was = self.base.map(changed).unwrap_or_default();
+        let is_there = |name: &&String| {
+            let side = match (ours.contains(*name), theirs.contains(*name)) {
+                (true, true) => return true,
+                (true, false) => self.ours,
+                _ => self.theirs,
+            };
+            !was.contains(*name) || self.base.and_then(|base| base.0.get(*name)) != side.0.get(*name)
+        };
+        ours.iter().chain(&theirs).filter(is_there).cloned().collect()
+    }
+
     /// Returns what is known of the counterpart: by the newer reading, with the undelivered changes of both.
     fn remote(&self, newer: &Members) -> Option<Json> {
         let mut merged = remote(newer)?.clone();
-        let all: BTreeSet<String> = changed(self.ours).into_iter().chain(changed(self.theirs)).collect();
+        let all = self.undelivered();
         if all.is_empty() {
             merged.0.shift_remove(CHANGED);
         } else {

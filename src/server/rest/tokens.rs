@@ -171,7 +171,7 @@ fn checked(caller: &Caller, wanted: NewToken, now: Timestamp) -> Result<ApiToken
     if tenant != caller.identity.tenant() || user != caller.identity.user() {
         need(caller, &Permission::Admin)?;
     }
-    let identity = Identity::new(tenant, user).map_err(|error| invalid(error.to_string()))?;
+    let identity = Identity::new(tenant, user).map_err(invalid)?;
     let life = match (wanted.ttl_seconds, wanted.never_expires) {
         (Some(_), true) => return Err(invalid("give ttl_seconds or never_expires, not both".to_owned())),
         (None, true) => None,

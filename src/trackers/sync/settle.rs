@@ -182,7 +182,8 @@ impl Sync<'_> {
             let Some(base) = bases.get_mut(&remote.id) else { continue };
             let ours = mapping.ours(&closed);
             let theirs = mapping.theirs(remote, &[&ours, &base.fields]);
-            let merged = merge(&base.fields, &ours, &theirs, &mapping.known_fields(remote));
+            let common = common(&closed, &base.fields, &ours, &theirs);
+            let merged = merge(&common, &ours, &theirs, &mapping.known_fields(remote));
             let state = merged.fields.text(Field::State);
             if !state_is_over(state) && !merged.conflicts.contains(&Field::State) && !remote.state.kind.is_over() {
                 outcome.reopened.push(closed.linear_id.clone());
@@ -285,7 +286,7 @@ fn one(
     let near: Vec<&Fields> = std::iter::once(&ours).chain(stored).collect();
     let theirs = mapping.theirs(remote, &near);
     let base = match stored {
-        Some(stored) => stored.clone(),
+        Some(stored) => common(issue, stored, &ours, &theirs),
         None if is_new => Fields::default(),
         None => guess(issue, &ours, &theirs),
     };
@@ -313,6 +314,35 @@ fn one(
         active.issues.push(fresh);
     }
     Some(settled)
+}
+
+/// Returns the values that both sides had last, for a clone that synchronised the issue before.
+///
+/// Git may have brought the reading of another clone meanwhile, an older or a newer one. It is no change of anybody's:
+/// pushed as one, it would undo what the tracker has, and two clones could do so for ever.
+fn common(issue: &Issue, stored: &Fields, ours: &Fields, theirs: &Fields) -> Fields {
+    match remote_text(issue, "synced") {
+        Some(synced) if synced != stored.digest() => {
+            if synced == ours.digest() {
+                return ours.clone();
+            }
+            if synced == theirs.digest() {
+                return theirs.clone();
+            }
+        }
+        _ => return stored.clone(),
+    }
+    let edited = changed_here(issue);
+    let mut base = stored.clone();
+    for field in Field::ALL.into_iter().filter(|field| is_plain(*field) && !edited.contains(field.name())) {
+        base.set(field, ours.get(field).cloned());
+    }
+    base
+}
+
+/// Says whether an issue notes changes of a field in [`CHANGED`].
+const fn is_plain(field: Field) -> bool {
+    !matches!(field, Field::Labels | Field::Parent | Field::BlockedBy | Field::Criteria)
 }
 
 /// Returns the values that both sides had last, as far as a clone can know that never synchronised.
@@ -379,8 +409,7 @@ fn note(
 ///
 /// Those for which it has no place stay in it.
 fn undelivered(issue: &Issue, merged: &Merged, mapping: &Mapping<'_>) -> BTreeSet<String> {
-    let plain = |field: &Field| !matches!(field, Field::Labels | Field::Parent | Field::BlockedBy | Field::Criteria);
-    let differ = merged.push.iter().chain(&merged.conflicts).copied().filter(plain);
+    let differ = merged.push.iter().chain(&merged.conflicts).copied().filter(|field| is_plain(*field));
     let has_place = |field: Field| mapping.fields().contains(&field) && mapping.ours(issue).get(field).is_some();
     let stays = changed_here(issue).into_iter().filter(|name| Field::of(name).is_some_and(|field| !has_place(field)));
     differ.map(|field| field.name().to_owned()).chain(stays).collect()

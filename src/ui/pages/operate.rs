@@ -104,6 +104,8 @@ struct OperatePage {
     done: String,
     status: Status,
     store: Option<Store>,
+    /// Why the store does not answer.
+    trouble: String,
     filter: String,
     settings: Vec<Setting>,
 }
@@ -113,7 +115,13 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let answer = async {
         let status = ui.rest.get(&caller, "/api/v1/status").await?;
         // Without a memory key there is no store.
-        let store = if ui.memory { Some(ui.rest.get(&caller, "/api/v1/store").await?) } else { None };
+        let store = if ui.memory { Some(ui.rest.get(&caller, "/api/v1/store").await) } else { None };
+        let (store, trouble) = match store.transpose() {
+            Ok(store) => (store, String::new()),
+            // The rest of the page helps to find out why.
+            Err(failure) if failure.status >= 500 => (None, failure.detail),
+            Err(failure) => return Err(failure),
+        };
         let mut settings: Settings = ui.rest.get(&caller, "/api/v1/config").await?;
         let filter = state.get("filter").trim().to_owned();
         settings.settings.retain(|setting| setting.name.contains(&filter));
@@ -122,6 +130,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
             done: state.get("done").to_owned(),
             status,
             store,
+            trouble,
             filter,
             settings: settings.settings,
         }))

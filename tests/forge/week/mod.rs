@@ -233,13 +233,11 @@ fn issue_is_whole(team: &Team, name: &str, issue: &Issue, deeds: &Deeds, history
 }
 
 #[test]
-#[ignore = "other seeds find what is not mended: run it by name, with HELMDECK_TEST_WEEK_SEED"]
 fn a_week_with_linear_loses_nothing() {
     week(Board::Linear(Linear::start()), 4);
 }
 
 #[test]
-#[ignore = "other seeds find what is not mended: run it by name, with HELMDECK_TEST_WEEK_SEED"]
 fn a_week_with_github_loses_nothing() {
     week(Board::Hub(GitHubIssues::start()), 3);
 }

@@ -48,7 +48,8 @@ fn add(project: &Project, history: &mut History, random: &mut Random) -> Result<
     let title = format!("issue-{number} version {number}");
     let criteria: Vec<String> = (0..random.below(3)).map(|one| format!("criterion {number}.{one}")).collect();
     let blockers: Vec<String> = open_issues(project).into_iter().map(|issue| issue.linear_id).collect();
-    let blocked_by: Vec<String> = pick(&blockers, random).filter(|_| number % 5 == 0).cloned().into_iter().collect();
+    let blocked_by: Vec<String> =
+        pick(&blockers, random).filter(|_| number.is_multiple_of(5)).cloned().into_iter().collect();
     let labels = [vec![], vec!["ui".to_owned()], vec!["desk".to_owned()]][random.below(3)].clone();
     let add = Add { title: title.clone(), criteria: criteria.clone(), labels, blocked_by, ..Add::default() };
     let added = project.issues().add(&add)?.issue;

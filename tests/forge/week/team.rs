@@ -217,12 +217,16 @@ impl Team {
                 .filter(|stage| **stage > 1)
                 .map(|stage| serde_json::from_str(&self.git(at, &["show", &format!(":{stage}:{path}")])).unwrap())
                 .collect();
-            let Some(first) = sides.first() else {
+            if sides.is_empty() {
                 self.git(at, &["rm", "--quiet", "--cached", "--", &path]);
                 continue;
+            }
+            let Some(title) = sides.iter().filter_map(|side| side["title"].as_str()).find(|title| !title.is_empty())
+            else {
+                self.git(at, &["add", "--", &path]);
+                continue;
             };
-            let title = first["title"].as_str().unwrap().to_owned();
-            let deeds = log.of(&title);
+            let deeds = log.of(title);
             deeds.state_is_open_to_question = true;
             if let [ours, theirs] = &sides[..] {
                 // The driver kept ours where both differ.
