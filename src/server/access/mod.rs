@@ -127,6 +127,7 @@ impl Auth {
 
     /// Sets the secret of a confidential client at the identity provider, for sign-in to the pages.
     #[must_use]
+    #[cfg_attr(not(feature = "ui"), expect(unused_mut, reason = "only the pages have a provider"))]
     pub fn client_secret(mut self, secret: Option<Secret>) -> Self {
         #[cfg(feature = "ui")]
         if let Some(provider) = &mut self.provider {
