@@ -43,7 +43,7 @@ async fn healthz() -> Result<Response, Problem> {
         (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
     ))]
 async fn readyz(State(engine): State<Engine>) -> Result<Response, Problem> {
-    let checks = engine.ready();
+    let checks = engine.ready().await;
     let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
     let status = match failed[..] {
         [] => "ready",
