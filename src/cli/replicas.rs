@@ -12,9 +12,7 @@ pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     if !matches!(location, Location::Postgres(_)) || settings.server.listen.ip().is_loopback() {
         return None;
     }
-    Some(format!(
-        "replicas share the store, not what each keeps on its machine: Idempotency-Keys, API tokens, jobs, MCP sessions and tasks, the vault, \
-         rate limits; a conversation turn acknowledged by one may be missing from the context of another for {} ms (conversation.hot_for)",
-        settings.conversation.hot_for.as_millis()
-    ))
+    let what = "replicas share the store, not what each keeps on its machine: Idempotency-Keys, API tokens, jobs, MCP \
+                sessions and tasks, the vault, rate limits";
+    Some(what.to_owned())
 }
