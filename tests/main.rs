@@ -46,6 +46,7 @@ mod seam;
 mod secrets;
 mod session_life;
 mod sessions;
+mod shared_system;
 mod shell;
 mod store_start;
 mod store_trouble;

@@ -3,6 +3,7 @@
 use helmdeck_memory::open::Location;
 
 use crate::config::Settings;
+use crate::system;
 
 /// Returns one line on what replicas do not share.
 ///
@@ -12,7 +13,11 @@ pub(crate) fn not_shared(settings: &Settings) -> Option<String> {
     if !matches!(location, Location::Postgres(_)) || settings.server.listen.ip().is_loopback() {
         return None;
     }
-    let what = "replicas share the store, not what each keeps on its machine: Idempotency-Keys, API tokens, jobs, MCP \
-                sessions and tasks, the vault, rate limits";
-    Some(what.to_owned())
+    let local = match system::file(settings) {
+        Some(_) => {
+            "Idempotency-Keys, API tokens, jobs, the vault (unset system.url to share them), MCP sessions and tasks, rate limits"
+        }
+        None => "MCP sessions and tasks, rate limits",
+    };
+    Some(format!("replicas share the store, not what each keeps on its machine: {local}"))
 }

@@ -80,6 +80,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
         .project(setup.project()?);
     if let Ok(system) = setup.system() {
         tokio::spawn(stop.clone().run_until_cancelled_owned(sweep_system(system.clone())));
+        let joining = system.clone();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(async move { joining.stay_joined().await }));
         server = server.remember(system, setup.ring.clone().map(Arc::new));
     }
     server = server.webhook(crate::trackers::receiver(&setup)?).operator(operator(&setup, reloader.settings()));
