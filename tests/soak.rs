@@ -1,0 +1,18 @@
+//! The soak in its small form: one fault of each kind that is short, against three real servers.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn small_soak_finds_nothing_wrong() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/soak/soak.py");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(env!("CARGO_BIN_EXE_helmdeck")).env("PYTHONDONTWRITEBYTECODE", "1");
+    // In so few calls, those that a killed server was at count for more than in half an hour.
+    command.args(["--seed", "1", "--callers", "3", "--faults", "kill,drain,database", "--failed-per-mille", "20"]);
+    command.arg("--local-system");
+    let soak = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[soak.stdout, soak.stderr].concat()).into_owned();
+    assert!(soak.status.success(), "{said}");
+    println!("{said}");
+}
