@@ -3,11 +3,23 @@
 use std::path::Path;
 use std::process::Command;
 
+fn python(script: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/soak").join(script));
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+#[test]
+fn checker_finds_planted_faults() {
+    let checked = python("planted.py").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
 #[test]
 fn small_soak_finds_nothing_wrong() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/soak/soak.py");
-    let mut command = Command::new("python3");
-    command.arg(script).arg(env!("CARGO_BIN_EXE_helmdeck")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut command = python("soak.py");
+    command.arg(env!("CARGO_BIN_EXE_helmdeck"));
     // In so few calls, those that a killed server was at count for more than in half an hour.
     command.args(["--seed", "1", "--callers", "3", "--faults", "kill,drain,database", "--failed-per-mille", "20"]);
     command.arg("--local-system");
