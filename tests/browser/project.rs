@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
@@ -27,7 +27,10 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
     git(&folder, &["config", "user.name", "Ann"]);
     git(&folder, &["config", "user.email", "ann@example.com"]);
     git(&folder, &["add", "--all"]);
-    git(&folder, &["commit", "--quiet", "--message=Begin"]);
+    // Notes of a session have the minute alone, so they may come before or after a commit of the minute before.
+    let earlier = SystemTime::now() - Duration::from_secs(600);
+    let date = format!("@{} +0000", earlier.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
+    git_with(&folder, &["commit", "--quiet", "--message=Begin"], &[("GIT_COMMITTER_DATE", &date)]);
     let forge = |arguments: &[&str]| {
         let mut command = home.command(KEY, &[&["forge"], arguments].concat());
         let run = Run::of(command.current_dir(&folder).output().unwrap());
@@ -46,8 +49,13 @@ pub(super) fn project(home: &Home, text: &str) -> PathBuf {
 }
 
 fn git(folder: &Path, arguments: &[&str]) {
+    git_with(folder, arguments, &[]);
+}
+
+fn git_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) {
     let mut command = Command::new("git");
     command.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").stdin(Stdio::null());
+    command.envs(environment.iter().copied());
     assert!(command.status().unwrap().success(), "git {arguments:?}");
 }
 

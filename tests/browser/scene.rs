@@ -15,6 +15,8 @@ use crate::support::{KEY, wait_for};
 
 /// Says that it began, and waits until it is let go.
 const HELD: &str = "#!/bin/sh\ncat >/dev/null\n: >began\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf '{}'\n";
+/// Setting of a server that loses no answer on a busy machine: the default of a write is 5 s.
+const PATIENT: (&str, &str) = ("HELMDECK_CACHE__WRITE_BUDGET", "50s");
 /// Setting of a server whose callers have tokens.
 pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 
@@ -52,7 +54,7 @@ impl Scene {
         let server = match state {
             State::Busy | State::Hostile => {
                 let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY, PATIENT])
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -129,8 +131,10 @@ impl Scene {
         wait_for("the tools of the MCP server", || {
             self.server.ask("GET /api/v1/packs", "").body.contains("\"mcp.bottles.count\"")
         });
-        for repo in ["a", "b", text] {
+        for (number, repo) in ["a", "b", text].into_iter().enumerate() {
             self.post("/api/v1/packs/test.echo", &json!({ "repo": repo }));
+            // Answers that are written together have one time, and the order of their keys.
+            wait_for("the cache", || self.count("/api/v1/memory/entries", "entries") == number + 1);
         }
         self.post("/api/v1/packs/test.echo", &json!({ "repo": "a" }));
         self.post("/api/v1/packs/test.broken", &json!({}));
@@ -150,9 +154,13 @@ impl Scene {
         self.values.insert("conversation", encoded);
         self.values.insert("credential", "deploy".to_owned());
         files::write(&self.home, "report.html", text);
-        // What is written behind the answers: cached ones, and the audit.
-        wait_for("the cache", || self.get("/api/v1/memory/entries")["entries"].as_array().unwrap().len() == 3);
-        wait_for("the audit", || self.get("/api/v1/memory/defaults")["recent"].as_array().unwrap().len() >= 7);
+        // The audit is written behind the answers.
+        wait_for("the audit", || self.count("/api/v1/memory/defaults", "recent") >= 7);
+    }
+
+    /// Returns how many members a list of a route has.
+    fn count(&self, path: &str, list: &str) -> usize {
+        self.get(path)[list].as_array().unwrap().len()
     }
 
     /// Waits until a job is in a state.

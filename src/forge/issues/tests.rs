@@ -167,10 +167,13 @@ fn a_new_key_reaches_every_reference() {
     assert!(fixture.text(FOCUS).contains("SX9-4"));
     let old = fixture.text(".forge/linear/issues/LOCAL-1.json");
     assert!(old.contains("\"moved_to\": \"SX9-4\""), "{old}");
-    // As a merge with another branch leaves it, which gave it a priority meanwhile.
-    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", old.replace("\"priority\": null", "\"priority\": 2"));
+    issues.set("LOCAL-1", &Edit { labels: Some(vec!["web".to_owned()]), ..Edit::default() }, None).unwrap();
+    // As a merge with another branch leaves it, which gave it a priority and a label meanwhile.
+    let late = old.replace("\"priority\": null", "\"priority\": 2").replace("\"labels\": []", "\"labels\": [\"db\"]");
+    fixture.repository.write(".forge/linear/issues/LOCAL-1.json", late);
     let moved = issues.show("LOCAL-1").unwrap().item.issue;
     assert_eq!((moved.title.as_str(), moved.priority), ("One", Some(2)));
+    assert_eq!(moved.labels, ["web", "db"]);
     assert_eq!(add(&fixture, "Three").linear_id, "LOCAL-3", "an alias is not given again");
     assert_eq!(issues.rename("LOCAL-3", "SX9-4").unwrap_err().code, "E_REFUSED");
 }

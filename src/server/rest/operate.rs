@@ -115,6 +115,7 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
     let load = engine.load();
     let checks: Map<String, Value> = engine
         .ready()
+        .await
         .into_iter()
         .map(|(name, result)| (name.to_owned(), result.err().unwrap_or_else(|| "ok".to_owned()).into()))
         .collect();

@@ -45,7 +45,7 @@ async fn healthz() -> Result<Response, Problem> {
         (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
     ))]
 async fn readyz(State(engine): State<Engine>, State(draining): State<Draining>) -> Result<Response, Problem> {
-    let checks = engine.ready();
+    let checks = engine.ready().await;
     let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
     let status = match failed[..] {
         _ if draining.has_begun() => "draining",

@@ -198,7 +198,7 @@ async fn purge(State(ui): State<Ui>, sent: Sent) -> Response {
             let rows = shown::count(purged["rows"].as_u64().unwrap_or_default(), "answer");
             let pending =
                 if purged["pending"] == true { " The store will delete the rest when it can be reached." } else { "" };
-            done("/ui/cache", &format!("Purged {rows}.{pending}"))
+            done(&ui, &sent.caller, "/ui/cache", &format!("Purged {rows}.{pending}"))
         }
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }

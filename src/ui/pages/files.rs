@@ -101,7 +101,7 @@ async fn download(State(ui): State<Ui>, By(caller): By, path: PathParams) -> Res
 async fn delete(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("/api/v1/artifacts/{}", encoded(path_value(&path, "key")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => done("/ui/files", "The artifact was deleted."),
+        Ok(_) => done(&ui, &sent.caller, "/ui/files", "The artifact was deleted."),
         Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
     }
 }
@@ -109,7 +109,7 @@ async fn delete(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
 async fn end(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("/api/v1/sessions/{}", segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => done("/ui/files", "The sandbox has ended."),
+        Ok(_) => done(&ui, &sent.caller, "/ui/files", "The sandbox has ended."),
         Err(failure) => failed(&ui, &sent.caller, Place::Files, &failure),
     }
 }

@@ -161,7 +161,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let now = frame.now;
         Ok(page(&JobsPage {
             frame,
-            done: state.get("done").to_owned(),
+            done: state.done(&ui, &caller),
             state: state.get("state").to_owned(),
             states: ["", "queued", "running", "succeeded", "failed", "cancelled"],
             rows: list.jobs.into_iter().map(|job| JobRow { job, now }).collect(),
@@ -188,7 +188,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         if !job.is_final() {
             frame = frame.live(&format!("view=job&id={}", segment(&job.id)));
         }
-        let done = super::State::of(&query).get("done").to_owned();
+        let done = super::State::of(&query).done(&ui, &caller);
         Ok(page(&JobPage { frame, job, done, steps, output, patch }))
     };
     answered(&ui, &caller, Place::Jobs, answer.await)
@@ -197,7 +197,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
 async fn cancel(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let id = segment(path_value(&path, "id"));
     match ui.rest.send(&sent.caller, Method::DELETE, &format!("/api/v1/jobs/{id}"), None).await {
-        Ok(_) => done(&format!("/ui/jobs/{id}"), "The job was cancelled."),
+        Ok(_) => done(&ui, &sent.caller, &format!("/ui/jobs/{id}"), "The job was cancelled."),
         Err(failure) => failed(&ui, &sent.caller, Place::Jobs, &failure),
     }
 }

@@ -29,6 +29,7 @@ pub(super) struct ListOf {
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     state: State,
+    done: String,
     filters: &'static [&'static str],
     pub(super) rows: T,
 }
@@ -47,7 +48,7 @@ impl ListOf {
         let state = State::of(query);
         let (filter, after) = (state.query(self.filters), state.query(&["after"]));
         let rows = ui.rest.get(caller, &format!("{}?limit={ROWS}{filter}{after}", self.route)).await?;
-        Ok(Listed { state, filters: self.filters, rows })
+        Ok(Listed { done: state.done(ui, caller), state, filters: self.filters, rows })
     }
 
     /// Answers with the page of a list, or with that of its error.
@@ -72,7 +73,7 @@ impl<T> Listed<T> {
 
     /// Returns what was done before the browser came to the page, empty if nothing was.
     pub(super) fn done(&self) -> &str {
-        self.get("done")
+        &self.done
     }
 
     /// Returns whether the list is a part only: other rows may exist if there are none here.

@@ -33,6 +33,9 @@ use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
 use crate::sign_in;
 
+/// Parameter with what was done before the browser came to a page.
+const DONE: &str = "done";
+
 pub(crate) fn routes() -> Router<Ui> {
     Router::new()
         .route("/ui/assets/{name}", get(assets::asset))
@@ -83,9 +86,12 @@ fn see_other(path: &str) -> Response {
 }
 
 /// Sends the browser to a page, with a sentence about what was done.
-fn done(path: &str, sentence: &str) -> Response {
+///
+/// The sentence is sealed: a link that somebody else made shows none.
+fn done(ui: &Ui, caller: &Caller, path: &str, sentence: &str) -> Response {
     let separator = if path.contains('?') { '&' } else { '?' };
-    see_other(&format!("{path}{separator}done={}", segment(sentence)))
+    let seal = ui.seal(caller, DONE, sentence);
+    see_other(&format!("{path}{separator}{DONE}={}&seal={seal}", segment(sentence)))
 }
 
 /// Sends JSON as a file, which a browser does not render.
@@ -113,6 +119,12 @@ impl State {
     /// Returns a parameter, empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// Returns the sentence about what the caller did before it came to the page, empty if there is none.
+    fn done(&self, ui: &Ui, caller: &Caller) -> String {
+        let sentence = self.get(DONE);
+        if ui.seal(caller, DONE, sentence) == self.get("seal") { sentence.to_owned() } else { String::new() }
     }
 
     /// Returns these parameters, without empty ones, as a query for a route. `names` are those that the route knows.

@@ -127,7 +127,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         settings.settings.retain(|setting| setting.name.contains(&filter));
         Ok(page(&OperatePage {
             frame: Frame::new("Operate", Place::Operate, &caller, &ui).live("view=page&topics=stats,server"),
-            done: state.get("done").to_owned(),
+            done: state.done(&ui, &caller),
             status,
             store,
             trouble,
@@ -154,12 +154,12 @@ async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
             done("/ui/operate", "The server drains: it is not ready any more, finishes what runs, and ends.")
         }
         Ok(value) if value.get("state").is_some() => {
-            done("/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
+            done(&ui, &sent.caller, "/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
         }
         Ok(swept) => {
             let rows = |name: &str| swept[name].as_u64().unwrap_or_default();
             let total = rows("store_rows") + rows("trimmed_answers") + rows("system_rows");
-            done("/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
+            done(&ui, &sent.caller, "/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Operate, &failure),
     }

@@ -126,7 +126,9 @@ async fn make(ui: &Ui, caller: &Caller, sent: &Sent) -> Result<Made, Failure> {
 async fn revoke(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("{}/{}", LIST.route, segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => done("/ui/tokens", "The token is revoked. Every server refuses it within a second."),
+        Ok(_) => {
+            done(&ui, &sent.caller, "/ui/tokens", "The token is revoked. Every server refuses it within a second.")
+        }
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

@@ -106,7 +106,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         let uses: Uses = ui.rest.get(&caller, &format!("{}/{}/uses?limit=100", LIST.route, segment(name))).await?;
         Ok(page(&CredentialPage {
             frame: Frame::new(name, LIST.place, &caller, &ui),
-            done: super::State::of(&query).get("done").to_owned(),
+            done: super::State::of(&query).done(&ui, &caller),
             credential,
             uses: uses.uses,
         }))
@@ -125,8 +125,8 @@ async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
     let grant = json!({ "subjects": words("subjects"), "packs": words("packs") });
     let route = format!("{}/{name}/{action}", LIST.route);
     match ui.rest.send(&sent.caller, Method::POST, &route, Some(&grant)).await {
-        Ok(_) if action == "grant" => done(&format!("/ui/vault/{name}"), "It is granted."),
-        Ok(_) => done(&format!("/ui/vault/{name}"), "It is revoked. The next call is refused."),
+        Ok(_) if action == "grant" => done(&ui, &sent.caller, &format!("/ui/vault/{name}"), "It is granted."),
+        Ok(_) => done(&ui, &sent.caller, &format!("/ui/vault/{name}"), "It is revoked. The next call is refused."),
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

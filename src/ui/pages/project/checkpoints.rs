@@ -71,7 +71,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"]))).await?;
         let frame = live_frame("Checkpoints", &ui, &caller);
-        Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state), list }))
+        Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state, &ui, &caller), list }))
     };
     answered(&ui, &caller, Tab::Checkpoints, answer.await)
 }
@@ -156,7 +156,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         };
         Ok(page(&CheckpointPage {
             frame: frame(&format!("Checkpoint {}", checkpoint.name), &ui, &caller),
-            top: Top::new(Tab::Checkpoints, &state),
+            top: Top::new(Tab::Checkpoints, &state, &ui, &caller),
             checkpoint,
             path: state.get("path").to_owned(),
             lines: diff.as_ref().map(|diff| lines(&diff.text)).unwrap_or_default(),

@@ -71,7 +71,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         tail.events.reverse();
         Ok(page(&EventsPage {
             frame: live_frame("Events", &ui, &caller),
-            top: Top::new(Tab::Events, &state),
+            top: Top::new(Tab::Events, &state, &ui, &caller),
             session: state.get("session").to_owned(),
             tail,
         }))

@@ -106,7 +106,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let list = ui.rest.get(&caller, &format!("{API}/knowledge?limit={LIMIT}{filter}{after}")).await?;
         Ok(page(&KnowledgePage {
             frame: live_frame("Knowledge", &ui, &caller),
-            top: Top::new(Tab::Knowledge, &state),
+            top: Top::new(Tab::Knowledge, &state, &ui, &caller),
             q: state.get("q").to_owned(),
             kind: state.get("kind").to_owned(),
             kinds: [
@@ -163,7 +163,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
             |name: &&'static str| TextField { name, value: entry.texts.get(*name).cloned().unwrap_or_default() };
         Ok(page(&EntryPage {
             frame: frame("Entry of the knowledge", &ui, &caller),
-            top: Top::new(Tab::Knowledge, &state),
+            top: Top::new(Tab::Knowledge, &state, &ui, &caller),
             etag: list.etag.unwrap_or_default(),
             fields: fields_of(&entry.kind).iter().map(field).collect(),
             entry,

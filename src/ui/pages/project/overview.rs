@@ -168,7 +168,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let section = |name, folder, path, component| Section { name, folder, path, component };
         Ok(page(&OverviewPage {
             frame: live_frame("Project", &ui, &caller),
-            top: Top::new(Tab::Overview, &state),
+            top: Top::new(Tab::Overview, &state, &ui, &caller),
             overall: health.overall,
             measured_at: health.measured_at,
             since,

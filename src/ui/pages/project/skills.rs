@@ -131,7 +131,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         };
         Ok(page(&SkillsPage {
             frame: frame("Skills", &ui, &caller),
-            top: Top::new(Tab::Skills, &state),
+            top: Top::new(Tab::Skills, &state, &ui, &caller),
             text: state.get("text").to_owned(),
             files: state.get("files").to_owned(),
             labels: state.get("labels").to_owned(),
@@ -164,7 +164,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         let route = format!("{API}/skills/{}", segment(super::super::path_value(&path, "name")));
         let shown: Shown = ui.rest.get(&caller, &route).await?;
         let frame = frame(&format!("Skill {}", shown.skill.name), &ui, &caller);
-        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state), shown }))
+        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state, &ui, &caller), shown }))
     };
     answered(&ui, &caller, Tab::Skills, answer.await)
 }
