@@ -21,7 +21,7 @@ use tower::Service;
 use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::guard::{Asked, Guard};
-use crate::limits::{Admission, Each, InFlight, Rate, RequestSlot};
+use crate::limits::{Admission, Each, InFlight, Rate, Replicas, RequestSlot};
 use crate::mcp::{Mcp, Validity};
 use crate::problem::Problem;
 use crate::rest::webhook::PATH as WEBHOOK;
@@ -47,6 +47,7 @@ struct Inner {
     access: Option<Arc<Access>>,
     local: Caller,
     clock: Arc<dyn Clock>,
+    replicas: Replicas,
     router: Router,
     mcp: Mcp,
 }
@@ -58,10 +59,10 @@ struct Live {
 }
 
 impl Live {
-    fn new(config: &ServerConfig) -> Self {
+    fn new(config: &ServerConfig, replicas: &Replicas) -> Self {
         Self {
             guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
-            rate: Rate::new(config.rate_per_second, config.rate_burst).map(Arc::new),
+            rate: Rate::new(config.rate_per_second, config.rate_burst, replicas.clone()).map(Arc::new),
         }
     }
 }
@@ -73,14 +74,21 @@ impl EntryService {
         access: Option<Arc<Access>>,
         clock: Arc<dyn Clock>,
         config: &ServerConfig,
+        replicas: Replicas,
     ) -> Self {
+        // The default is a part of what one server can do; a number is what a caller gets from all of them.
+        let callers = match config.max_requests_per_caller {
+            0 => Each::new(config.requests_per_caller()),
+            limit => Each::over(limit, replicas.clone()),
+        };
         Self(Arc::new(Inner {
-            live: RwLock::new(Live::new(config)),
+            live: RwLock::new(Live::new(config, &replicas)),
             in_flight: InFlight::new(config.max_requests),
-            callers: Each::new(config.requests_per_caller()),
+            callers,
             access,
             local: Caller::local(),
             clock,
+            replicas,
             router,
             mcp,
         }))
@@ -88,7 +96,7 @@ impl EntryService {
 
     /// Applies hosts, origins and rates of a configuration to new requests.
     pub(crate) fn reload(&self, config: &ServerConfig) {
-        *self.0.live.write() = Live::new(config);
+        *self.0.live.write() = Live::new(config, &self.0.replicas);
     }
 
     /// Answers one request. `peer` counts the running requests of its address.

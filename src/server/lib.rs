@@ -5,6 +5,7 @@ mod app;
 mod body;
 mod config;
 mod docs;
+mod draining;
 mod entry;
 mod guard;
 mod headers;
@@ -26,6 +27,7 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
+pub use limits::Replicas;
 pub use operator::Operator;
 pub use rest::project::ProjectSettings;
 pub use rest::webhook::{WebhookAnswer, WebhookReceiver};

@@ -76,6 +76,8 @@ async fn serve(setup: Setup, mut reloader: Reloader, global: &Global) -> Result<
     let stop = CancellationToken::new();
     let mut server = Server::new(engine.clone(), setup.settings.server.clone())
         .mcp(setup.settings.mcp.clone())
+        .seal_sessions(replicas::session_keys(&setup.settings, setup.ring.as_ref())?)
+        .replicas(replicas::count(&setup.settings))
         .conversations(setup.conversations.clone())
         .project(setup.project()?);
     if let Ok(system) = setup.system() {

@@ -30,7 +30,8 @@ use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
 use super::running::Unstarted;
-use super::sessions::{Session, Sessions};
+use super::session_seal::SessionSeal;
+use super::sessions::{Reservation, Session, Sessions};
 use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
@@ -68,17 +69,19 @@ impl Mcp {
         config: McpConfig,
         clock: Arc<dyn Clock>,
         extra: Option<Arc<dyn Extra>>,
+        seal: Option<SessionSeal>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let sessions = Arc::new(Sessions::new(config.clone(), clock));
+        let sessions = Arc::new(Sessions::new(config.clone(), clock, seal));
         let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         // Host and Origin are checked before, for all transports.
-        let settings = StreamableHttpServerConfig::default()
+        let mut settings = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
             .with_sse_keep_alive(Some(config.keep_alive))
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(stop.clone());
+        settings.session_store = sessions.store();
         let mcp = Arc::new(McpState {
             tables: Tables::new(engine.clone()),
             place: None,
@@ -149,9 +152,10 @@ impl Inner {
             parts.headers.remove(SESSION);
         } else if parts.headers.contains_key(SESSION) {
             let id = text(&parts.headers, &SESSION).unwrap_or_default();
-            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity);
+            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity).await?;
             let session =
                 session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
+            parts.headers.insert(SESSION, header(session.id())?);
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
             asking.visit.validity = Validity::new(move || {
@@ -173,7 +177,7 @@ impl Inner {
         let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
-                self.sessions.close(session.id()).await;
+                self.sessions.end(&session).await;
                 response.map(Body::new)
             }
             Some(session) => {
@@ -222,25 +226,44 @@ impl Inner {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
-            let begun = match self.sessions.room(&caller).await {
+            let mut begun = None;
+            let response = match self.sessions.room(&caller).await {
                 Err(error) => Err(error.into()),
                 Ok(place) => {
-                    let response = self.pass(parts, &bytes, asking).await;
-                    if let Some(id) = text(response.headers(), &SESSION) {
-                        self.sessions.bind(place, id, &caller, validity);
-                    }
-                    Ok(response)
+                    let mut response = self.pass(parts, &bytes, asking).await;
+                    let id = text(response.headers(), &SESSION).map(str::to_owned);
+                    begun = id.clone();
+                    let bound = self.bind(place, id.as_deref(), &bytes, &caller, validity, &mut response);
+                    bound.map(|()| response)
                 }
             };
-            // The client disconnected and will never learn the id of its session.
-            if let Err(Ok(unheard)) = answer.send(begun)
-                && let Some(id) = text(unheard.headers(), &SESSION)
-            {
-                self.sessions.close(id).await;
+            let failed = response.is_err();
+            // The client that disconnected will never learn the id of its session.
+            let unheard = answer.send(response).is_err();
+            if let (true, Some(id)) = (failed || unheard, begun) {
+                self.sessions.close(&id).await;
             }
         });
         let begun = answered.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the session could not begin")));
         begun.map(|response| response.map(Body::new))
+    }
+
+    /// Binds the session that rmcp began, if it did, and puts its id for the client into the answer.
+    fn bind(
+        &self,
+        place: Reservation,
+        id: Option<&str>,
+        request: &[u8],
+        caller: &Caller,
+        validity: Validity,
+        response: &mut Boxed,
+    ) -> Result<(), Problem> {
+        let Some(id) = id else { return Ok(()) };
+        let handshake = message::handshake(request)
+            .ok_or_else(|| Problem::new(Code::Internal, "the handshake cannot be read again"))?;
+        let shown = self.sessions.bind(place, id, caller, validity, handshake)?;
+        response.headers_mut().insert(SESSION, header(&shown)?);
+        Ok(())
     }
 
     /// Answers a `tools/call`. One that is not plain is checked by rmcp first.
@@ -351,6 +374,11 @@ fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &Ca
 fn has_no_handshake(headers: &HeaderMap) -> bool {
     let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
     text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
+}
+
+/// Returns a session id as a header.
+fn header(id: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(id).map_err(|_| Problem::new(Code::Internal, "the session id is no header value"))
 }
 
 /// Returns the value of a header that occurs exactly once.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use helmdeck_core::json::read_strict;
-use rmcp::model::{ClientCapabilities, ErrorCode, ProgressToken, ProtocolVersion, RequestId};
+use rmcp::model::{ClientCapabilities, ErrorCode, InitializeRequestParams, ProgressToken, ProtocolVersion, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -106,6 +106,15 @@ pub(crate) struct CallMeta<'a> {
     capabilities: Option<ClientCapabilities>,
     #[serde(default, rename = "helmdeck/cache")]
     pub(crate) cache: CacheWish,
+}
+
+/// Returns the parameters of an `initialize`; `None` if they are no such parameters.
+pub(crate) fn handshake(bytes: &[u8]) -> Option<InitializeRequestParams> {
+    #[derive(Deserialize)]
+    struct Initialize {
+        params: InitializeRequestParams,
+    }
+    serde_json::from_slice::<Initialize>(bytes).ok().map(|initialize| initialize.params)
 }
 
 /// Parses one message, without its parameters.

@@ -16,6 +16,7 @@ mod progress;
 mod prompts;
 mod resources;
 mod running;
+mod session_seal;
 mod sessions;
 mod state;
 mod stdio;
@@ -29,9 +30,10 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-pub use config::McpConfig;
+pub use config::{McpConfig, SessionMode};
 pub use extra::Extra;
 pub(crate) use http::Mcp;
+pub(crate) use session_seal::SessionSeal;
 pub(crate) use state::Validity;
 pub use state::{Absolute, LocalClient};
 pub use stdio::Stdio;

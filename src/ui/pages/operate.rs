@@ -140,10 +140,11 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Operate, answer.await)
 }
 
-/// Starts a rotation or a sweep.
+/// Starts a rotation, a sweep or the drain.
 async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = match path_value(&path, "action") {
         action @ ("rotate" | "sweep") => format!("/api/v1/store/{action}"),
+        "drain" => "/api/v1/drain".to_owned(),
         _ => {
             let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such action");
             return failed(&ui, &sent.caller, Place::Operate, &failure);
@@ -151,6 +152,9 @@ async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     };
     let answer = ui.rest.send(&sent.caller, Method::POST, &route, None).await;
     match answer.and_then(|answer| rest::read::<Value>(&answer)) {
+        Ok(value) if value["state"] == "draining" => {
+            done("/ui/operate", "The server drains: it is not ready any more, finishes what runs, and ends.")
+        }
         Ok(value) if value.get("state").is_some() => {
             done(&ui, &sent.caller, "/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
         }

@@ -123,6 +123,7 @@ async fn listeners_of_both_kinds_are_told() {
         McpConfig::default(),
         Arc::new(helmdeck_core::SystemClock::default()),
         None,
+        None,
     );
     let local = Caller::local();
     let session = begin_as(&mcp, &local).await.unwrap();
