@@ -4,6 +4,7 @@ mod access;
 mod app;
 mod body;
 mod config;
+mod correlate;
 mod docs;
 mod entry;
 mod guard;

@@ -17,6 +17,7 @@ mod prompts;
 mod resources;
 mod running;
 mod sessions;
+mod span;
 mod state;
 mod stdio;
 mod stream;
