@@ -12,6 +12,7 @@ mod headers;
 mod idempotency;
 mod limits;
 pub mod mcp;
+mod metrics;
 mod openapi;
 mod operator;
 mod peers;
@@ -27,6 +28,7 @@ mod fixture;
 
 pub use access::{Auth, AuthConfig, MIN_SECRET_BYTES};
 pub use config::{ServerConfig, check_listen};
+pub use metrics::metrics;
 pub use operator::Operator;
 pub use rest::project::ProjectSettings;
 pub use rest::webhook::{WebhookAnswer, WebhookReceiver};
