@@ -33,6 +33,7 @@ mod seam;
 mod secret_file;
 mod signals;
 mod table;
+mod telemetry;
 mod terminal;
 mod trackers;
 mod wire;
