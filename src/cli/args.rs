@@ -3,6 +3,7 @@
 mod artifact;
 mod cache;
 mod conversation;
+mod drain;
 pub(crate) mod forge;
 mod health;
 mod init;
@@ -12,6 +13,7 @@ mod mcp;
 mod pack;
 pub(crate) mod seam;
 mod session;
+mod system;
 mod token;
 mod ui;
 mod vault;
@@ -29,6 +31,7 @@ pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
+pub(crate) use drain::DrainArgs;
 pub(crate) use health::HealthArgs;
 pub(crate) use init::{InitArgs, McpClient};
 pub(crate) use job::{JobCommand, JobListArgs};
@@ -36,6 +39,7 @@ pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use pack::{PackCommand, PackKind, PackListArgs, PackRef};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
+pub(crate) use system::{SystemCommand, SystemMoveArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use ui::UiArgs;
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
@@ -121,6 +125,9 @@ pub(crate) enum Command {
     /// Manage credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Copy the system database: tokens, jobs, credentials and counters
+    #[command(subcommand)]
+    System(SystemCommand),
     /// Serve packs over REST and MCP
     Serve(ServeArgs),
     /// Print the address of the pages, with a link that signs a browser in once
@@ -140,6 +147,11 @@ pub(crate) enum Command {
     Check,
     /// Ask a running server whether it is ready; exit 1 if it is not
     Health(HealthArgs),
+    /// Stop a running server in good order: not ready at once, then it finishes what runs and ends
+    #[command(
+        after_help = "If callers need a token, it is HELMDECK_TOKEN, which needs the scope admin; with API tokens a new one is made."
+    )]
+    Drain(DrainArgs),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -12,6 +12,7 @@ pub(crate) mod connect;
 mod conversation;
 mod conversation_check;
 mod doctor;
+mod drain;
 pub(crate) mod forge;
 mod forget;
 mod health;
@@ -39,6 +40,7 @@ mod seam_save;
 mod serve;
 mod session;
 mod status;
+mod system;
 mod token;
 mod ui;
 mod vault;
@@ -69,6 +71,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => block_on(job::job(&setup(env, WARN)?, &command)),
         Command::Token(command) => block_on(token::run(&setup(env, WARN)?, &command)),
+        Command::System(command) => block_on(system::run(&setup(env, WARN)?, &command)),
         Command::Ui(arguments) => block_on(ui::run(&setup(env, WARN)?, &arguments)),
         Command::Artifact(command) => block_on(artifact::run(&setup(env, WARN)?, &command)),
         Command::Key(command) => key::run(&command, &global, &env, &output),
@@ -77,6 +80,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Man { folder } => man::run(&folder, &env, &output),
         Command::Health(arguments) => health::run(&arguments, &global, &env, &output),
+        Command::Drain(arguments) => block_on(drain::run(&setup(env, WARN)?, &arguments)),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
         Command::Mcp(arguments) => match arguments.command {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use helmdeck_engine::{McpServer, S3Location};
+use helmdeck_memory::open::Location;
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use toml::{Table, Value};
 use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
+use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings, SystemSettings};
 use super::servers;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
+    /// `[system]`.
+    pub(crate) system: SystemSettings,
     /// `[conversation]`.
     pub(crate) conversation: helmdeck_conversation::Config,
     /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
@@ -61,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) llm: helmdeck_llm::Config,
     /// `[swe]`.
     pub(crate) swe: helmdeck_packs::swe::Config,
+    /// `[telemetry]`; a file in it has an absolute path.
+    pub(crate) telemetry: helmdeck_telemetry::Config,
     /// `[credentials]`: the variable of the environment that holds each.
     pub(crate) credentials: BTreeMap<String, String>,
     /// `[[mcp.servers]]`.
@@ -87,6 +92,20 @@ impl Settings {
             return Ok(format!("sqlite:{}", self.data_dir()?.join("memory.db").display()));
         }
         Ok(self.memory.url.clone())
+    }
+
+    /// Returns where the system database is kept, as a URL.
+    ///
+    /// # Errors
+    /// As [`Settings::data_dir`].
+    pub(crate) fn system_url(&self) -> Result<String> {
+        if !self.system.url.is_empty() {
+            return Ok(self.system.url.clone());
+        }
+        if matches!(Location::parse(&self.memory.url), Ok(Location::Postgres(_))) {
+            return Ok(self.memory.url.clone());
+        }
+        Ok(format!("sqlite:{}", self.data_dir()?.join("helmdeck.db").display()))
     }
 }
 
@@ -123,6 +142,7 @@ impl Reading<'_> {
         let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
         let mcp = self.read(of_mcp, &["mcp"], McpConfig::validate);
         let memory = self.memory(file, env);
+        let system = self.part("system", SystemSettings::check);
         let conversation = self.part("conversation", conversation);
         let egress = self.part("egress", |_: &helmdeck_egress::Config| Ok(()));
         let github = self.part("github", GitHub::check);
@@ -131,6 +151,7 @@ impl Reading<'_> {
         let repo = self.part("repo", Repo::check);
         let llm = self.part("llm", helmdeck_llm::Config::validate);
         let swe = self.part("swe", helmdeck_packs::swe::Config::validate);
+        let telemetry = self.telemetry(file, env);
         let engine =
             self.read(|key| key.first().is_some_and(|table| ENGINE.contains(&table.as_str())), &[], engine_parts);
         let credentials = self.credentials();
@@ -147,6 +168,7 @@ impl Reading<'_> {
             auth: auth?,
             mcp: mcp?,
             memory: memory?,
+            system: system?,
             conversation: conversation?,
             engine: engine?,
             egress: egress?,
@@ -156,6 +178,7 @@ impl Reading<'_> {
             repo: repo?,
             llm: llm?,
             swe: swe?,
+            telemetry: telemetry?,
             credentials,
             mcp_servers: Vec::new(),
         })
@@ -246,6 +269,14 @@ impl Reading<'_> {
             memory.key_file = key_file;
         }
         Some(memory)
+    }
+
+    fn telemetry(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<helmdeck_telemetry::Config> {
+        let mut telemetry = self.part("telemetry", helmdeck_telemetry::Config::validate)?;
+        if let Some(path) = self.path(&["telemetry", "headers_file"], file, env) {
+            telemetry.headers_file = path;
+        }
+        Some(telemetry)
     }
 
     fn forge(&mut self, file: Option<&ConfigFile>, env: &ProcessEnvironment) -> Option<Forge> {

@@ -17,6 +17,7 @@ mod purge;
 mod queries;
 mod reseal;
 mod rows;
+pub mod session;
 mod tls;
 mod totals;
 mod url;
