@@ -107,7 +107,6 @@ impl Dialer {
         let options = all.iter().map(|(name, value)| format!("-c {}={}", escaped(name), escaped(value)));
         let mut direct = plain.clone();
         direct.options(options.collect::<Vec<_>>().join(" "));
-        plain.options("");
         let listen = config.postgres.listen;
         let is_pooled = Arc::new(AtomicBool::new(listen == Listen::Off));
         Ok(Self { direct, plain, tls: tls::connector(&target.protection)?, beginning, timeout, listen, is_pooled })

@@ -13,6 +13,7 @@ use tokio_postgres::config::{Host, SslMode};
 use crate::error::{Result, StoreError};
 
 /// Parameters that the driver reads itself; tokio-postgres reads the rest.
+const OPTIONS: &str = "options";
 const SSL_MODE: &str = "sslmode";
 const ROOT_CERTIFICATE: &str = "sslrootcert";
 
@@ -31,7 +32,7 @@ const PARAMETERS: &[&str] = &[
     "keepalives_interval",
     "keepalives_retries",
     "load_balance_hosts",
-    "options",
+    OPTIONS,
     "password",
     "port",
     "sslnegotiation",
@@ -57,6 +58,8 @@ pub(super) struct Target {
     pub(super) config: Config,
     /// Protection of the connection.
     pub(super) protection: Protection,
+    /// The URL's `options`. Not in `config`, because a pooler in transaction mode refuses them.
+    options: String,
 }
 
 helmdeck_core::redacted_debug!(Target, this => protection = this.protection);
@@ -87,7 +90,7 @@ impl Target {
         if config.get_application_name().is_none() {
             config.application_name("helmdeck");
         }
-        Ok(Self { config, protection })
+        Ok(Self { config, protection, options: ours.options })
     }
 
     /// Returns the settings of the URL's `options`, in their order.
@@ -95,7 +98,7 @@ impl Target {
     /// # Errors
     /// `BadUrl` if an option is not a setting.
     pub(super) fn settings(&self) -> Result<Vec<(String, String)>> {
-        let mut words = words(self.config.get_options().unwrap_or_default()).into_iter();
+        let mut words = words(&self.options).into_iter();
         let mut settings = Vec::new();
         while let Some(word) = words.next() {
             let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
@@ -131,6 +134,7 @@ impl Target {
 /// The parameters that are understood here.
 #[derive(Debug, Default)]
 struct Ours {
+    options: String,
     ssl_mode: Option<String>,
     root_certificate: Option<String>,
 }
@@ -149,6 +153,7 @@ fn split(url: &str) -> Result<(String, Ours)> {
     for parameter in rest[question + 1..].split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').ok_or_else(|| bad("a parameter has no value"))?;
         match name {
+            OPTIONS => ours.options = decoded(value)?,
             SSL_MODE => ours.ssl_mode = Some(value.to_owned()),
             ROOT_CERTIFICATE => ours.root_certificate = Some(decoded(value)?),
             "sslcert" | "sslkey" | "sslpassword" => {
@@ -268,7 +273,7 @@ mod tests {
         assert_eq!(target.config.get_hosts(), [Host::Tcp("a".into()), Host::Tcp("b".into())]);
         assert_eq!(target.config.get_ports(), [1, 2]);
         assert_eq!(target.config.get_dbname(), Some("d/"));
-        assert_eq!(target.config.get_options(), Some("-csearch_path=s"));
+        assert_eq!(target.settings().unwrap(), [("search_path".to_owned(), "s".to_owned())]);
         assert_eq!(target.shown(), "postgres://a:1,b:2/d/");
         assert_eq!(Target::parse("postgres://me@[::1]:7/").unwrap().shown(), "postgres://[::1]:7/me");
     }
@@ -276,10 +281,7 @@ mod tests {
     #[test]
     fn options_are_read_as_settings() {
         let settings = |options: &str| {
-            let target = Target::parse("postgres://h/d?sslmode=disable").unwrap();
-            let mut config = target.config;
-            config.options(options);
-            Target { config, ..Target::parse("postgres://h/d?sslmode=disable").unwrap() }.settings()
+            Target { options: options.to_owned(), ..Target::parse("postgres://h/d").unwrap() }.settings()
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(settings("").unwrap(), []);
