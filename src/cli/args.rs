@@ -3,6 +3,7 @@
 mod artifact;
 mod cache;
 mod conversation;
+mod drain;
 pub(crate) mod forge;
 mod health;
 mod init;
@@ -30,6 +31,7 @@ pub(crate) use cache::{CacheCommand, PurgeArgs, Which};
 pub(crate) use conversation::{
     AddArgs, ConversationCommand, ConversationIdArgs, ConversationListArgs, SnapshotArgs, WhoseArgs,
 };
+pub(crate) use drain::DrainArgs;
 pub(crate) use health::HealthArgs;
 pub(crate) use init::{InitArgs, McpClient};
 pub(crate) use job::{JobCommand, JobListArgs};
@@ -145,6 +147,11 @@ pub(crate) enum Command {
     Check,
     /// Ask a running server whether it is ready; exit 1 if it is not
     Health(HealthArgs),
+    /// Stop a running server in good order: not ready at once, then it finishes what runs and ends
+    #[command(
+        after_help = "If callers need a token, it is HELMDECK_TOKEN, which needs the scope admin; with API tokens a new one is made."
+    )]
+    Drain(DrainArgs),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

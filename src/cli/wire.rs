@@ -28,6 +28,7 @@ use crate::exit::{self, Exit, Failure, Result};
 use crate::gate;
 use crate::logging;
 use crate::output::Output;
+use crate::replicas;
 use crate::s3;
 
 /// Capacity of a command's event bus.
@@ -182,7 +183,12 @@ impl Setup {
                 helmdeck_process::reap_when_killed(program.clone());
                 // A process that watches the packs folder is a server. After a single call, sessions that its pack
                 // preserves remain.
-                builder = builder.sessions(SessionPlace { folder: data.join("sessions"), program, outlive: !watch });
+                builder = builder.sessions(SessionPlace {
+                    folder: data.join("sessions"),
+                    program,
+                    outlive: !watch,
+                    replica: replicas::name(settings),
+                });
             }
             builder = builder.jobs(self.system()?, self.ring.clone().map(Arc::new));
             // A command that only shows something creates no data folder.
@@ -393,6 +399,7 @@ impl Setup {
     /// Opens the store, or reports why it cannot. A server keeps trying.
     async fn store_or_later(&self, url: &str, ring: &KeyRing, memory: MemoryUse) -> helmdeck_memory::Result<Opened> {
         let mut config = self.settings.memory.store();
+        config.postgres.watch_interval = self.settings.engine.cache.watch_interval;
         let retry = (memory == MemoryUse::Full).then_some(RETRY_STORE);
         if retry.is_none() {
             config.postgres.connect_timeout = config.postgres.connect_timeout.min(CONNECT_OF_A_CALL);

@@ -156,6 +156,7 @@ struct Inner {
     retry_after: Option<Duration>,
     violations: Vec<Violation>,
     for_operator: bool,
+    replica: Option<Box<str>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -168,6 +169,7 @@ impl Error {
             retry_after: None,
             violations: Vec::new(),
             for_operator: false,
+            replica: None,
             source: None,
         }))
     }
@@ -196,6 +198,12 @@ impl Error {
     #[must_use]
     pub fn for_operator(self) -> Self {
         self.edit(|inner| inner.for_operator = true)
+    }
+
+    /// Names the replica that has what was asked for.
+    #[must_use]
+    pub fn with_replica(self, name: &str) -> Self {
+        self.edit(|inner| inner.replica = Some(name.into()))
     }
 
     /// Adds the violations of the schema.
@@ -241,6 +249,12 @@ impl Error {
         self.0.retry_after
     }
 
+    /// Returns the replica that has what was asked for, if it is another one.
+    #[must_use]
+    pub fn replica(&self) -> Option<&str> {
+        self.0.replica.as_deref()
+    }
+
     /// Returns the places that break the schema, for `invalid_input` and `invalid_output`.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
@@ -280,6 +294,9 @@ impl Error {
         });
         if let Some(after) = self.retry_after() {
             problem["retry_after_ms"] = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into();
+        }
+        if let Some(replica) = self.replica() {
+            problem["replica"] = replica.into();
         }
         if !self.violations().is_empty() {
             problem["errors"] = serde_json::json!(self.violations());

@@ -136,10 +136,9 @@ impl Engine {
         self.0.metrics.encode()
     }
 
-    /// Returns the readiness checks of this engine, by name.
-    #[must_use]
-    pub fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
-        self.0.ready()
+    /// Returns the readiness checks of this engine, by name. It reads from the store, at most once a second.
+    pub async fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
+        self.0.ready().await
     }
 
     /// Reads the packs folder again. Bad manifests are listed as refused; all other packs are served.

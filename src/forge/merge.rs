@@ -10,4 +10,5 @@ mod driver;
 mod tests;
 
 pub use driver::{Driven, drive};
+pub(crate) use helmdeck_forge_documents::merge::join_lists;
 pub use helmdeck_forge_documents::merge::{Merged, merge};

@@ -11,5 +11,6 @@ mod links;
 mod rules;
 
 pub(crate) use apart::{next_id, rename, title};
+pub use issue::join_lists;
 pub use rules::{Merged, merge};
 pub(crate) use rules::{name_of, union};

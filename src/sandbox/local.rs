@@ -38,6 +38,8 @@ pub(crate) struct RuntimeDependencies {
     pub(crate) program: PathBuf,
     /// Whether preserved sessions outlive this process.
     pub(crate) outlive: bool,
+    /// Name of this server among its replicas, if there are any.
+    pub(crate) replica: Option<Arc<str>>,
     pub(crate) config: SessionConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: SessionMetrics,
@@ -234,6 +236,7 @@ impl SessionRuntime for LocalRuntime {
         let sandbox = self.sandbox().await?.clone();
         self.sweep().await;
         let (place, config, now) = (self.place.clone(), self.parts.config.clone(), self.parts.clock.now());
+        let replica = self.parts.replica.clone();
         let create = move || {
             let memory = wish.memory.unwrap_or(config.memory);
             let limits = (wish.tenant.clone(), wish.user.clone(), now);
@@ -248,7 +251,7 @@ impl SessionRuntime for LocalRuntime {
                 memory,
             };
             let fits = |records: &[Record]| check::fits(records, &limits.0, &limits.1, limits.2, &config);
-            place.create(now, make, fits, |folder| fill::fill(folder, sandbox.user))
+            place.create(now, replica.as_deref(), make, fits, |folder| fill::fill(folder, sandbox.user))
         };
         let (folder, record, lock) = blocking(create).await?.map_err(check::Unmade::into_error)?;
         let live = Live::new(record.clone(), folder, Some(lock));
@@ -418,6 +421,7 @@ mod tests {
         let runtime = LocalRuntime::new(RuntimeDependencies {
             folder: data.join("sessions"),
             program: "/nonexistent".into(),
+            replica: None,
             outlive: false,
             config: SessionConfig::default(),
             clock: Arc::new(clock),
@@ -433,7 +437,7 @@ mod tests {
             preserved: false,
             memory: 1,
         };
-        let made = runtime.place.create::<std::io::Error>(now, make, |_| Ok(()), |_| Ok(()));
+        let made = runtime.place.create::<std::io::Error>(now, None, make, |_| Ok(()), |_| Ok(()));
         let (folder, record, lock) = made.unwrap();
         let live = Live::new(record.clone(), folder, Some(lock));
         runtime.live.lock().insert(record.id, Arc::clone(&live));

@@ -144,6 +144,15 @@ fn locked(result: Result<(), TryLockError>) -> io::Result<bool> {
     }
 }
 
+/// Returns the replica that a session id names, if it names one; `None` if the id is malformed.
+pub(crate) fn replica_of(id: &str) -> Option<Option<&str>> {
+    let (replica, random) = id.split_once('.').map_or((None, id), |(replica, random)| (Some(replica), random));
+    let named = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = |name: &str| (1..=40).contains(&name.len()) && name.bytes().all(named);
+    let is_random = random.len() == 32 && random.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_random && replica.is_none_or(is_name)).then_some(replica)
+}
+
 /// Makes a folder with mode 0700. An existing one stays as it is.
 fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
@@ -156,8 +165,7 @@ impl SessionFolder {
 
     /// Returns the folder of a session; `None` if the id is malformed.
     pub(crate) fn of(&self, id: &str) -> Option<Folder> {
-        let fits = id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        fits.then(|| Folder(self.0.join(id)))
+        replica_of(id).map(|_| Folder(self.0.join(id)))
     }
 
     /// Takes the lock of all sessions, for processes that make or sweep them.
@@ -172,17 +180,19 @@ impl SessionFolder {
 
     /// Makes a session if `fits` accepts the existing records. Returns its folder and its lock.
     ///
-    /// `make` gets a new id and returns the record; `fill` makes the content.
+    /// `make` gets a new id, which begins with the replica, and returns the record; `fill` makes the content.
     pub(crate) fn create<E: From<io::Error>>(
         &self,
         now: Timestamp,
+        replica: Option<&str>,
         make: impl FnOnce(String) -> Record,
         fits: impl FnOnce(&[Record]) -> Result<(), E>,
         fill: impl FnOnce(&Folder) -> io::Result<()>,
     ) -> Result<(Folder, Record, File), E> {
         let _held = self.hold()?;
         fits(&self.records()?)?;
-        let record = make(RunId::next(now).to_string());
+        let random = RunId::next(now);
+        let record = make(replica.map_or_else(|| random.to_string(), |replica| format!("{replica}.{random}")));
         let folder = Folder(self.0.join(&record.id));
         DirBuilder::new().mode(0o700).create(folder.path())?;
         let made = || {
@@ -356,7 +366,7 @@ mod tests {
             preserved: true,
             memory: 1,
         };
-        let (folder, _, lock) = place.create::<io::Error>(now(), make, |_| Ok(()), |_| Ok(())).unwrap();
+        let (folder, _, lock) = place.create::<io::Error>(now(), None, make, |_| Ok(()), |_| Ok(())).unwrap();
         (folder, lock)
     }
 
@@ -368,6 +378,22 @@ mod tests {
 
     fn left(place: &SessionFolder) -> usize {
         std::fs::read_dir(&place.0).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    }
+
+    #[test]
+    fn ids_name_their_replica_and_no_other_path() {
+        let (_top, place) = place();
+        let random = "0123456789abcdef".repeat(2);
+        for (id, replica) in [(random.clone(), None), (format!("deck-1.{random}"), Some("deck-1"))] {
+            assert!(place.of(&id).is_some_and(|folder| folder.path().ends_with(&id)), "{id}");
+            assert_eq!(replica_of(&id), Some(replica));
+        }
+        for id in ["", ".", "..", "deck-1.", "lock"] {
+            assert!(place.of(id).is_none(), "{id}");
+        }
+        for name in ["", "..", "../x", "Deck", "a.b", ".leaving-a", &"a".repeat(41)] {
+            assert!(place.of(&format!("{name}.{random}")).is_none(), "{name}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::config::SessionConfig;
 use crate::local::{LocalRuntime, RuntimeDependencies};
 use crate::metrics::SessionMetrics;
-use crate::place::Record;
+use crate::place::{self, Record};
 use crate::runtime::{DetectedRuntime, Reason, SessionRuntime, Wish};
 
 /// Location of sessions, and the program that runs their commands.
@@ -28,6 +28,10 @@ pub struct SessionPlace {
     pub program: PathBuf,
     /// Whether preserved sessions outlive this process: yes for a single call, no for a server.
     pub outlive: bool,
+    /// Name of this server among its replicas, which session ids begin with; `None` = there are no others.
+    ///
+    /// 1 to 40 of `a-z`, `0-9` and `-`.
+    pub replica: Option<String>,
 }
 
 /// Information about a session, for its owner and operators.
@@ -63,6 +67,7 @@ impl From<Record> for SessionInfo {
 pub struct Sessions {
     runtime: Arc<dyn SessionRuntime>,
     clock: Arc<dyn Clock>,
+    replica: Option<Arc<str>>,
 }
 
 helmdeck_core::redacted_debug!(Sessions);
@@ -70,10 +75,14 @@ helmdeck_core::redacted_debug!(Sessions);
 impl Sessions {
     /// Creates a manager of sessions on this machine. Touches nothing before the first session.
     pub fn local(place: SessionPlace, config: SessionConfig, clock: Arc<dyn Clock>, registry: &mut Registry) -> Self {
-        let SessionPlace { folder, program, outlive } = place;
+        let SessionPlace { folder, program, outlive, replica } = place;
         let metrics = SessionMetrics::register(registry);
-        let parts = RuntimeDependencies { folder, program, outlive, config, clock: Arc::clone(&clock), metrics };
-        Self { runtime: LocalRuntime::new(parts), clock }
+        let replica: Option<Arc<str>> = replica.map(Arc::from);
+        let named = replica.clone();
+        let clock_of_runtime = Arc::clone(&clock);
+        let parts =
+            RuntimeDependencies { folder, program, outlive, replica: named, config, clock: clock_of_runtime, metrics };
+        Self { runtime: LocalRuntime::new(parts), clock, replica }
     }
 
     /// Makes a session for a pack that asks for one.
@@ -95,12 +104,13 @@ impl Sessions {
     /// Returns a session of this caller.
     ///
     /// # Errors
-    /// `not_found`, with the same message whether it has ended, never was, or belongs to another caller.
+    /// `not_found`, with the same message whether it has ended, never was, or belongs to another caller;
+    /// `session_unavailable` if it is on another replica, which the error names.
     pub async fn of(&self, identity: &Identity, id: &str) -> Result<Used> {
-        let none = || Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller");
+        let none = || self.not_found(id);
         // All callers without a token share one identity, but they must not share sessions.
         if identity.is_anonymous() {
-            return Err(none());
+            return Err(not_found());
         }
         let found = self.runtime.get(id).await?.filter(|found| owns(identity, &found.record)).ok_or_else(none)?;
         Ok(Used { runtime: Arc::clone(&self.runtime), found, ends: false, kept: true })
@@ -118,13 +128,25 @@ impl Sessions {
     /// # Errors
     /// As [`Sessions::of`].
     pub async fn end(&self, identity: Option<&Identity>, id: &str) -> Result<()> {
-        let none = || Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller");
+        let none = || self.not_found(id);
         let records = self.runtime.list().await?;
         let owned = |record: &&Record| record.id == id && identity.is_none_or(|identity| owns(identity, record));
         records.iter().find(owned).ok_or_else(none)?;
         match self.runtime.terminate(id, Reason::Asked).await? {
             true => Ok(()),
             false => Err(none()),
+        }
+    }
+
+    /// Returns the error for a session that is not here.
+    fn not_found(&self, id: &str) -> Error {
+        match (&self.replica, place::replica_of(id).flatten()) {
+            (Some(ours), Some(theirs)) if **ours != *theirs => {
+                let message =
+                    format!("the session is on the replica \"{theirs}\", and this is \"{ours}\"; ask that one");
+                Error::new(Code::SessionUnavailable, message).with_replica(theirs)
+            }
+            _ => not_found(),
         }
     }
 
@@ -145,6 +167,10 @@ impl Sessions {
     pub async fn close(&self) {
         self.runtime.close().await;
     }
+}
+
+fn not_found() -> Error {
+    Error::new(Code::NotFound, "session not found: it has ended or belongs to another caller")
 }
 
 fn owns(identity: &Identity, record: &Record) -> bool {
@@ -247,5 +273,43 @@ impl Session for Handle {
 
     async fn exec(&self, command: Exec) -> Result<Executed> {
         self.runtime.exec(&self.found.record.id, command).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helmdeck_core::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn session_of_another_replica_is_refused_by_name() {
+        let data = tempfile::tempdir().unwrap();
+        let place = |replica: Option<&str>| SessionPlace {
+            folder: data.path().join("sessions"),
+            program: "/nonexistent".into(),
+            outlive: false,
+            replica: replica.map(str::to_owned),
+        };
+        let sessions = |replica: Option<&str>| {
+            let clock = Arc::new(SystemClock::default());
+            Sessions::local(place(replica), SessionConfig::default(), clock, &mut Registry::default())
+        };
+        let (here, single) = (sessions(Some("deck-1")), sessions(None));
+        let alice = Identity::new("acme", "alice").unwrap();
+        let random = "0123456789abcdef".repeat(2);
+        let elsewhere = format!("deck-2.{random}");
+        for error in
+            [here.of(&alice, &elsewhere).await.err().unwrap(), here.end(Some(&alice), &elsewhere).await.unwrap_err()]
+        {
+            assert_eq!((error.code(), error.replica()), (Code::SessionUnavailable, Some("deck-2")), "{error}");
+            assert_eq!(error.problem()["replica"], "deck-2");
+        }
+        for id in [random.clone(), format!("deck-1.{random}"), "deck-2.".to_owned() + "/../" + &random] {
+            assert_eq!(here.of(&alice, &id).await.err().unwrap().code(), Code::NotFound, "{id}");
+        }
+        assert_eq!(single.of(&alice, &elsewhere).await.err().unwrap().code(), Code::NotFound);
+        let nobody = Identity::anonymous();
+        assert_eq!(here.of(&nobody, &elsewhere).await.err().unwrap().code(), Code::NotFound);
     }
 }

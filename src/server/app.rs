@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::ServerConfig;
+use crate::draining::Draining;
 use crate::idempotency::{Idempotency, Ledger};
 use crate::operator::Operator;
 use crate::rest::operate::Rotation;
@@ -30,6 +31,7 @@ struct AppState {
     document: DocumentState,
     project: ProjectState,
     operator: OperatorState,
+    draining: Draining,
 }
 
 /// What a server may have beside its engine.
@@ -56,6 +58,7 @@ impl App {
         let engine = EngineState { engine, limits };
         let events = EventState::new(engine.clone(), config.max_event_streams, clock.now());
         let tasks = TaskTracker::new();
+        let draining = Draining::default();
         let operator = OperatorState {
             engine: engine.clone(),
             operator,
@@ -64,6 +67,8 @@ impl App {
             rotation: Rotation::default(),
             tasks: tasks.clone(),
             drain: events.drain.clone(),
+            draining: draining.clone(),
+            drain_for: config.drain_for,
         };
         Self(Arc::new(AppState {
             events,
@@ -72,6 +77,7 @@ impl App {
             document,
             project: ProjectState::new(project, limits),
             operator,
+            draining,
         }))
     }
 
@@ -86,6 +92,11 @@ impl App {
     /// Calls that continue when their client disconnects. A stopping server waits for them.
     pub(crate) fn calls(&self) -> &TaskTracker {
         &self.0.calls.tasks
+    }
+
+    /// Says whether the server was told to stop.
+    pub(crate) fn draining(&self) -> &Draining {
+        &self.0.draining
     }
 
     /// Cancelled when the server begins to stop: open streams of events end.
@@ -115,4 +126,5 @@ parts! {
     DocumentState: app => app.0.document;
     ProjectState: app => app.0.project;
     OperatorState: app => app.0.operator;
+    Draining: app => app.0.draining;
 }

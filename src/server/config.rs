@@ -50,7 +50,7 @@ pub struct ServerConfig {
     pub max_requests_per_caller: usize,
     /// Addresses and networks of proxies. They have no limit per peer: many callers come through them.
     pub proxies: Vec<String>,
-    /// Limit of requests per second and caller; 0 (the default) = no limit.
+    /// Limit of requests per second and caller, from all replicas; 0 (the default) = no limit.
     pub rate_per_second: u32,
     /// Requests that a caller may make at once before the rate applies; 0 (the default) = one second's.
     pub rate_burst: u32,
@@ -67,9 +67,20 @@ pub struct ServerConfig {
     ///
     /// Streams over the limit are answered `overloaded`.
     pub max_event_streams: usize,
+    /// How long a server that is told to stop answers as before, with `/readyz` at 503; 0 by default.
+    ///
+    /// Balancers need this time to notice.
+    #[serde(with = "text")]
+    pub drain_for: Duration,
     /// Time limit for running requests and jobs to finish during a shutdown; 30 s by default.
     #[serde(with = "text")]
     pub drain_timeout: Duration,
+    /// Number of servers that share the traffic; 1 by default.
+    ///
+    /// Each enforces its part of `rate_per_second`, `rate_burst` and a set `max_requests_per_caller`.
+    pub replicas: usize,
+    /// Name of this server among its replicas; empty (the default) = made of the host's name and the data folder.
+    pub replica: String,
 }
 
 impl Default for ServerConfig {
@@ -91,7 +102,10 @@ impl Default for ServerConfig {
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             max_event_streams: 256,
+            drain_for: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
+            replicas: 1,
+            replica: String::new(),
         }
     }
 }
@@ -107,6 +121,7 @@ impl ServerConfig {
             ("max_connections", self.max_connections as u64),
             ("max_connections_per_peer", self.max_connections_per_peer as u64),
             ("max_requests", self.max_requests as u64),
+            ("replicas", self.replicas as u64),
         ] {
             if value == 0 {
                 return Err(format!("{name} is 0: the server could answer nothing; give at least 1"));
@@ -123,6 +138,10 @@ impl ServerConfig {
             if value.is_zero() {
                 return Err(format!("{name} is 0: every request would time out; give for example \"30s\""));
             }
+        }
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if self.replica.len() > 40 || !self.replica.bytes().all(fits) {
+            return Err(format!("replica: {:?} is no name; write up to 40 of a-z, 0-9 and -", self.replica));
         }
         for host in &self.allowed_hosts {
             if guard::host_name(host).is_none() {
@@ -239,6 +258,8 @@ mod tests {
             ServerConfig { allowed_hosts: vec!["https://x".to_owned()], ..ServerConfig::default() },
             ServerConfig { allowed_origins: vec!["x".to_owned()], ..ServerConfig::default() },
             ServerConfig { max_connections_per_peer: 0, ..ServerConfig::default() },
+            ServerConfig { replicas: 0, ..ServerConfig::default() },
+            ServerConfig { replica: "Deck 1".to_owned(), ..ServerConfig::default() },
             ServerConfig { proxies: vec!["proxy.example".to_owned()], ..ServerConfig::default() },
         ];
         for config in broken {

@@ -14,6 +14,38 @@ use helmdeck_core::{Code, Error, Identity};
 /// Maximum number of callers whose rate is tracked.
 const MAX_CALLERS: usize = 10_000;
 
+/// Number of servers that share the traffic of all callers. Clones are the same number.
+///
+/// A limit for all servers is enforced in parts: each server allows `1/N` of it, rounded up. With an even balancer all
+/// of them together allow the limit, plus at most one request per server and caller for the rounding.
+#[derive(Debug, Clone)]
+pub struct Replicas(Arc<AtomicUsize>);
+
+impl Default for Replicas {
+    /// One server.
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(1)))
+    }
+}
+
+impl Replicas {
+    /// Sets how many servers there are; 0 counts as 1.
+    pub fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    /// Returns how many servers there are, at least 1.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Returns this server's part of a limit, at least 1.
+    fn part(&self, limit: usize) -> usize {
+        limit.div_ceil(self.count())
+    }
+}
+
 /// Counter with a limit. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
@@ -112,6 +144,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct Each<K: Eq + Hash = Arc<Identity>> {
     limit: usize,
+    replicas: Replicas,
     counts: Counts<K>,
 }
 
@@ -123,14 +156,19 @@ pub(crate) struct Share<K: Eq + Hash = Arc<Identity>>(Counts<K>, K);
 
 impl<K: Eq + Hash + Clone> Each<K> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, counts: Arc::default() }
+        Self::over(limit, Replicas::default())
+    }
+
+    /// Makes a limit that all replicas share.
+    pub(crate) fn over(limit: usize, replicas: Replicas) -> Self {
+        Self { limit, replicas, counts: Arc::default() }
     }
 
     /// Takes a permit of this key, or fails with `overloaded`.
     pub(crate) fn enter(&self, key: &K) -> Result<Share<K>, Error> {
         let mut counts = self.counts.lock();
         let held = counts.get(key).copied().unwrap_or(0);
-        if held >= self.limit {
+        if held >= self.replicas.part(self.limit) {
             let message = format!("you have {held} open, and one caller may have no more");
             return Err(Error::new(Code::Overloaded, message).with_retry_after(Duration::from_secs(1)));
         }
@@ -156,27 +194,31 @@ impl<K: Eq + Hash> Drop for Share<K> {
 /// Each bucket is one number: the time at which it is full again, which ITU-T calls the theoretical arrival time.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    /// Time in which one token is refilled.
+    /// Time in which one token of all replicas is refilled.
     interval: Duration,
-    /// Time in which an empty bucket is refilled.
-    capacity: Duration,
+    /// Tokens of a full bucket of all replicas.
+    burst: u32,
+    replicas: Replicas,
     full_at: Mutex<HashMap<Arc<Identity>, Duration>>,
 }
 
 impl Rate {
     /// Makes the limit; `None` = no limit. A burst of 0 stands for the requests of one second.
-    pub(crate) fn new(per_second: u32, burst: u32) -> Option<Self> {
+    pub(crate) fn new(per_second: u32, burst: u32, replicas: Replicas) -> Option<Self> {
         let interval = Duration::from_secs(1).checked_div(per_second)?;
-        let capacity = interval * if burst == 0 { per_second } else { burst };
-        Some(Self { interval, capacity, full_at: Mutex::default() })
+        let burst = if burst == 0 { per_second } else { burst };
+        Some(Self { interval, burst, replicas, full_at: Mutex::default() })
     }
 
     /// Takes a token of this caller, or fails with `rate_limited` and when to retry. `now` is monotonic.
     pub(crate) fn take(&self, caller: &Arc<Identity>, now: Duration) -> Result<(), Error> {
+        let replicas = u32::try_from(self.replicas.count()).unwrap_or(u32::MAX);
+        let interval = self.interval.saturating_mul(replicas);
+        let capacity = interval.saturating_mul(self.burst.div_ceil(replicas));
         let mut full_at = self.full_at.lock();
         let full = full_at.get(caller).copied().unwrap_or(now);
-        let next = full.max(now) + self.interval;
-        let wait = next.saturating_sub(now + self.capacity);
+        let next = full.max(now) + interval;
+        let wait = next.saturating_sub(now + capacity);
         if !wait.is_zero() {
             return Err(Error::new(Code::RateLimited, "too many requests a second").with_retry_after(wait));
         }
@@ -254,7 +296,7 @@ mod tests {
 
     #[test]
     fn bucket_empties_by_burst_and_refills_by_rate() {
-        let rate = Rate::new(10, 3).unwrap();
+        let rate = Rate::new(10, 3, Replicas::default()).unwrap();
         let (caller, start) = (Arc::new(Identity::local()), Duration::from_secs(100));
         for _ in 0..3 {
             rate.take(&caller, start).unwrap();
@@ -271,14 +313,44 @@ mod tests {
     }
 
     #[test]
+    fn replicas_together_allow_the_limit() {
+        let caller = Arc::new(Identity::local());
+        for count in 1..=7 {
+            let replicas = Replicas::default();
+            replicas.set(count);
+            let rates: Vec<Rate> = (0..count).filter_map(|_| Rate::new(10, 5, replicas.clone())).collect();
+            // Ten seconds of far more requests than allowed, round robin.
+            let requests = 0..10_000_u64;
+            let allowed = requests.filter(|n| {
+                let rate = &rates[usize::try_from(*n).unwrap() % count];
+                rate.take(&caller, Duration::from_secs(100) + Duration::from_millis(*n)).is_ok()
+            });
+            let (allowed, limit) = (allowed.count(), 10 * 10 + 5);
+            assert!((limit - count..=limit + count).contains(&allowed), "{count} replicas allowed {allowed}");
+        }
+    }
+
+    #[test]
+    fn share_of_a_caller_is_divided_and_follows_the_count() {
+        let replicas = Replicas::default();
+        let each = Each::over(4, replicas.clone());
+        replicas.set(3);
+        let held = [each.enter(&1).unwrap(), each.enter(&1).unwrap()];
+        assert_eq!(each.enter(&1).unwrap_err().code(), Code::Overloaded);
+        replicas.set(0);
+        assert!(each.enter(&1).is_ok(), "one server has the whole limit");
+        drop(held);
+    }
+
+    #[test]
     fn buckets_are_per_caller_and_bounded() {
-        let rate = Rate::new(1, 0).unwrap();
+        let rate = Rate::new(1, 0, Replicas::default()).unwrap();
         let caller = |user: usize| Arc::new(Identity::new("t", &user.to_string()).unwrap());
         for user in 0..=MAX_CALLERS {
             rate.take(&caller(user), Duration::ZERO).unwrap();
         }
         assert!(rate.full_at.lock().len() <= MAX_CALLERS);
         assert!(rate.take(&caller(MAX_CALLERS), Duration::ZERO).is_err());
-        assert!(Rate::new(0, 5).is_none());
+        assert!(Rate::new(0, 5, Replicas::default()).is_none());
     }
 }

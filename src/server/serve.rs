@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use helmdeck_conversation::Conversations;
-use helmdeck_core::{Clock, Code, Error, SystemClock};
+use helmdeck_core::{Clock, Code, Correlation, Error, SystemClock, Tracer};
 use helmdeck_engine::Engine;
 use helmdeck_memory::KeyRing;
 use helmdeck_system::System;
@@ -32,10 +32,12 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Auth};
 use crate::app::{App, AppParts};
 use crate::config::{ServerConfig, check_listen};
+use crate::correlate;
+use crate::draining::Draining;
 use crate::entry::{EntryService, is_health};
 use crate::idempotency::Ledger;
-use crate::limits::{InFlight, Permit};
-use crate::mcp::{Extra, Mcp, McpConfig};
+use crate::limits::{InFlight, Permit, Replicas};
+use crate::mcp::{Extra, Mcp, McpConfig, SessionSeal};
 use crate::operator::Operator;
 use crate::peers::{self, Peer, Peers};
 use crate::problem::Problem;
@@ -63,11 +65,15 @@ pub struct Server {
     operator: Operator,
     auth: Option<Auth>,
     mcp: McpConfig,
+    /// Keys that seal MCP sessions into their ids.
+    session_keys: Option<Arc<KeyRing>>,
     extra: Option<Arc<dyn Extra>>,
     conversations: Conversations,
     receiver: Option<Arc<dyn WebhookReceiver>>,
     project: ProjectSettings,
     reload: Reload,
+    replicas: Replicas,
+    tracer: Option<Tracer>,
 }
 
 /// Handle that changes settings of a running server. Clones change the same server.
@@ -99,12 +105,22 @@ impl Server {
             operator: Operator::default(),
             auth: None,
             mcp: McpConfig::default(),
+            session_keys: None,
             extra: None,
             conversations: Conversations::default(),
             receiver: None,
             project: ProjectSettings::default(),
             reload: Reload::default(),
+            replicas: Replicas::default(),
+            tracer: None,
         }
+    }
+
+    /// Sets the number of servers that share limits of callers; one by default. It may change while they run.
+    #[must_use]
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.replicas = replicas;
+        self
     }
 
     /// Returns a handle to change settings while the server runs.
@@ -143,10 +159,26 @@ impl Server {
         self
     }
 
+    /// Sets what makes spans of requests. Without it none are made, and trace contexts of callers are passed on.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Option<Tracer>) -> Self {
+        self.tracer = tracer;
+        self
+    }
+
     /// Sets the MCP settings.
     #[must_use]
     pub fn mcp(mut self, config: McpConfig) -> Self {
         self.mcp = config;
+        self
+    }
+
+    /// Seals MCP sessions into their ids, so that every server with the same keys continues them.
+    ///
+    /// Without it, a session belongs to the server that began it.
+    #[must_use]
+    pub fn seal_sessions(mut self, keyring: Option<Arc<KeyRing>>) -> Self {
+        self.session_keys = keyring;
         self
     }
 
@@ -190,11 +222,11 @@ impl Server {
         })
     }
 
-    /// Serves until `shutdown` is cancelled and the running requests have ended.
+    /// Serves until `shutdown` is cancelled, or an administrator asks for a drain, and the running requests have ended.
     ///
-    /// After the cancel it accepts no connection and starts no job. Running requests and jobs have
-    /// `drain_timeout` to finish; then everything is closed, the conversations last. The engine stays
-    /// open: its owner shuts it down afterwards.
+    /// After that it answers for `drain_for` as before, but is not ready. Then it accepts no connection and starts no
+    /// job. Running requests and jobs have `drain_timeout` to finish; then everything is closed, the conversations last.
+    /// The engine stays open: its owner shuts it down afterwards.
     ///
     /// # Errors
     /// `InvalidInput` if the listener is not on a loopback address and there is no authentication, or a
@@ -204,8 +236,18 @@ impl Server {
         check_listen(listener.local_addr()?, authenticated).and_then(|()| self.config.validate()).map_err(invalid)?;
         let config = self.config.clone();
         let (app, mcp, entry) = self.assemble();
-        let mut connections = Connections::new(entry, &config);
-        connections.accept(listener, &shutdown).await;
+        let draining = app.draining().clone();
+        let mut connections = Connections::new(entry, &config, draining.clone());
+        let stops = async {
+            tokio::select! { () = shutdown.cancelled() => {} () = draining.begun() => {} }
+        };
+        connections.accept(&listener, stops).await;
+        draining.begin();
+        if !config.drain_for.is_zero() {
+            tracing::info!(seconds = config.drain_for.as_secs_f64(), "draining: not ready any more, still answering");
+            connections.accept(&listener, tokio::time::sleep(config.drain_for)).await;
+        }
+        drop(listener);
 
         app.calls().close();
         app.drain().cancel();
@@ -229,7 +271,10 @@ impl Server {
     }
 
     fn assemble(self) -> (App, Mcp, EntryService) {
-        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, Arc::clone(&self.clock), self.extra);
+        let lifetime = self.mcp.session_lifetime;
+        let seal = self.session_keys.map(|ring| SessionSeal::new(ring, Arc::clone(&self.clock), lifetime));
+        let (tracer, clock) = (self.tracer, Arc::clone(&self.clock));
+        let mcp = Mcp::new(self.engine.clone(), &self.config, self.mcp, clock, self.extra, seal, tracer.clone());
         let (clock, authenticates) = (Arc::clone(&self.clock), self.auth.is_some());
         #[cfg(feature = "ui")]
         let parts = crate::ui::Parts {
@@ -244,7 +289,11 @@ impl Server {
         let routes = rest::router(app.clone(), self.receiver);
         #[cfg(feature = "ui")]
         let routes = crate::ui::with_pages(routes, parts, access.clone(), &self.clock);
-        let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config);
+        let routes = match &tracer {
+            Some(_) => routes.layer(axum::middleware::from_fn(correlate::note_route)),
+            None => routes,
+        };
+        let entry = EntryService::new(routes, mcp.clone(), access, self.clock, &self.config, self.replicas, tracer);
         // Set once: a server is assembled once.
         let _ = self.reload.0.set(entry.clone());
         (app, mcp, entry)
@@ -297,12 +346,13 @@ struct Connections {
     reserve: VecDeque<AbortHandle>,
     /// When the log last warned about connections over the limits.
     warned: Option<Instant>,
+    draining: Draining,
     /// Cancelled when every connection has to end after its current request.
     drain: CancellationToken,
 }
 
 impl Connections {
-    fn new(entry: EntryService, config: &ServerConfig) -> Self {
+    fn new(entry: EntryService, config: &ServerConfig, draining: Draining) -> Self {
         let mut once = protocol(config);
         once.keep_alive(false).header_read_timeout(config.header_timeout.min(RESERVE_TIMEOUT));
         // The configuration was checked, so each can be read.
@@ -316,15 +366,17 @@ impl Connections {
             peers: Peers::new(config.max_connections_per_peer, config.max_requests.div_ceil(2), proxies),
             reserve: VecDeque::new(),
             warned: None,
+            draining,
             drain: CancellationToken::new(),
         }
     }
 
-    async fn accept(&mut self, listener: TcpListener, shutdown: &CancellationToken) {
+    async fn accept(&mut self, listener: &TcpListener, until: impl Future<Output = ()>) {
+        let mut until = std::pin::pin!(until);
         loop {
             tokio::select! {
                 biased;
-                () = shutdown.cancelled() => return,
+                () = &mut until => return,
                 Some(_) = self.open.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => self.start(stream, address.ip()),
@@ -359,10 +411,17 @@ impl Connections {
     }
 
     fn serve(&mut self, stream: TcpStream, (place, peer): (Permit, Peer)) {
-        let (entry, peer) = (self.entry.clone(), Arc::new(peer));
+        let (entry, peer, draining) = (self.entry.clone(), Arc::new(peer), self.draining.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let (entry, peer) = (entry.clone(), Arc::clone(&peer));
-            async move { Ok::<_, Infallible>(entry.handle(request.map(Body::new), peer.requests()).await) }
+            let (entry, peer, draining) = (entry.clone(), Arc::clone(&peer), draining.clone());
+            async move {
+                let mut response = entry.handle(request.map(Body::new), peer.requests()).await;
+                if draining.has_begun() {
+                    // The next request of this client comes over a new connection, to another replica.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
         let connection = self.protocol.serve_connection(TokioIo::new(stream), service);
         // Its own token: with a shared one, all connections would contend for its lock at each wake-up.
@@ -399,8 +458,11 @@ impl Connections {
                 if is_health(request.uri().path()) {
                     return Ok::<_, Infallible>(entry.handle(request.map(Body::new), None).await);
                 }
+                let (id, shown) = correlate::request_id(request.headers());
+                let correlation = Correlation { request_id: Some(id), trace: None };
                 let error = Error::new(Code::Overloaded, reason).with_retry_after(Duration::from_secs(1));
-                let mut response = Problem::from(error).into_response();
+                let mut response = correlation.scope(async { Problem::from(error).into_response() }).await;
+                response.headers_mut().insert(correlate::X_REQUEST_ID, shown);
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 Ok(response)
             }

@@ -63,10 +63,15 @@ struct Ui {
 impl Ui {
     /// Returns the token that forms of a caller must send back, so that no other site can send them.
     fn form_token(&self, caller: &Caller) -> String {
+        self.seal(caller, "form", "")
+    }
+
+    /// Returns a seal of a text for a caller and a purpose, which nobody else can make.
+    fn seal(&self, caller: &Caller, purpose: &str, text: &str) -> String {
         let mut digest = Sha256::new();
         // The key has a fixed length and is secret; the parts after it have their lengths in front.
         digest.update(self.form_key);
-        for part in [caller.identity.tenant(), caller.identity.user()] {
+        for part in [caller.identity.tenant(), caller.identity.user(), purpose, text] {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }

@@ -52,13 +52,14 @@
   flush();
   for (const details of folded) details.open = false;
   const same = [
-    [/\b[0-9a-f]{64}\b/g, "DIGEST"], [/\b[0-9a-f]{40}\b/g, "COMMIT"], [/\b(?=[0-9a-z]*\d)[0-9a-z]{25}\b/g, "ID"], [/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "ID"],
+    [/\b[0-9a-f]{64}\b/g, "DIGEST"], [/\b[0-9a-f]{40}\b/g, "COMMIT"], [/\b[0-9a-z]{25}\b/g, "ID"], [/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "ID"],
     [/\b(mem|art|ses|job|run|call|hd)_[0-9A-Za-z]{8,}\b/g, "$1_ID"], [/\b[0-9a-f]{16}([0-9a-f]{16})?\b/g, "ID"],
     [/\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?/g, "TIME"], [/\b\d+(\.\d+)? (µs|ms|s|min|h|days)\b/g, "SPAN"],
     [/\b\d+(\.\d+)? ([KMGT]i)?B\b/g, "SIZE"], [/\b(127\.0\.0\.1|localhost):\d{2,5}\b/g, "$1:PORT"],
-    [/\b\d{4}-\d\d-\d\d\b/g, "DATE"], [/\b(?=[0-9a-f]*\d)[0-9a-f]{7,12}\b/g, "COMMIT"],
+    [/\b\d{4}-\d\d-\d\d\b/g, "DATE"], [/\b[0-9a-f]{7,12}\b/g, "COMMIT"],
     [/^(audit|Rows|Key ID|Last rotation): .*/, "$1: N"], [/^(Version): .*/, "$1: N"],
     [/-[0-9a-z]{8,16}-[0-9a-z]{8}\.json\b/g, "-ID.json"], [/the memory store (failed|is not available)/g, "the memory store FAILED"],
+    [/(the store cannot be read: )\w+/g, "$1WHY"],
     [/\/tmp\/[^\s/"]+/g, "/HOME"], [/(after=)[^&)\s]+/g, "$1NEXT"],
   ];
   // Rows of the audit are written behind the calls: their number and size differ.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::attacks;
 use super::chromium::{Browser, Tab};
 use super::corpus;
 use super::files;
@@ -15,6 +16,8 @@ use crate::support::{KEY, wait_for};
 
 /// Says that it began, and waits until it is let go.
 const HELD: &str = "#!/bin/sh\ncat >/dev/null\n: >began\nwhile [ ! -e go ]; do sleep 0.05; done\nprintf '{}'\n";
+/// Setting of a server that loses no answer on a busy machine: the default of a write is 5 s.
+const PATIENT: (&str, &str) = ("HELMDECK_CACHE__WRITE_BUDGET", "50s");
 /// Setting of a server whose callers have tokens.
 pub(super) const TOKENS: (&str, &str) = ("HELMDECK_AUTH__API_TOKENS", "true");
 
@@ -52,7 +55,7 @@ impl Scene {
         let server = match state {
             State::Busy | State::Hostile => {
                 let root = root.as_deref().and_then(Path::to_str).unwrap_or_default();
-                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY])
+                Server::start_with(&home, KEY, &[("HELMDECK_FORGE__ROOT", root), project::VAULT_KEY, PATIENT])
             }
             State::Forbidden => Server::start_with(&home, KEY, &[TOKENS]),
             State::Shut => {
@@ -72,12 +75,22 @@ impl Scene {
         scene
     }
 
+    /// A server that a test has filled itself.
+    pub(super) fn of(home: Home, server: Server) -> Self {
+        Self { home, server, project: None, values: BTreeMap::new(), token: None }
+    }
+
     /// A server that asks for tokens, and one of a person with every right.
     pub(super) fn with_tokens() -> Self {
+        Self::with_tokens_at("localhost")
+    }
+
+    /// The same, which goes by another name too.
+    pub(super) fn with_tokens_at(name: &str) -> Self {
         let home = Home::new();
         install(&home, "test.held", HELD, "For tests");
         let token = token(&home, "ann", "admin");
-        let server = Server::start_with(&home, KEY, &[TOKENS]);
+        let server = Server::start_with(&home, KEY, &[TOKENS, ("HELMDECK_SERVER__ALLOWED_HOSTS", name)]);
         Self { home, server, project: None, values: BTreeMap::new(), token: Some(token) }
     }
 
@@ -129,8 +142,10 @@ impl Scene {
         wait_for("the tools of the MCP server", || {
             self.server.ask("GET /api/v1/packs", "").body.contains("\"mcp.bottles.count\"")
         });
-        for repo in ["a", "b", text] {
+        for (number, repo) in ["a", "b", text].into_iter().enumerate() {
             self.post("/api/v1/packs/test.echo", &json!({ "repo": repo }));
+            // Answers that are written together have one time, and the order of their keys.
+            wait_for("the cache", || self.count("/api/v1/memory/entries", "entries") == number + 1);
         }
         self.post("/api/v1/packs/test.echo", &json!({ "repo": "a" }));
         self.post("/api/v1/packs/test.broken", &json!({}));
@@ -142,6 +157,8 @@ impl Scene {
         for (key, value, tags) in [("answer.language", fact, json!(["a", "b"])), ("name", "Ann", json!([]))] {
             self.post("/api/v1/memory/store", &json!({ "key": key, "value": value, "tags": tags }));
         }
+        let done = self.store_by_form("name", "Ann");
+        self.values.insert("done", done);
         let encoded: String = session.bytes().map(|byte| format!("%{byte:02X}")).collect();
         for answer in ["Seven.", text] {
             let turn = json!({ "user_message": text, "assistant_response": answer });
@@ -150,9 +167,22 @@ impl Scene {
         self.values.insert("conversation", encoded);
         self.values.insert("credential", "deploy".to_owned());
         files::write(&self.home, "report.html", text);
-        // What is written behind the answers: cached ones, and the audit.
-        wait_for("the cache", || self.get("/api/v1/memory/entries")["entries"].as_array().unwrap().len() == 3);
-        wait_for("the audit", || self.get("/api/v1/memory/defaults")["recent"].as_array().unwrap().len() >= 7);
+        // The audit is written behind the answers.
+        wait_for("the audit", || self.count("/api/v1/memory/defaults", "recent") >= 7);
+    }
+
+    /// Returns how many members a list of a route has.
+    fn count(&self, path: &str, list: &str) -> usize {
+        self.get(path)[list].as_array().unwrap().len()
+    }
+
+    /// Stores a fact by the form of its page. Returns the query of the page that this leads to.
+    pub(super) fn store_by_form(&self, key: &str, value: &str) -> String {
+        let page = self.server.ask("GET /ui/memory", "").body;
+        let body = format!("form_token={}&key={key}&value={value}", attacks::form_token(&page));
+        let (status, _, answer) = attacks::form(&self.server, "/ui/memory/store", "", &body);
+        let location = answer.lines().find_map(|line| line.strip_prefix("location: /ui/memory"));
+        location.unwrap_or_else(|| panic!("{status}: {answer}")).to_owned()
     }
 
     /// Waits until a job is in a state.

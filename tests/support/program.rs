@@ -235,6 +235,16 @@ impl Server {
         server
     }
 
+    /// Takes another program that answers HTTP at an address: a balancer.
+    pub(crate) fn beside(child: Child, address: String) -> Self {
+        Self { child, address, log: Arc::default() }
+    }
+
+    /// Returns its address and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().join("\n")

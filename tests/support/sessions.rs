@@ -84,7 +84,12 @@ pub(crate) fn named(ended: Ended) -> String {
 
 /// Returns where sessions of a data folder are, with the program of this build.
 pub(crate) fn place(data: &Path) -> SessionPlace {
-    SessionPlace { folder: data.join("sessions"), program: env!("CARGO_BIN_EXE_helmdeck").into(), outlive: false }
+    SessionPlace {
+        folder: data.join("sessions"),
+        program: env!("CARGO_BIN_EXE_helmdeck").into(),
+        outlive: false,
+        replica: None,
+    }
 }
 
 impl SessionFixture {

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &HealthArgs, global: &Global, env: &ProcessEnvironm
 }
 
 /// Returns the address of a URL, and its host with the port.
-fn named(url: &Url) -> Result<(SocketAddr, String)> {
+pub(super) fn named(url: &Url) -> Result<(SocketAddr, String)> {
     let wrong = || Failure::usage(format!("{url} is not http://host:port")).with_hint("TLS is not spoken here");
     let (Some(host), Some(port), "http") = (url.host_str(), url.port_or_known_default(), url.scheme()) else {
         return Err(wrong());
@@ -68,13 +68,36 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// Sends the request and returns the status and the body.
+/// Asks for readiness and returns the status and the body.
 pub(super) fn ask(address: SocketAddr, host: &str, timeout: Duration) -> std::io::Result<(u16, String)> {
+    send(address, host, &Asked { method: "GET", path: "/readyz", token: None }, timeout)
+}
+
+/// A request without a body.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a str,
+    pub(super) path: &'a str,
+    /// Bearer token.
+    pub(super) token: Option<&'a str>,
+}
+
+/// Sends a request and returns the status and the body.
+pub(super) fn send(
+    address: SocketAddr,
+    host: &str,
+    asked: &Asked<'_>,
+    timeout: Duration,
+) -> std::io::Result<(u16, String)> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
-    write!(stream, "GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let Asked { method, path, token } = asked;
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n{token}Connection: close\r\n\r\n"
+    )?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);

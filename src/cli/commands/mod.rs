@@ -12,6 +12,7 @@ pub(crate) mod connect;
 mod conversation;
 mod conversation_check;
 mod doctor;
+mod drain;
 pub(crate) mod forge;
 mod forget;
 mod health;
@@ -79,6 +80,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Config(command) => config::run(&command, &global, &env, &output),
         Command::Man { folder } => man::run(&folder, &env, &output),
         Command::Health(arguments) => health::run(&arguments, &global, &env, &output),
+        Command::Drain(arguments) => block_on(drain::run(&setup(env, WARN)?, &arguments)),
         Command::Check => block_on(check::run(&global, env, output)),
         Command::Serve(arguments) => serve::run(&arguments, &global, env, output),
         Command::Mcp(arguments) => match arguments.command {

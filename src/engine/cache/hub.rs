@@ -6,9 +6,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::{Clock, Timestamp};
+use helmdeck_core::trace::SpanKind;
+use helmdeck_core::{Clock, Timestamp, Trace};
 use helmdeck_events::{Bus, EventKind};
-use helmdeck_memory::{Changes, KeyRing, Kind, Store, StoreError};
+use helmdeck_memory::{Changes, KeyRing, Kind, Namespace, Page, Store, StoreError};
 use helmdeck_system::System;
 
 use super::answer::{Answer, Location};
@@ -19,6 +20,7 @@ use super::flight::Flights;
 use super::hot::HotTier;
 use super::invalidation::{Covers, Invalidation, Invalidations};
 use super::own_deletes::OwnDeletes;
+use super::pack::Located;
 use super::purge::{PendingPurges, Purged, Selector};
 use super::queue::{Inbox, Purge, Queue, Write};
 use super::tags::stored_tag;
@@ -29,6 +31,10 @@ pub(crate) const SLOW: &str = "slow";
 pub(crate) const TOO_LONG: &str = "it took too long";
 /// How long a caller of `purge` waits for the store; the purge itself holds at once.
 const PURGE_WAIT: Duration = Duration::from_secs(2);
+/// Shortest time between two reads of the store on purpose.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Time budget of such a read.
+const CHECK_BUDGET: Duration = Duration::from_secs(5);
 
 /// Shared state of all cached packs.
 pub(crate) struct Hub {
@@ -50,6 +56,8 @@ pub(crate) struct Hub {
     pub(crate) writing: Breaker,
     /// Why the last read and the last write failed; `None` = it succeeded.
     troubles: Mutex<[Option<&'static str>; 2]>,
+    /// Result of the last read on purpose, and the monotonic time from which the next one is due.
+    checked: Mutex<(Option<&'static str>, Duration)>,
     events: Bus,
 }
 
@@ -79,6 +87,7 @@ impl Hub {
             reading: breaker(),
             writing: breaker(),
             troubles: Mutex::new([None, parts.trouble]),
+            checked: Mutex::default(),
             flights: Arc::default(),
             pending: PendingPurges::default(),
             counters: AllCounters::default(),
@@ -94,6 +103,17 @@ impl Hub {
             queue,
         };
         (Arc::new(hub), inbox)
+    }
+
+    /// Reads an answer as [`Self::read`] does, within a span if spans are recorded.
+    pub(crate) async fn read_traced(&self, located: &Located, trace: Option<&Trace>) -> Option<Answer> {
+        let span = trace.and_then(|trace| trace.span(|| "store get".into(), SpanKind::Client));
+        let found = self.read(&located.location, &located.contract.hex).await;
+        if let Some(mut span) = span {
+            span.set("db.operation.name", "get");
+            span.set("db.response.returned_rows", u64::from(found.is_some()));
+        }
+        found
     }
 
     /// Reads an answer from the store, within the time budget.
@@ -205,6 +225,30 @@ impl Hub {
     pub(crate) fn store_trouble(&self) -> Option<&'static str> {
         let [read, write] = *self.troubles.lock();
         self.store.not_open().map(|error| error.trouble()).or(read).or(write)
+    }
+
+    /// Reads a little from the store, at most once a second. Returns in one word why that failed.
+    ///
+    /// Calls may all be answered by the hot tier while nothing can be read from the store.
+    pub(crate) async fn check_store(&self) -> Option<&'static str> {
+        let now = self.clock.monotonic();
+        {
+            let (trouble, due) = &mut *self.checked.lock();
+            if now < *due {
+                return *trouble;
+            }
+            *due = now + CHECK_EVERY;
+        }
+        let everybody = Namespace::new("", "", None);
+        let page = Page { limit: 1, after: None };
+        let read = self.store.list(&everybody, Kind::Cache, "", page);
+        let trouble = match tokio::time::timeout(CHECK_BUDGET, read).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.trouble()),
+            Err(_) => Some(SLOW),
+        };
+        self.checked.lock().0 = trouble;
+        trouble
     }
 
     fn note_trouble(&self, breaker: &Breaker, trouble: Option<&'static str>) {

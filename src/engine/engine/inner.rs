@@ -97,8 +97,8 @@ impl Inner {
         self.artifacts.as_ref().ok_or_else(none)
     }
 
-    /// Returns the readiness checks of the engine, by name.
-    pub(crate) fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
+    /// Returns the readiness checks of the engine, by name. It reads from the store, at most once a second.
+    pub(crate) async fn ready(&self) -> Vec<(&'static str, Result<(), String>)> {
         let mut checks = vec![("packs", Ok(()))];
         if self.registry.snapshot().packs.is_empty() {
             checks[0].1 = Err("no pack is registered".to_owned());
@@ -120,7 +120,10 @@ impl Inner {
                     Err(format!("the store fails and is left alone: {word}"))
                 }
                 (None, None) if memory.hub.breaker_is_open() => Err("the store fails and is left alone".to_owned()),
-                (None, _) => Ok(()),
+                (None, _) => match memory.hub.check_store().await {
+                    Some(word) => Err(format!("the store cannot be read: {word}")),
+                    None => Ok(()),
+                },
             };
             checks.push(("store", state));
         }

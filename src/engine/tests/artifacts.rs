@@ -27,7 +27,7 @@ async fn artifacts_of_any_size_round_trip() {
         // SHA-256 of no bytes: a well-known value.
         let empty = fixture.write(json!({"bytes": 0, "stream": true})).await.unwrap();
         assert_eq!(empty.sha256, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        assert!(fixture.engine.ready().iter().all(|(_, state)| state.is_ok()));
+        assert!(fixture.engine.ready().await.iter().all(|(_, state)| state.is_ok()));
         fixture.engine.probe_artifacts().await.unwrap();
         fixture.engine.reach_artifacts().await.unwrap();
     }
@@ -155,7 +155,7 @@ async fn a_damaged_file_never_looks_whole() {
         assert_eq!(fixture.engine.open_artifact(None, &written.key).await.err().unwrap().code(), Code::ArtifactFailed);
         let listed = fixture.engine.artifacts(Some(&me), None, 10, None).await.unwrap();
         assert_eq!(listed.artifacts.len(), 2, "one bad object hides no other");
-        assert!(fixture.engine.ready().iter().all(|(_, state)| state.is_ok()), "the place itself is well");
+        assert!(fixture.engine.ready().await.iter().all(|(_, state)| state.is_ok()), "the place itself is well");
     }
 }
 

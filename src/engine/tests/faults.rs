@@ -88,6 +88,21 @@ async fn the_breaker_opens_probes_and_closes() {
 }
 
 #[tokio::test]
+async fn readiness_reads_the_store_itself() {
+    let fixture = fixture().await;
+    let store = async || fixture.engine.ready().await.into_iter().find(|(name, _)| *name == "store").unwrap().1;
+    assert_eq!(store().await, Ok(()));
+    // No call has met the fault.
+    fixture.store.set(Fault::Reads);
+    assert_eq!(store().await, Ok(()), "one read a second, whoever asks");
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(store().await, Err("the store cannot be read: unavailable".to_owned()));
+    fixture.store.set(Fault::None);
+    fixture.clock.advance(Duration::from_secs(1));
+    assert_eq!(store().await, Ok(()));
+}
+
+#[tokio::test]
 async fn purge_holds_during_outage_and_completes_after() {
     let fixture = fixture().await;
     fixture.engine.call(call("t.echo", "{}")).await.unwrap();

@@ -50,8 +50,8 @@ async fn broken_manifest_keeps_last_good_version() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "one.toml", GOOD);
     let engine = engine(home.path(), false);
-    let ready = |engine: &Engine| engine.ready().into_iter().find(|(name, _)| *name == "manifests").unwrap().1;
-    assert_eq!(ready(&engine), Ok(()));
+    let ready = async || engine.ready().await.into_iter().find(|(name, _)| *name == "manifests").unwrap().1;
+    assert_eq!(ready().await, Ok(()));
     for wrong in [GOOD.replace("description", "descriptoin"), GOOD[..30].to_owned(), String::new()] {
         write(home.path(), "one.toml", &wrong);
         engine.reload();
@@ -60,7 +60,7 @@ async fn broken_manifest_keeps_last_good_version() {
         let pack = engine.pack("team.one", None).unwrap();
         assert!(pack.outdated.as_deref().is_some_and(|why| why.starts_with("one.toml:")), "{:?}", pack.outdated);
         assert_eq!(engine.refused().len(), 1);
-        assert!(ready(&engine).unwrap_err().contains("refused: 1"));
+        assert!(ready().await.unwrap_err().contains("refused: 1"));
     }
     write(home.path(), "one.toml", &GOOD.replace("first", "second"));
     engine.reload();

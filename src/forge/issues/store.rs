@@ -197,6 +197,8 @@ fn moved_to(issue: &Issue) -> Option<String> {
 }
 
 /// Takes what was changed in the file of an earlier key over into the issue. Returns whether something was.
+///
+/// What the lists were before is not known any more, so elements are only added.
 fn take_late_edits(issue: &mut Issue, old: &Issue) -> Result<bool> {
     let tree = |issue: &Issue| -> Result<Json> {
         let bytes = serde_json::to_vec(issue).map_err(|error| Error::usage(error.to_string()))?;
@@ -209,6 +211,7 @@ fn take_late_edits(issue: &mut Issue, old: &Issue) -> Result<bool> {
     if late.0.is_empty() {
         return Ok(false);
     }
+    crate::merge::join_lists(&now, &mut late);
     now.0.extend(late.0);
     let bytes = serde_json::to_vec(&Json::Object(now)).map_err(|error| Error::usage(error.to_string()))?;
     *issue = serde_json::from_slice(&bytes).map_err(|error| Error::usage(error.to_string()))?;
@@ -379,7 +382,11 @@ impl Issues<'_> {
     }
 }
 
-fn check_match(issue: &Issue, if_match: Option<&str>) -> Result<()> {
+/// Refuses an issue with another version tag than the wanted one.
+///
+/// # Errors
+/// `Stale`, with the issue as it is.
+pub(super) fn check_match(issue: &Issue, if_match: Option<&str>) -> Result<()> {
     let Some(wanted) = if_match else { return Ok(()) };
     let (text, found) = (print(issue)?, etag(issue)?);
     if found == wanted {

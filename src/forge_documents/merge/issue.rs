@@ -105,6 +105,17 @@ impl<'a> Sides<'a> {
     }
 }
 
+/// Joins the lists of an issue with those of changes whose common ancestor is not known: no element is removed.
+///
+/// Members of `changes` that are lists of issues become the joined lists; the others stay as they are.
+pub fn join_lists(issue: &Members, changes: &mut Members) {
+    for name in LISTS {
+        if let Some(changed) = changes.0.get_mut(name) {
+            *changed = Json::Array(list(&[], items(issue.0.get(name)), items(Some(changed))));
+        }
+    }
+}
+
 fn remote(issue: &Members) -> Option<&Members> {
     match issue.0.get(REMOTE)? {
         Json::Object(remote) => Some(remote),

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
+    /// What continues a session of a revision before 2026-07-28; `auto` by default.
+    pub sessions: SessionMode,
+    /// How long a stateless session lasts; 24 h by default. Its client begins a new one then.
+    #[serde(with = "text")]
+    pub session_lifetime: Duration,
     /// Limit of open sessions of all callers; 256 by default.
     ///
     /// Sessions over the limit are answered `overloaded`.
@@ -28,9 +33,24 @@ pub struct McpConfig {
     pub page_size: usize,
 }
 
+/// Which server can continue an MCP session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionMode {
+    /// `stateless` if the memory store is PostgreSQL, else `local`.
+    #[default]
+    Auto,
+    /// Every server with the same memory key: the session id contains the session, sealed.
+    Stateless,
+    /// Only the server that began it, until it restarts.
+    Local,
+}
+
 impl Default for McpConfig {
     fn default() -> Self {
         Self {
+            sessions: SessionMode::Auto,
+            session_lifetime: Duration::from_secs(24 * 60 * 60),
             sessions_max: 256,
             sessions_per_caller: 64,
             session_idle: Duration::from_secs(30 * 60),
@@ -55,7 +75,11 @@ impl McpConfig {
                 return Err(format!("mcp.{name} is 0: no client could be served; give at least 1"));
             }
         }
-        for (name, value) in [("session_idle", self.session_idle), ("keep_alive", self.keep_alive)] {
+        for (name, value) in [
+            ("session_idle", self.session_idle),
+            ("session_lifetime", self.session_lifetime),
+            ("keep_alive", self.keep_alive),
+        ] {
             if value < Duration::from_secs(1) {
                 return Err(format!("mcp.{name} is under 1s; give for example \"30s\""));
             }
@@ -77,6 +101,7 @@ mod tests {
             McpConfig { sessions_max: 0, ..McpConfig::default() },
             McpConfig { page_size: 0, ..McpConfig::default() },
             McpConfig { session_idle: Duration::ZERO, ..McpConfig::default() },
+            McpConfig { session_lifetime: Duration::ZERO, ..McpConfig::default() },
         ] {
             assert!(broken.validate().unwrap_err().starts_with("mcp."), "{broken:?}");
         }

@@ -11,7 +11,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use helmdeck_core::{Caller, Clock, Code};
+use helmdeck_core::{Caller, Clock, Code, Correlation, Tracer};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
@@ -30,7 +30,9 @@ use super::extra::Extra;
 use super::handler::Agent;
 use super::message::{self, CallMeta, Id, Message, Refusal, ToolCall};
 use super::running::Unstarted;
-use super::sessions::{Session, Sessions};
+use super::session_seal::SessionSeal;
+use super::sessions::{Reservation, Session, Sessions};
+use super::span::{self, Asked};
 use super::state::{CallerContext, McpState, Validity, visiting};
 use super::stream::Stream;
 use super::table::Tables;
@@ -68,23 +70,27 @@ impl Mcp {
         config: McpConfig,
         clock: Arc<dyn Clock>,
         extra: Option<Arc<dyn Extra>>,
+        seal: Option<SessionSeal>,
+        tracer: Option<Tracer>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let sessions = Arc::new(Sessions::new(config.clone(), clock));
+        let sessions = Arc::new(Sessions::new(config.clone(), clock, seal));
         let max_body_bytes = usize::try_from(server.max_body_bytes).unwrap_or(usize::MAX);
         // Host and Origin are checked before, for all transports.
-        let settings = StreamableHttpServerConfig::default()
+        let mut settings = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
             .with_sse_keep_alive(Some(config.keep_alive))
             .with_max_request_body_bytes(max_body_bytes)
             .with_cancellation_token(stop.clone());
+        settings.session_store = sessions.store();
         let mcp = Arc::new(McpState {
             tables: Tables::new(engine.clone()),
             place: None,
             engine,
             config,
             extra,
+            tracer,
             deadline: server.request_deadline,
             drain: CancellationToken::new(),
         });
@@ -149,9 +155,10 @@ impl Inner {
             parts.headers.remove(SESSION);
         } else if parts.headers.contains_key(SESSION) {
             let id = text(&parts.headers, &SESSION).unwrap_or_default();
-            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity);
+            let session = self.sessions.find(id, &asking.visit.caller, &asking.visit.validity).await?;
             let session =
                 session.ok_or_else(|| Problem::new(Code::NotFound, "there is no such MCP session; begin a new one"))?;
+            parts.headers.insert(SESSION, header(session.id())?);
             asking.visit.caller = session.caller(&asking.visit.caller);
             let latest = Arc::clone(&session);
             asking.visit.validity = Validity::new(move || {
@@ -173,7 +180,7 @@ impl Inner {
         let response = Box::pin(self.service.handle(self.request(parts, Bytes::new(), asking))).await;
         match session {
             Some(session) if deletes => {
-                self.sessions.close(session.id()).await;
+                self.sessions.end(&session).await;
                 response.map(Body::new)
             }
             Some(session) => {
@@ -201,8 +208,20 @@ impl Inner {
             Ok(Message::Request { method, .. }) if method == "initialize" && asking.session.is_none() => {
                 return Arc::clone(self).begin(parts, bytes.clone(), asking).await;
             }
-            // An open listener costs no work; the limit of connections bounds them.
-            Ok(Message::Request { method, .. }) if method == "subscriptions/listen" => asking.permit = None,
+            Ok(Message::Request { id, method, params }) => {
+                // An open listener costs no work; the limit of connections bounds them.
+                let permit = asking.permit.take_if(|_| method != "subscriptions/listen");
+                asking.permit = None;
+                let mut correlation = Correlation::current();
+                let asked = || asked(&parts.headers, &id, None);
+                let named = self.mcp.tracer.as_ref().and_then(|_| message::trace(params));
+                let span = span::begin(self.mcp.tracer.as_ref(), &mut correlation, named, &method, asked);
+                let response = match span {
+                    Some(_) => Box::pin(correlation.scope(self.pass(parts, &bytes, asking))).await,
+                    None => self.pass(parts, &bytes, asking).await,
+                };
+                return Ok(response.map(|body| Body::new(Stream::new(body, None, permit))));
+            }
             Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
                 if let (Some(session), Some(id)) = (&asking.session, message::cancelled(params)) {
                     session.running.cancel(&id);
@@ -222,25 +241,44 @@ impl Inner {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             let (caller, validity) = (asking.visit.caller.clone(), asking.visit.validity.clone());
-            let begun = match self.sessions.room(&caller).await {
+            let mut begun = None;
+            let response = match self.sessions.room(&caller).await {
                 Err(error) => Err(error.into()),
                 Ok(place) => {
-                    let response = self.pass(parts, &bytes, asking).await;
-                    if let Some(id) = text(response.headers(), &SESSION) {
-                        self.sessions.bind(place, id, &caller, validity);
-                    }
-                    Ok(response)
+                    let mut response = self.pass(parts, &bytes, asking).await;
+                    let id = text(response.headers(), &SESSION).map(str::to_owned);
+                    begun = id.clone();
+                    let bound = self.bind(place, id.as_deref(), &bytes, &caller, validity, &mut response);
+                    bound.map(|()| response)
                 }
             };
-            // The client disconnected and will never learn the id of its session.
-            if let Err(Ok(unheard)) = answer.send(begun)
-                && let Some(id) = text(unheard.headers(), &SESSION)
-            {
-                self.sessions.close(id).await;
+            let failed = response.is_err();
+            // The client that disconnected will never learn the id of its session.
+            let unheard = answer.send(response).is_err();
+            if let (true, Some(id)) = (failed || unheard, begun) {
+                self.sessions.close(&id).await;
             }
         });
         let begun = answered.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the session could not begin")));
         begun.map(|response| response.map(Body::new))
+    }
+
+    /// Binds the session that rmcp began, if it did, and puts its id for the client into the answer.
+    fn bind(
+        &self,
+        place: Reservation,
+        id: Option<&str>,
+        request: &[u8],
+        caller: &Caller,
+        validity: Validity,
+        response: &mut Boxed,
+    ) -> Result<(), Problem> {
+        let Some(id) = id else { return Ok(()) };
+        let handshake = message::handshake(request)
+            .ok_or_else(|| Problem::new(Code::Internal, "the handshake cannot be read again"))?;
+        let shown = self.sessions.bind(place, id, caller, validity, handshake)?;
+        response.headers_mut().insert(SESSION, header(&shown)?);
+        Ok(())
     }
 
     /// Answers a `tools/call`. One that is not plain is checked by rmcp first.
@@ -263,6 +301,7 @@ impl Inner {
                 }
             },
         };
+        let asked = self.mcp.tracer.as_ref().map(|_| asked(&parts.headers, id, call.map(|call| &*call.name)));
         let cancel = started.as_ref().map_or_else(CancellationToken::new, |started| started.cancel.clone());
         let plain = call.and_then(|call| {
             let meta = call.meta().filter(|meta| in_order(&parts.headers, &asking, call, meta))?;
@@ -276,17 +315,23 @@ impl Inner {
                 let (back, handed) = oneshot::channel();
                 asking.visit.arguments = call.and_then(|call| call::raw_arguments(call, bytes));
                 asking.visit.back = Some(Arc::new(Mutex::new(Some(back))));
+                let trace = call.and_then(|call| call.meta()?.trace());
                 let response = self.pass(parts, bytes, asking).await;
                 match handed.await {
-                    Ok(run) => run,
+                    Ok(run) => ToolRun { trace, ..run },
                     Err(_) => return response.map(|body| Body::new(Stream::new(body, None, kept))),
                 }
             }
         };
+        let run = run.begin(&self.mcp, || asked.unwrap_or_default());
         if run.progress.is_some() {
             return self.stream(run, id.text, cancel, kept);
         }
-        let response = run.answer(&self.mcp, id.text, &cancel, None).await;
+        let response = if run.is_traced() {
+            Box::pin(run.answer_correlated(&self.mcp, id.text, &cancel, None)).await
+        } else {
+            run.answer(&self.mcp, id.text, &cancel, None).await
+        };
         response.map_or_else(nothing, |text| json(StatusCode::OK, text).map(Body::new))
     }
 
@@ -295,7 +340,7 @@ impl Inner {
         let (notify, mut notifications) = mpsc::channel(1);
         let (mcp, id) = (Arc::clone(&self.mcp), id.to_owned());
         // In its own task, so that it runs before the client reads the stream. The end of `kept` cancels it.
-        let call = tokio::spawn(async move { run.answer(&mcp, &id, &cancel, Some(notify)).await });
+        let call = tokio::spawn(async move { run.answer_correlated(&mcp, &id, &cancel, Some(notify)).await });
         let response = stream::once(call).filter_map(async |answer| answer.ok().flatten());
         let texts = stream::poll_fn(move |context| notifications.poll_recv(context)).chain(response);
         let events = texts.map(move |text: Vec<u8>| {
@@ -320,6 +365,12 @@ impl Inner {
         parts.extensions.insert(asking.visit);
         Request::from_parts(parts, Full::new(bytes))
     }
+}
+
+/// Returns what the span of a request shows.
+fn asked(headers: &HeaderMap, id: &Id<'_>, tool: Option<&str>) -> Asked {
+    let revision = text(headers, &REVISION).map(str::to_owned);
+    Asked { id: id.value.to_string(), tool: tool.map(str::to_owned), revision, http: true }
 }
 
 /// Says whether the headers of a call are acceptable.
@@ -351,6 +402,11 @@ fn in_order(headers: &HeaderMap, asking: &Asking, call: &ToolCall<'_>, meta: &Ca
 fn has_no_handshake(headers: &HeaderMap) -> bool {
     let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known >= ProtocolVersion::NO_INITIALIZE);
     text(headers, &REVISION).is_some_and(|it| known.into_iter().any(|known| known.as_str() == it))
+}
+
+/// Returns a session id as a header.
+fn header(id: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(id).map_err(|_| Problem::new(Code::Internal, "the session id is no header value"))
 }
 
 /// Returns the value of a header that occurs exactly once.

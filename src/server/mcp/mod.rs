@@ -16,7 +16,9 @@ mod progress;
 mod prompts;
 mod resources;
 mod running;
+mod session_seal;
 mod sessions;
+mod span;
 mod state;
 mod stdio;
 mod stream;
@@ -29,9 +31,10 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
-pub use config::McpConfig;
+pub use config::{McpConfig, SessionMode};
 pub use extra::Extra;
 pub(crate) use http::Mcp;
+pub(crate) use session_seal::SessionSeal;
 pub(crate) use state::Validity;
 pub use state::{Absolute, LocalClient};
 pub use stdio::Stdio;

@@ -1,22 +1,30 @@
 //! Sessions of the protocol revisions before 2026-07-28: owners, limits and expiry.
 //!
 //! A session belongs to the caller that began it. For all other callers it does not exist, so its id opens nothing.
+//!
+//! With a [`SessionSeal`] a session is in its id, and what is here is a copy: it is dropped at will and made again from
+//! the id, by any replica.
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result};
-use rmcp::transport::streamable_http_server::session::SessionManager;
+use async_trait::async_trait;
+use helmdeck_core::{Caller, Clock, Code, Error, Identity, Result, Timestamp};
+use rmcp::model::InitializeRequestParams;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::session::{SessionManager, SessionState, SessionStore, SessionStoreError};
 
 use super::config::McpConfig;
 use super::running::Running;
+use super::session_seal::{SealedSession, SessionSeal};
 use super::state::Validity;
 
 /// Interval of the check for idle sessions and for sessions whose token ended.
 const SWEEP: Duration = Duration::from_secs(10);
+/// Maximum number of sealed sessions that this replica remembers as ended.
+const MAX_ENDED: usize = 4096;
 
 /// Every open session.
 pub(crate) struct Sessions {
@@ -24,12 +32,16 @@ pub(crate) struct Sessions {
     pub(crate) manager: Arc<LocalSessionManager>,
     config: McpConfig,
     clock: Arc<dyn Clock>,
+    /// `None` = sessions belong to this process.
+    seal: Option<SessionSeal>,
     open: Mutex<Open>,
 }
 
 #[derive(Default)]
 struct Open {
     by_id: HashMap<Arc<str>, Arc<Session>>,
+    /// Sealed sessions that their clients ended here, and when they end everywhere; oldest first.
+    ended: VecDeque<(Arc<str>, Timestamp)>,
     /// Number of sessions that are beginning.
     beginning: usize,
     sweeping: bool,
@@ -42,6 +54,8 @@ pub(crate) struct Session {
     owner: Arc<Identity>,
     /// The owner's identity, narrowed to this conversation.
     identity: Arc<Identity>,
+    /// What its id contains, if it is sealed.
+    sealed: Option<SealedSession>,
     /// Running calls that bypass rmcp.
     pub(crate) running: Running,
     state: Mutex<State>,
@@ -68,17 +82,46 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(config: McpConfig, clock: Arc<dyn Clock>, seal: Option<SessionSeal>) -> Self {
         let mut manager = LocalSessionManager::default();
         // Calls that bypass rmcp keep a session alive too, so rmcp's own idle timer is off.
         manager.session_config.keep_alive = None;
-        Self { manager: Arc::new(manager), config, clock, open: Mutex::default() }
+        Self { manager: Arc::new(manager), config, clock, seal, open: Mutex::default() }
+    }
+
+    /// Returns what rmcp asks for sessions that it does not know; `None` unless ids are sealed.
+    pub(crate) fn store(self: &Arc<Self>) -> Option<Arc<dyn SessionStore>> {
+        self.seal.as_ref()?;
+        Some(Arc::new(Handshakes(Arc::downgrade(self))))
     }
 
     /// Returns a session of this caller and records its use.
     ///
-    /// From now on the caller's current token counts.
-    pub(crate) fn find(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
+    /// From now on the caller's current token counts. A sealed session that another replica began is continued here.
+    ///
+    /// # Errors
+    /// As [`Self::room`].
+    pub(crate) async fn find(
+        self: &Arc<Self>,
+        id: &str,
+        caller: &Caller,
+        validity: &Validity,
+    ) -> Result<Option<Arc<Session>>> {
+        let Some(seal) = &self.seal else { return Ok(self.known(id, caller, validity)) };
+        let Some(sealed) = seal.open(&caller.identity, id) else { return Ok(None) };
+        if let Some(session) = self.known(&sealed.id, caller, validity) {
+            return Ok(Some(session));
+        }
+        if self.open().ended.iter().any(|(ended, _)| *ended == sealed.id) {
+            return Ok(None);
+        }
+        let place = self.room(caller).await?;
+        let id = Arc::clone(&sealed.id);
+        self.insert(place, id, caller, validity.clone(), Some(sealed.clone()));
+        Ok(self.known(&sealed.id, caller, validity))
+    }
+
+    fn known(&self, id: &str, caller: &Caller, validity: &Validity) -> Option<Arc<Session>> {
         let session = self.open().by_id.get(id).map(Arc::clone)?;
         if !same(&session.owner, &caller.identity) {
             return None;
@@ -92,22 +135,26 @@ impl Sessions {
 
     /// Reserves a slot for one more session of this caller.
     ///
-    /// Callers without a token are one caller of many people, who must not close each other's sessions.
+    /// Callers without a token are one caller of many people, who must not close each other's sessions. The copy of a
+    /// sealed session makes room for any other unless something runs in it.
     ///
     /// # Errors
-    /// `overloaded` if there are too many of all callers, or of those without a token.
+    /// `overloaded` if there are too many of all callers, or of those without a token; if sessions are sealed, if too
+    /// many are at work.
     pub(crate) async fn room(self: &Arc<Self>, caller: &Caller) -> Result<Reservation> {
         self.sweep().await;
         let oldest = {
             let mut open = self.open();
-            let own: Vec<&Arc<Session>> =
-                open.by_id.values().filter(|session| same(&session.owner, &caller.identity)).collect();
-            let full = own.len() >= self.config.sessions_per_caller;
-            let shared = caller.identity.is_anonymous();
-            let oldest = own.into_iter().filter(|_| full && !shared).min_by_key(|session| session.state().used_at);
-            let oldest = oldest.map(|session| Arc::clone(&session.id));
-            let too_many = oldest.is_none() && open.by_id.len() + open.beginning >= self.config.sessions_max;
-            if too_many || (full && shared) {
+            let owned = |session: &&Arc<Session>| same(&session.owner, &caller.identity);
+            let full = open.by_id.values().filter(owned).count() >= self.config.sessions_per_caller;
+            let all_full = open.by_id.len() + open.beginning >= self.config.sessions_max;
+            let may_close = |session: &&Arc<Session>| match &self.seal {
+                Some(_) => session.is_at_rest() && (owned(session) || !full),
+                None => full && owned(session) && !caller.identity.is_anonymous(),
+            };
+            let oldest = open.by_id.values().filter(may_close).min_by_key(|session| session.state().used_at);
+            let oldest = oldest.filter(|_| full || all_full).map(|session| Arc::clone(&session.id));
+            if oldest.is_none() && (full || all_full) {
                 return Err(Error::new(Code::Overloaded, "too many MCP sessions; close one, or come back later")
                     .with_retry_after(SWEEP));
             }
@@ -122,9 +169,36 @@ impl Sessions {
         Ok(place)
     }
 
-    /// Binds a session that began to its caller.
-    pub(crate) fn bind(self: &Arc<Self>, place: Reservation, id: &str, caller: &Caller, validity: Validity) {
-        let id: Arc<str> = id.into();
+    /// Binds a session that began to its caller, and returns its id for the client.
+    ///
+    /// # Errors
+    /// `internal` if the id cannot be sealed.
+    pub(crate) fn bind(
+        self: &Arc<Self>,
+        place: Reservation,
+        id: &str,
+        caller: &Caller,
+        validity: Validity,
+        handshake: InitializeRequestParams,
+    ) -> Result<String> {
+        let sealed = self.seal.as_ref().map(|seal| {
+            let sealed = seal.begin(id, handshake);
+            seal.seal(&caller.identity, &sealed).map(|shown| (sealed, shown))
+        });
+        let failed = |error| Error::new(Code::Internal, "the session id cannot be sealed").with_source(error);
+        let (sealed, shown) = sealed.transpose().map_err(failed)?.unzip();
+        self.insert(place, id.into(), caller, validity, sealed);
+        Ok(shown.unwrap_or_else(|| id.to_owned()))
+    }
+
+    fn insert(
+        self: &Arc<Self>,
+        place: Reservation,
+        id: Arc<str>,
+        caller: &Caller,
+        validity: Validity,
+        sealed: Option<SealedSession>,
+    ) {
         let identity = match caller.identity.session() {
             Some(_) => Arc::clone(&caller.identity),
             // The id is short and plain, so it is always a valid part of an identity.
@@ -136,11 +210,13 @@ impl Sessions {
             id: Arc::clone(&id),
             owner: Arc::clone(&caller.identity),
             identity,
+            sealed,
             running: Running::default(),
             state: Mutex::new(State { used_at: self.clock.monotonic(), validity, streams: 0 }),
         };
         let mut open = self.open();
-        open.by_id.insert(id, Arc::new(session));
+        // Two requests may continue one sealed session at once; they share it.
+        open.by_id.entry(id).or_insert_with(|| Arc::new(session));
         let starts = !std::mem::replace(&mut open.sweeping, true);
         drop(open);
         drop(place);
@@ -149,14 +225,29 @@ impl Sessions {
         }
     }
 
-    /// Ends a session: cancels its calls and ends its streams.
+    /// Ends a session because its client asked for it.
+    ///
+    /// Other replicas don't learn of the end of a sealed session: there its id is good until it expires.
+    pub(crate) async fn end(&self, session: &Session) {
+        if let Some(sealed) = &session.sealed {
+            let (mut open, now) = (self.open(), self.clock.now());
+            open.ended.retain(|(_, ends_at)| *ends_at > now);
+            if open.ended.len() >= MAX_ENDED {
+                open.ended.pop_front();
+            }
+            open.ended.push_back((Arc::clone(&sealed.id), sealed.ends_at));
+        }
+        self.close(&session.id).await;
+    }
+
+    /// Closes a session here: cancels its calls and ends its streams.
     pub(crate) async fn close(&self, id: &str) {
         let session = self.open().by_id.remove(id);
         if let Some(session) = session {
             session.running.cancel_all();
-            // Fails only if rmcp has already ended it.
-            let _ = self.manager.close_session(&session.id).await;
         }
+        // Fails only if rmcp has already ended it.
+        let _ = self.manager.close_session(&id.into()).await;
     }
 
     /// Closes sessions that are idle for too long or whose caller lost access.
@@ -184,6 +275,26 @@ impl Sessions {
 
     fn open(&self) -> parking_lot::MutexGuard<'_, Open> {
         self.open.lock()
+    }
+}
+
+/// Handshakes of the sealed sessions, for rmcp, which makes its side of a session from them.
+struct Handshakes(Weak<Sessions>);
+
+#[async_trait]
+impl SessionStore for Handshakes {
+    async fn load(&self, id: &str) -> std::result::Result<Option<SessionState>, SessionStoreError> {
+        let session = self.0.upgrade().and_then(|sessions| sessions.open().by_id.get(id).cloned());
+        let sealed = session.and_then(|session| session.sealed.clone());
+        Ok(sealed.map(|sealed| SessionState::new(sealed.handshake)))
+    }
+
+    async fn store(&self, _: &str, _: &SessionState) -> std::result::Result<(), SessionStoreError> {
+        Ok(())
+    }
+
+    async fn delete(&self, _: &str) -> std::result::Result<(), SessionStoreError> {
+        Ok(())
     }
 }
 
@@ -224,8 +335,12 @@ impl Session {
     }
 
     fn is_idle(&self, now: Duration, idle: Duration) -> bool {
-        let state = self.state();
-        state.streams == 0 && now.saturating_sub(state.used_at) >= idle && self.running.is_idle()
+        self.is_at_rest() && now.saturating_sub(self.state().used_at) >= idle
+    }
+
+    /// Says whether no stream is open and no call runs.
+    fn is_at_rest(&self) -> bool {
+        self.state().streams == 0 && self.running.is_idle()
     }
 
     fn state(&self) -> parking_lot::MutexGuard<'_, State> {

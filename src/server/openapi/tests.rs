@@ -227,6 +227,10 @@ async fn answers_have_the_documented_shapes() {
     check("Purged", &fixture.post("/api/v1/memory/purge", r#"{"all":true}"#).await.json());
     check("Health", &fixture.get("/healthz").await.json());
     check("Readiness", &fixture.get("/readyz").await.json());
+    check("Drain", &fixture.post("/api/v1/drain", "").await.json());
+    let draining = fixture.get("/readyz").await;
+    assert_eq!(draining.status, 503);
+    check("Readiness", &draining.json());
     for (path, body) in [("/nowhere", ""), ("/api/v1/packs", ""), ("/api/v1/packs/test.plain", r#"{"text":1}"#)] {
         check("Problem", &fixture.post(path, body).await.json());
     }

@@ -23,6 +23,7 @@ use super::request::PathValues;
 use super::state::EventState;
 use crate::access::{By, reach};
 use crate::app::App;
+use crate::draining::RECONNECT;
 use crate::headers::{EVENTS, NO_STORE};
 use crate::limits::{Permit, Share};
 use crate::problem::Problem;
@@ -75,6 +76,7 @@ async fn follow(
     let open = Open {
         events: Box::pin(events),
         state: None,
+        ended: false,
         drain: state.drain.clone(),
         ends: Instant::now() + STREAM_LIFE,
         _permits: (permit, share),
@@ -92,6 +94,8 @@ struct Open {
     events: Pin<Box<dyn Stream<Item = JobEvent> + Send>>,
     /// State in the last event.
     state: Option<JobState>,
+    /// Whether the server ended the stream.
+    ended: bool,
     drain: CancellationToken,
     ends: Instant,
     /// Held until the stream is dropped.
@@ -100,9 +104,15 @@ struct Open {
 
 impl Open {
     async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
         tokio::select! {
             biased;
-            () = self.drain.cancelled() => None,
+            () = self.drain.cancelled() => {
+                self.ended = true;
+                Some(Bytes::from_static(RECONNECT))
+            }
             () = tokio::time::sleep_until(self.ends) => None,
             event = self.events.next() => self.write(&event?),
             () = tokio::time::sleep(KEEP_ALIVE) => Some(Bytes::from_static(b":\n\n")),

@@ -36,6 +36,7 @@ use super::state::EventState;
 use super::statistics::need_statistics;
 use crate::access::{By, need, reach};
 use crate::app::App;
+use crate::draining::RECONNECT;
 use crate::headers::{EVENTS, NO_STORE};
 use crate::limits::{Permit, Share};
 use crate::problem::Problem;
@@ -107,6 +108,7 @@ async fn follow(
     let open = Open {
         feed: Feed::new(&state, &project, caller, asked, last)?,
         first: true,
+        ended: false,
         drain: state.drain.clone(),
         ends: Instant::now() + STREAM_LIFE,
         _permits: (permit, share),
@@ -124,6 +126,8 @@ struct Open {
     feed: Feed,
     /// Whether nothing was sent yet.
     first: bool,
+    /// Whether the server ended the stream.
+    ended: bool,
     drain: CancellationToken,
     ends: Instant,
     /// Held until the stream is dropped.
@@ -132,23 +136,32 @@ struct Open {
 
 impl Open {
     async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
         if !std::mem::take(&mut self.first) {
             tokio::select! {
                 biased;
-                () = self.drain.cancelled() => return None,
+                () = self.drain.cancelled() => return self.end(),
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(b":\n\n")),
                 () = self.feed.changed() => {}
             }
             tokio::select! {
                 biased;
-                () = self.drain.cancelled() => return None,
+                () = self.drain.cancelled() => return self.end(),
                 () = tokio::time::sleep(PAUSE) => {}
             }
         }
         let message = self.feed.message();
         // Nothing that this caller may see: a comment does no harm.
         Some(if message.is_empty() { Bytes::from_static(b":\n\n") } else { message.into() })
+    }
+
+    /// Ends the stream of a server that stops.
+    fn end(&mut self) -> Option<Bytes> {
+        self.ended = true;
+        Some(Bytes::from_static(RECONNECT))
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(store))
         .routes(routes!(start_rotation))
         .routes(routes!(sweep))
+        .routes(routes!(drain))
 }
 
 /// Progress of the rotation of the store in this process.
@@ -114,6 +115,7 @@ async fn status(State(state): State<OperatorState>, By(caller): By) -> Result<Re
     let load = engine.load();
     let checks: Map<String, Value> = engine
         .ready()
+        .await
         .into_iter()
         .map(|(name, result)| (name.to_owned(), result.err().unwrap_or_else(|| "ok".to_owned()).into()))
         .collect();
@@ -221,4 +223,20 @@ async fn sweep(State(state): State<OperatorState>, By(caller): By) -> Result<Res
         |error| helmdeck_core::Error::new(Code::Internal, "the sweep ended without an answer").with_source(error);
     let swept = state.engine.limits.in_time(task).await?.map_err(lost)??;
     answer(&swept)
+}
+
+/// Stops this server in good order, as SIGTERM does.
+///
+/// `/readyz` answers 503 at once. After `server.drain_for` it accepts no connection and ends its streams; what runs has
+/// `server.drain_timeout` to finish. The process ends then.
+#[utoipa::path(post, path = "/api/v1/drain", tag = "operations", operation_id = "drain",
+    responses((status = 202, description = "It has begun", body = ref("#/components/schemas/Drain")), Problems))]
+async fn drain(State(state): State<OperatorState>, By(caller): By) -> Result<Response, Problem> {
+    need(&caller, &Permission::Admin)?;
+    let by = &caller.identity;
+    tracing::info!(by = %format_args!("{}/{}", by.tenant(), by.user()), "the server was told to stop");
+    state.draining.begin();
+    let answered_for = u64::try_from(state.drain_for.as_millis()).unwrap_or(u64::MAX);
+    let shown = answer(&json!({ "state": "draining", "drain_for_ms": answered_for }))?;
+    Ok((StatusCode::ACCEPTED, shown).into_response())
 }

@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::conversations;
 use super::reply::json;
 use crate::access::{By, need};
 use crate::app::App;
+use crate::draining::Draining;
 use crate::headers::NO_STORE;
 use crate::problem::Problem;
 
@@ -36,16 +36,18 @@ async fn healthz() -> Result<Response, Problem> {
 /// Says whether calls can be answered, check by check: `ok` or what is wrong.
 ///
 /// If the memory store fails, answers are not cached; if the storage of artifacts fails, packs cannot
-/// write files. In both cases the server is `degraded`, and still ready.
+/// write files. In both cases the server is `degraded`, and still ready. A server that was told to stop is `draining`:
+/// it answers, and balancers should choose another.
 #[utoipa::path(get, path = "/readyz", tag = "operations", operation_id = "readiness",
     responses(
         (status = 200, description = "It is ready", body = ref("#/components/schemas/Readiness")),
         (status = 503, description = "It is not", body = ref("#/components/schemas/Readiness")),
     ))]
-async fn readyz(State(engine): State<Engine>) -> Result<Response, Problem> {
-    let checks = engine.ready();
+async fn readyz(State(engine): State<Engine>, State(draining): State<Draining>) -> Result<Response, Problem> {
+    let checks = engine.ready().await;
     let failed: Vec<_> = checks.iter().filter(|(_, result)| result.is_err()).map(|(name, _)| *name).collect();
     let status = match failed[..] {
+        _ if draining.has_begun() => "draining",
         [] => "ready",
         // Packs that write no files need none of these.
         ref some if some.iter().all(|name| ["store", "artifacts", "manifests"].contains(name)) => "degraded",
@@ -56,7 +58,7 @@ async fn readyz(State(engine): State<Engine>) -> Result<Response, Problem> {
         .map(|(name, result)| (name.to_owned(), result.err().unwrap_or_else(|| "ok".to_owned()).into()))
         .collect();
     let mut response = json(&serde_json::json!({ "status": status, "checks": checks }))?;
-    if status == "not_ready" {
+    if ["not_ready", "draining"].contains(&status) {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     Ok(response)
@@ -72,9 +74,5 @@ async fn metrics(
 ) -> Result<Response, Problem> {
     need(&caller, &Permission::MetricsRead)?;
     let headers = [(CONTENT_TYPE, OPEN_METRICS), (CACHE_CONTROL, NO_STORE)];
-    let mut text = engine.metrics();
-    if let Some(memory) = conversations.opened() {
-        text = conversations::metrics::add(text, &memory.metrics());
-    }
-    Ok((headers, text).into_response())
+    Ok((headers, crate::metrics::metrics(&engine, &conversations)).into_response())
 }

@@ -211,6 +211,7 @@ async fn operator_routes_need_an_administrator() {
         (Method::POST, "/api/v1/store/rotate", 202),
         (Method::GET, "/api/v1/mcp/servers", 200),
         (Method::POST, "/api/v1/mcp/servers/none/restart", 404),
+        (Method::POST, "/api/v1/drain", 202),
     ] {
         let refused = server.ask(&ann, method.clone(), path, &Value::Null).await;
         assert_eq!((refused.status.as_u16(), refused.problem().as_str()), (403, "forbidden"), "{path}");

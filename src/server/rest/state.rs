@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::body;
 use crate::config::ServerConfig;
+use crate::draining::Draining;
 use crate::idempotency::Idempotency;
 use crate::limits::{Each, InFlight};
 use crate::operator::Operator;
@@ -162,6 +163,9 @@ pub(crate) struct OperatorState {
     pub(crate) tasks: TaskTracker,
     /// Cancelled when the server begins to stop: a rotation ends between two steps.
     pub(crate) drain: CancellationToken,
+    pub(crate) draining: Draining,
+    /// Time between the beginning of a drain and the end of the listener.
+    pub(crate) drain_for: Duration,
 }
 
 helmdeck_core::redacted_debug!(OperatorState, this => operator = this.operator);

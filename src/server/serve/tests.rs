@@ -323,3 +323,53 @@ async fn an_address_that_others_reach_is_refused() {
     let error = serve(listener, fixture.engine, ServerConfig::default(), CancellationToken::new()).await.unwrap_err();
     assert!(error.to_string().contains("authentication is off"), "{error}");
 }
+
+#[tokio::test]
+async fn draining_server_answers_but_is_not_ready() {
+    let config = ServerConfig { drain_for: 10 * GUARD, ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let mut kept = running.connect().await;
+    assert!(running.exchange(&get("/readyz")).await.contains(r#""status":"ready""#));
+    running.shutdown.cancel();
+    let ready = async {
+        loop {
+            let answer = running.exchange(&get("/readyz")).await;
+            if answer.starts_with("HTTP/1.1 503 ") {
+                return answer;
+            }
+        }
+    };
+    let answer = tokio::time::timeout(GUARD, ready).await.unwrap();
+    assert!(answer.contains(r#""status":"draining""#), "{answer}");
+    // A call over an older connection is answered, and the connection ends with it.
+    let call = post(r#"{"text":"a"}"#).replace("Connection: close\r\n", "");
+    kept.write_all(call.as_bytes()).await.unwrap();
+    let answer = read_to_end(kept).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close\r\n"), "{answer}");
+    running.task.abort();
+}
+
+#[tokio::test]
+async fn server_ends_when_its_grace_is_over() {
+    let config = ServerConfig { drain_for: Duration::from_millis(50), ..ServerConfig::default() };
+    let running = Running::start(config).await;
+    let address = running.address;
+    running.stopped().await.0.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn drain_route_stops_the_server() {
+    let running = Running::start(ServerConfig::default()).await;
+    let mut busy = running.connect().await;
+    busy.write_all(post(r#"{"wait":true}"#).as_bytes()).await.unwrap();
+    running.fixture.probe.someone_waits().await;
+    let drain = "POST /api/v1/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let answer = running.exchange(drain).await;
+    assert!(answer.starts_with("HTTP/1.1 202 ") && answer.contains(r#""drain_for_ms":0"#), "{answer}");
+    assert!(!running.task.is_finished());
+    running.fixture.probe.gate.add_permits(1);
+    assert!(read_to_end(busy).await.starts_with("HTTP/1.1 200 OK"));
+    // It ends without a signal.
+    tokio::time::timeout(GUARD, running.task).await.unwrap().unwrap().unwrap();
+}

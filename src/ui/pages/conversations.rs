@@ -22,6 +22,7 @@ const LIST: ListOf = ListOf {
     title: "Conversations",
     route: "/api/v1/conversations",
     filters: &["tenant", "user"],
+    ..ListOf::PLAIN
 };
 
 pub(super) fn routes() -> Router<Ui> {
@@ -67,6 +68,8 @@ struct ConversationsPage {
     frame: Frame,
     list: Listed<ConversationList>,
 }
+
+crate::frame::framed!(ConversationsPage);
 
 /// What the strategy makes of a conversation.
 #[derive(Debug, Deserialize)]
@@ -122,6 +125,8 @@ struct ConversationPage {
     turns: TurnList,
 }
 
+crate::frame::framed!(ConversationPage);
+
 impl ConversationPage {
     /// Query that names the owner.
     fn owner(&self) -> String {
@@ -156,7 +161,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         let turns = ui.rest.get(&caller, &format!("{route}/turns?texts=true&limit=20{owner}{after}")).await?;
         Ok(page(&ConversationPage {
             frame: Frame::new(&format!("Conversation {session}"), Place::Conversations, &caller, &ui),
-            done: state.get("done").to_owned(),
+            done: state.done(&ui, &caller),
             tenant: state.get("tenant").to_owned(),
             user: state.get("user").to_owned(),
             session,
@@ -191,7 +196,7 @@ async fn delete_turn(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Resp
     let owner = owner(&sent);
     let route = format!("/api/v1/conversations/{session}/turns/{turn}{owner}");
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => done(&format!("/ui/conversations/{session}{owner}"), "The turn was deleted."),
+        Ok(_) => done(&ui, &sent.caller, &format!("/ui/conversations/{session}{owner}"), "The turn was deleted."),
         Err(failure) => failed(&ui, &sent.caller, Place::Conversations, &failure),
     }
 }
@@ -217,7 +222,7 @@ async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
             let removed =
                 serde_json::from_slice::<Value>(&answer.body).ok().and_then(|value| value["removed_turns"].as_u64());
             let receipt = removed.map(|turns| format!(" {} removed.", shown::count(turns, "turn"))).unwrap_or_default();
-            done(back, &format!("{sentence}{receipt}"))
+            done(&ui, &sent.caller, back, &format!("{sentence}{receipt}"))
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Conversations, &failure),
     }

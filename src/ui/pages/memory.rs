@@ -99,6 +99,8 @@ struct MemoryPage {
     edited: Option<Fact>,
 }
 
+crate::frame::framed!(MemoryPage);
+
 impl MemoryPage {
     fn is_filtered(&self) -> bool {
         [&self.prefix, &self.category, &self.tag].iter().any(|filter| !filter.is_empty())
@@ -134,7 +136,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         };
         Ok(page(&MemoryPage {
             frame: Frame::new("Memory", Place::Memory, &caller, &ui),
-            done: state.get("done").to_owned(),
+            done: state.done(&ui, &caller),
             prefix: state.get("prefix").to_owned(),
             category: state.get("category").to_owned(),
             tag: state.get("tag").to_owned(),
@@ -198,7 +200,7 @@ async fn store(State(ui): State<Ui>, sent: Sent) -> Response {
         fact["tags"] = tags.into();
     }
     match ui.rest.send(&sent.caller, Method::POST, "/api/v1/memory/store", Some(&fact)).await {
-        Ok(_) => done("/ui/memory", "The fact was stored."),
+        Ok(_) => done(&ui, &sent.caller, "/ui/memory", "The fact was stored."),
         Err(failure) => failed(&ui, &sent.caller, Place::Memory, &failure),
     }
 }
@@ -215,7 +217,7 @@ async fn forget(State(ui): State<Ui>, sent: Sent) -> Response {
         Ok(forgotten) => {
             let removed = forgotten["removed"][part].as_u64().unwrap_or_default();
             let noun = part.trim_end_matches('s');
-            done("/ui/memory", &format!("Receipt: {} deleted.", shown::count(removed, noun)))
+            done(&ui, &sent.caller, "/ui/memory", &format!("Receipt: {} deleted.", shown::count(removed, noun)))
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Memory, &failure),
     }

@@ -21,7 +21,7 @@ use axum::body::Body;
 use axum::extract::{self, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use helmdeck_core::Caller;
+use helmdeck_core::{Caller, Permission};
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 
@@ -32,6 +32,9 @@ use crate::live::{self, Live};
 use crate::request::{By, PathParams};
 use crate::rest::{Failure, segment};
 use crate::sign_in;
+
+/// Parameter with what was done before the browser came to a page.
+const DONE: &str = "done";
 
 pub(crate) fn routes() -> Router<Ui> {
     Router::new()
@@ -72,6 +75,17 @@ pub(crate) fn view(name: &str, state: &State) -> Option<Box<dyn Live>> {
     }
 }
 
+/// Returns the topics of the stream that a visitor may follow.
+fn topics(ui: &Ui, caller: &Caller) -> Vec<&'static str> {
+    let may = |permission| caller.permissions.allow(&permission);
+    let topics = [
+        ("jobs", !caller.identity.is_anonymous()),
+        ("calls", ui.memory && may(Permission::MemoryRead) && !caller.identity.is_anonymous()),
+        ("stats", may(Permission::MetricsRead)),
+    ];
+    topics.into_iter().filter(|(_, may)| *may).map(|(topic, _)| topic).collect()
+}
+
 /// Answers with a page, or with the page of its error.
 fn answered(ui: &Ui, caller: &Caller, place: Place, answer: Result<Response, Failure>) -> Response {
     answer.unwrap_or_else(|failure| failed(ui, caller, place, &failure))
@@ -83,9 +97,12 @@ fn see_other(path: &str) -> Response {
 }
 
 /// Sends the browser to a page, with a sentence about what was done.
-fn done(path: &str, sentence: &str) -> Response {
+///
+/// The sentence is sealed: a link that somebody else made shows none.
+fn done(ui: &Ui, caller: &Caller, path: &str, sentence: &str) -> Response {
     let separator = if path.contains('?') { '&' } else { '?' };
-    see_other(&format!("{path}{separator}done={}", segment(sentence)))
+    let seal = ui.seal(caller, DONE, sentence);
+    see_other(&format!("{path}{separator}{DONE}={}&seal={seal}", segment(sentence)))
 }
 
 /// Sends JSON as a file, which a browser does not render.
@@ -113,6 +130,12 @@ impl State {
     /// Returns a parameter, empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// Returns the sentence about what the caller did before it came to the page, empty if there is none.
+    fn done(&self, ui: &Ui, caller: &Caller) -> String {
+        let sentence = self.get(DONE);
+        if ui.seal(caller, DONE, sentence) == self.get("seal") { sentence.to_owned() } else { String::new() }
     }
 
     /// Returns these parameters, without empty ones, as a query for a route. `names` are those that the route knows.

@@ -110,6 +110,8 @@ struct OperatePage {
     settings: Vec<Setting>,
 }
 
+crate::frame::framed!(OperatePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::State::of(&query);
     let answer = async {
@@ -127,7 +129,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         settings.settings.retain(|setting| setting.name.contains(&filter));
         Ok(page(&OperatePage {
             frame: Frame::new("Operate", Place::Operate, &caller, &ui).live("view=page&topics=stats,server"),
-            done: state.get("done").to_owned(),
+            done: state.done(&ui, &caller),
             status,
             store,
             trouble,
@@ -138,10 +140,11 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     answered(&ui, &caller, Place::Operate, answer.await)
 }
 
-/// Starts a rotation or a sweep.
+/// Starts a rotation, a sweep or the drain.
 async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = match path_value(&path, "action") {
         action @ ("rotate" | "sweep") => format!("/api/v1/store/{action}"),
+        "drain" => "/api/v1/drain".to_owned(),
         _ => {
             let failure = Failure::new(StatusCode::NOT_FOUND, "there is no such action");
             return failed(&ui, &sent.caller, Place::Operate, &failure);
@@ -149,13 +152,17 @@ async fn act(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     };
     let answer = ui.rest.send(&sent.caller, Method::POST, &route, None).await;
     match answer.and_then(|answer| rest::read::<Value>(&answer)) {
+        Ok(value) if value["state"] == "draining" => {
+            let sentence = "The server drains: it is not ready any more, finishes what runs, and ends.";
+            done(&ui, &sent.caller, "/ui/operate", sentence)
+        }
         Ok(value) if value.get("state").is_some() => {
-            done("/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
+            done(&ui, &sent.caller, "/ui/operate", "The rotation has begun. Reload the page to see how far it is.")
         }
         Ok(swept) => {
             let rows = |name: &str| swept[name].as_u64().unwrap_or_default();
             let total = rows("store_rows") + rows("trimmed_answers") + rows("system_rows");
-            done("/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
+            done(&ui, &sent.caller, "/ui/operate", &format!("Swept: {} deleted.", shown::count(total, "row")))
         }
         Err(failure) => failed(&ui, &sent.caller, Place::Operate, &failure),
     }

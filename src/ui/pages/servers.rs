@@ -50,12 +50,14 @@ struct ServersPage {
     servers: Vec<McpServer>,
 }
 
+crate::frame::framed!(ServersPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let answer = async {
         let list: McpServerList = ui.rest.get(&caller, ROUTE).await?;
         Ok(page(&ServersPage {
             frame: Frame::new("Servers", Place::Servers, &caller, &ui).live("view=page&topics=stats,server"),
-            done: super::State::of(&query).get("done").to_owned(),
+            done: super::State::of(&query).done(&ui, &caller),
             servers: list.servers,
         }))
     };
@@ -65,7 +67,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
 async fn restart(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let name = path_value(&path, "name");
     match ui.rest.send(&sent.caller, Method::POST, &format!("{ROUTE}/{}/restart", segment(name)), None).await {
-        Ok(_) => done("/ui/servers", &format!("{name} was restarted, and is up.")),
+        Ok(_) => done(&ui, &sent.caller, "/ui/servers", &format!("{name} was restarted, and is up.")),
         Err(failure) => failed(&ui, &sent.caller, Place::Servers, &failure),
     }
 }

@@ -18,8 +18,13 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{self, Failure, segment};
 use crate::shown::Time;
 
-const LIST: ListOf =
-    ListOf { place: Place::Tokens, title: "Tokens", route: "/api/v1/tokens", filters: &["tenant", "user", "live"] };
+const LIST: ListOf = ListOf {
+    place: Place::Tokens,
+    title: "Tokens",
+    route: "/api/v1/tokens",
+    filters: &["tenant", "user", "live"],
+    ..ListOf::PLAIN
+};
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
 
@@ -71,6 +76,8 @@ struct TokensPage {
     name: String,
     scope: String,
 }
+
+crate::frame::framed!(TokensPage);
 
 impl TokensPage {
     fn new(frame: Frame, list: Listed<TokenList>) -> Self {
@@ -126,7 +133,9 @@ async fn make(ui: &Ui, caller: &Caller, sent: &Sent) -> Result<Made, Failure> {
 async fn revoke(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response {
     let route = format!("{}/{}", LIST.route, segment(path_value(&path, "id")));
     match ui.rest.send(&sent.caller, Method::DELETE, &route, None).await {
-        Ok(_) => done("/ui/tokens", "The token is revoked. Every server refuses it within a second."),
+        Ok(_) => {
+            done(&ui, &sent.caller, "/ui/tokens", "The token is revoked. Every server refuses it within a second.")
+        }
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

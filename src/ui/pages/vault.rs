@@ -17,7 +17,8 @@ use crate::request::{By, PathParams, Sent};
 use crate::rest::{Failure, segment};
 use crate::shown::{self, Time};
 
-const LIST: ListOf = ListOf { place: Place::Vault, title: "Vault", route: "/api/v1/credentials", filters: &["name"] };
+const LIST: ListOf =
+    ListOf { place: Place::Vault, title: "Vault", route: "/api/v1/credentials", filters: &["name"], ..ListOf::PLAIN };
 
 pub(super) fn routes() -> Router<Ui> {
     Router::new()
@@ -84,6 +85,8 @@ struct VaultPage {
     list: Listed<CredentialList>,
 }
 
+crate::frame::framed!(VaultPage);
+
 #[derive(Template)]
 #[template(path = "credential.html")]
 struct CredentialPage {
@@ -92,6 +95,8 @@ struct CredentialPage {
     credential: Credential,
     uses: Vec<Use>,
 }
+
+crate::frame::framed!(CredentialPage);
 
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     LIST.show(&ui, &caller, &query, |frame, list| VaultPage { frame, list }).await
@@ -106,7 +111,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         let uses: Uses = ui.rest.get(&caller, &format!("{}/{}/uses?limit=100", LIST.route, segment(name))).await?;
         Ok(page(&CredentialPage {
             frame: Frame::new(name, LIST.place, &caller, &ui),
-            done: super::State::of(&query).get("done").to_owned(),
+            done: super::State::of(&query).done(&ui, &caller),
             credential,
             uses: uses.uses,
         }))
@@ -125,8 +130,8 @@ async fn change(State(ui): State<Ui>, path: PathParams, sent: Sent) -> Response 
     let grant = json!({ "subjects": words("subjects"), "packs": words("packs") });
     let route = format!("{}/{name}/{action}", LIST.route);
     match ui.rest.send(&sent.caller, Method::POST, &route, Some(&grant)).await {
-        Ok(_) if action == "grant" => done(&format!("/ui/vault/{name}"), "It is granted."),
-        Ok(_) => done(&format!("/ui/vault/{name}"), "It is revoked. The next call is refused."),
+        Ok(_) if action == "grant" => done(&ui, &sent.caller, &format!("/ui/vault/{name}"), "It is granted."),
+        Ok(_) => done(&ui, &sent.caller, &format!("/ui/vault/{name}"), "It is revoked. The next call is refused."),
         Err(failure) => failed(&ui, &sent.caller, LIST.place, &failure),
     }
 }

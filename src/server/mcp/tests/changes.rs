@@ -30,6 +30,7 @@ fn door_of(engine: &Engine) -> Arc<McpState> {
         tables: Tables::new(engine.clone()),
         place: None,
         extra: None,
+        tracer: None,
         deadline: Duration::from_secs(10),
         drain: tokio_util::sync::CancellationToken::new(),
     })
@@ -122,6 +123,8 @@ async fn listeners_of_both_kinds_are_told() {
         &ServerConfig::default(),
         McpConfig::default(),
         Arc::new(helmdeck_core::SystemClock::default()),
+        None,
+        None,
         None,
     );
     let local = Caller::local();

@@ -102,6 +102,8 @@ async fn operate_shows_settings_and_sweeps() {
     let rotating = boss.submit("/ui/operate/rotate", &[]).await;
     assert!(rotating.header("location").contains("rotation"), "{rotating:?}");
     assert_eq!(boss.submit("/ui/operate/other", &[]).await.status, 404);
+    let drains = boss.submit("/ui/operate/drain", &[]).await;
+    assert!(drains.header("location").contains("drains"), "{drains:?}");
 }
 
 #[tokio::test]

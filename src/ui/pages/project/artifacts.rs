@@ -62,6 +62,8 @@ struct ArtifactsPage {
     list: ArtifactList,
 }
 
+crate::frame::framed!(ArtifactsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -69,7 +71,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let list = ui.rest.get(&caller, &format!("{API}/artifacts?limit={LIMIT}{filter}")).await?;
         Ok(page(&ArtifactsPage {
             frame: live_frame("Artifacts", &ui, &caller),
-            top: Top::new(Tab::Artifacts, &state),
+            top: Top::new(Tab::Artifacts, &state, &ui, &caller),
             kind: state.get("kind").to_owned(),
             name: state.get("name").to_owned(),
             kinds: ["", "code", "docs", "reports"],

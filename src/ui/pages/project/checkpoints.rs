@@ -66,12 +66,14 @@ struct CheckpointsPage {
     list: Part<Checkpoint>,
 }
 
+crate::frame::framed!(CheckpointsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/checkpoints?limit={LIMIT}{}", state.query(&["after"]))).await?;
         let frame = live_frame("Checkpoints", &ui, &caller);
-        Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state), list }))
+        Ok(page(&CheckpointsPage { frame, top: Top::new(Tab::Checkpoints, &state, &ui, &caller), list }))
     };
     answered(&ui, &caller, Tab::Checkpoints, answer.await)
 }
@@ -142,6 +144,8 @@ struct CheckpointPage<'a> {
     trouble: String,
 }
 
+crate::frame::framed!(CheckpointPage<'_>);
+
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -156,7 +160,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         };
         Ok(page(&CheckpointPage {
             frame: frame(&format!("Checkpoint {}", checkpoint.name), &ui, &caller),
-            top: Top::new(Tab::Checkpoints, &state),
+            top: Top::new(Tab::Checkpoints, &state, &ui, &caller),
             checkpoint,
             path: state.get("path").to_owned(),
             lines: diff.as_ref().map(|diff| lines(&diff.text)).unwrap_or_default(),

@@ -63,6 +63,8 @@ struct EventsPage {
     tail: Tail,
 }
 
+crate::frame::framed!(EventsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -71,7 +73,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         tail.events.reverse();
         Ok(page(&EventsPage {
             frame: live_frame("Events", &ui, &caller),
-            top: Top::new(Tab::Events, &state),
+            top: Top::new(Tab::Events, &state, &ui, &caller),
             session: state.get("session").to_owned(),
             tail,
         }))

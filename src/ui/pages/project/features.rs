@@ -162,6 +162,8 @@ struct FeaturesPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(FeaturesPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -169,7 +171,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let list: FeatureList = ui.rest.get(&caller, &route).await?;
         Ok(page(&FeaturesPage {
             frame: live_frame("Features", &ui, &caller),
-            top: Top::new(Tab::Features, &state),
+            top: Top::new(Tab::Features, &state, &ui, &caller),
             standing: state.get("standing").to_owned(),
             standings: COLUMNS.iter().flat_map(|(_, standings)| standings.iter().copied()).collect(),
             statuses: [

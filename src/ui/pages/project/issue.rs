@@ -158,6 +158,8 @@ struct IssuePage {
     priorities: [(u8, &'static str); 5],
 }
 
+crate::frame::framed!(IssuePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -165,7 +167,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
         let shown: Shown = ui.rest.get(&caller, &route).await?;
         Ok(page(&IssuePage {
             frame: frame(&format!("{} {}", shown.issue.linear_id, shown.issue.title), &ui, &caller),
-            top: Top::new(Tab::Issues, &state),
+            top: Top::new(Tab::Issues, &state, &ui, &caller),
             shown,
             priorities: [(0, "none"), (1, "urgent"), (2, "high"), (3, "normal"), (4, "low")],
         }))

@@ -119,6 +119,8 @@ struct IssuesPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(IssuesPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -126,7 +128,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let list: IssueList = ui.rest.get(&caller, &route).await?;
         Ok(page(&IssuesPage {
             frame: live_frame("Issues", &ui, &caller),
-            top: Top::new(Tab::Issues, &state),
+            top: Top::new(Tab::Issues, &state, &ui, &caller),
             scope: state.get("scope").to_owned(),
             scopes: [("", "Open"), ("ready", "Ready"), ("mine", "Mine"), ("done", "Done"), ("all", "All")],
             counts: list.counts,

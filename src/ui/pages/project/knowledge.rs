@@ -98,6 +98,8 @@ struct KnowledgePage {
     filter: String,
 }
 
+crate::frame::framed!(KnowledgePage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -106,7 +108,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let list = ui.rest.get(&caller, &format!("{API}/knowledge?limit={LIMIT}{filter}{after}")).await?;
         Ok(page(&KnowledgePage {
             frame: live_frame("Knowledge", &ui, &caller),
-            top: Top::new(Tab::Knowledge, &state),
+            top: Top::new(Tab::Knowledge, &state, &ui, &caller),
             q: state.get("q").to_owned(),
             kind: state.get("kind").to_owned(),
             kinds: [
@@ -141,6 +143,8 @@ struct EntryPage {
     fields: Vec<TextField>,
 }
 
+crate::frame::framed!(EntryPage);
+
 /// Returns the texts that an entry of a kind has.
 fn fields_of(kind: &str) -> &'static [&'static str] {
     match kind {
@@ -163,7 +167,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: Raw
             |name: &&'static str| TextField { name, value: entry.texts.get(*name).cloned().unwrap_or_default() };
         Ok(page(&EntryPage {
             frame: frame("Entry of the knowledge", &ui, &caller),
-            top: Top::new(Tab::Knowledge, &state),
+            top: Top::new(Tab::Knowledge, &state, &ui, &caller),
             etag: list.etag.unwrap_or_default(),
             fields: fields_of(&entry.kind).iter().map(field).collect(),
             entry,

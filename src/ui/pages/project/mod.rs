@@ -98,8 +98,8 @@ struct Top {
 }
 
 impl Top {
-    fn new(tab: Tab, state: &super::State) -> Self {
-        Self { tab, done: state.get("done").to_owned() }
+    fn new(tab: Tab, state: &super::State, ui: &Ui, caller: &Caller) -> Self {
+        Self { tab, done: state.done(ui, caller) }
     }
 
     fn links(&self) -> Vec<Link> {
@@ -134,6 +134,8 @@ struct TroublePage<'a> {
     failure: &'a Failure,
     kind: Trouble,
 }
+
+crate::frame::framed!(TroublePage<'_>);
 
 /// Kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +211,7 @@ async fn change(ui: &Ui, sent: &Sent, path: &str, body: &Value) -> Result<Answer
 /// Answers to a form: leads back to a page, or shows why nothing was changed.
 fn changed(ui: &Ui, sent: &Sent, tab: Tab, back: &str, sentence: &str, answer: Result<Answer, Failure>) -> Response {
     match answer {
-        Ok(_) => done(back, sentence),
+        Ok(_) => done(ui, &sent.caller, back, sentence),
         Err(failure) => trouble(ui, &sent.caller, tab, &failure),
     }
 }

@@ -155,6 +155,8 @@ struct OverviewPage {
     merge_driver_missing: bool,
 }
 
+crate::frame::framed!(OverviewPage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -168,7 +170,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let section = |name, folder, path, component| Section { name, folder, path, component };
         Ok(page(&OverviewPage {
             frame: live_frame("Project", &ui, &caller),
-            top: Top::new(Tab::Overview, &state),
+            top: Top::new(Tab::Overview, &state, &ui, &caller),
             overall: health.overall,
             measured_at: health.measured_at,
             since,
@@ -204,6 +206,8 @@ struct PausePage {
     minutes: u64,
     paused: Option<Paused>,
 }
+
+crate::frame::framed!(PausePage);
 
 /// Shows a person why work is paused, with a token that ends it once.
 async fn ask(State(ui): State<Ui>, sent: Sent) -> Response {

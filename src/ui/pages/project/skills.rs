@@ -109,6 +109,8 @@ struct SkillsPage {
     next: Option<String>,
 }
 
+crate::frame::framed!(SkillsPage);
+
 async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -131,7 +133,7 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         };
         Ok(page(&SkillsPage {
             frame: frame("Skills", &ui, &caller),
-            top: Top::new(Tab::Skills, &state),
+            top: Top::new(Tab::Skills, &state, &ui, &caller),
             text: state.get("text").to_owned(),
             files: state.get("files").to_owned(),
             labels: state.get("labels").to_owned(),
@@ -158,13 +160,15 @@ struct SkillPage {
     shown: Shown,
 }
 
+crate::frame::framed!(SkillPage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let route = format!("{API}/skills/{}", segment(super::super::path_value(&path, "name")));
         let shown: Shown = ui.rest.get(&caller, &route).await?;
         let frame = frame(&format!("Skill {}", shown.skill.name), &ui, &caller);
-        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state), shown }))
+        Ok(page(&SkillPage { frame, top: Top::new(Tab::Skills, &state, &ui, &caller), shown }))
     };
     answered(&ui, &caller, Tab::Skills, answer.await)
 }

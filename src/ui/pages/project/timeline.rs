@@ -109,6 +109,8 @@ struct TimelinePage {
     no_repository: bool,
 }
 
+crate::frame::framed!(TimelinePage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -140,7 +142,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         moments.sort_by_key(|moment| std::cmp::Reverse(moment.at.0));
         Ok(page(&TimelinePage {
             frame: live_frame("Timeline", &ui, &caller),
-            top: Top::new(Tab::Timeline, &state),
+            top: Top::new(Tab::Timeline, &state, &ui, &caller),
             moments,
             malformed: progress.current.as_ref().map_or(0, |log| log.malformed_lines),
             next_step: progress.current.and_then(|log| log.next),
@@ -162,13 +164,15 @@ struct SessionPage {
     log: Log,
 }
 
+crate::frame::framed!(SessionPage);
+
 async fn session(State(ui): State<Ui>, By(caller): By, path: PathParams, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
         let name = super::super::path_value(&path, "session");
         let log = ui.rest.get(&caller, &format!("{API}/progress/{}", segment(name))).await?;
         let frame = frame(&format!("Session {name}"), &ui, &caller);
-        Ok(page(&SessionPage { frame, top: Top::new(Tab::Timeline, &state), log }))
+        Ok(page(&SessionPage { frame, top: Top::new(Tab::Timeline, &state, &ui, &caller), log }))
     };
     answered(&ui, &caller, Tab::Timeline, answer.await)
 }

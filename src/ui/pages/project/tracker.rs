@@ -118,6 +118,8 @@ struct TrackerPage {
     waiting: Vec<Operation>,
 }
 
+crate::frame::framed!(TrackerPage);
+
 async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response {
     let state = super::super::State::of(&query);
     let answer = async {
@@ -129,7 +131,7 @@ async fn show(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
         let mut waiting = outbox.map(|outbox| outbox.waiting).unwrap_or_default();
         waiting.truncate(MOST);
         let frame = live_frame("Tracker", &ui, &caller);
-        Ok(page(&TrackerPage { frame, top: Top::new(Tab::Tracker, &state), tracker, waiting }))
+        Ok(page(&TrackerPage { frame, top: Top::new(Tab::Tracker, &state, &ui, &caller), tracker, waiting }))
     };
     answered(&ui, &caller, Tab::Tracker, answer.await)
 }

@@ -47,6 +47,8 @@ struct FilesPage {
     list: Part<File>,
 }
 
+crate::frame::framed!(FilesPage);
+
 impl FilesPage {
     /// Returns the address of the next page.
     fn more(&self) -> Option<String> {
@@ -58,7 +60,11 @@ async fn list(State(ui): State<Ui>, By(caller): By, query: RawQuery) -> Response
     let state = super::super::State::of(&query);
     let answer = async {
         let list = ui.rest.get(&caller, &format!("{API}/tree?limit={LIMIT}{}", state.query(&["after"]))).await?;
-        Ok(page(&FilesPage { frame: live_frame("Files", &ui, &caller), top: Top::new(Tab::Files, &state), list }))
+        Ok(page(&FilesPage {
+            frame: live_frame("Files", &ui, &caller),
+            top: Top::new(Tab::Files, &state, &ui, &caller),
+            list,
+        }))
     };
     answered(&ui, &caller, Tab::Files, answer.await)
 }

@@ -1,0 +1,30 @@
+//! The soak in its small form: one fault of each kind that is short, against three real servers.
+
+use std::path::Path;
+use std::process::Command;
+
+fn python(script: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/soak").join(script));
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+#[test]
+fn checker_finds_planted_faults() {
+    let checked = python("planted.py").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn small_soak_finds_nothing_wrong() {
+    let mut command = python("soak.py");
+    command.arg(env!("CARGO_BIN_EXE_helmdeck"));
+    // In so few calls, those that a killed server was at count for more than in half an hour.
+    command.args(["--seed", "1", "--callers", "3", "--faults", "kill,drain,database", "--failed-per-mille", "20"]);
+    command.arg("--local-system");
+    let soak = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[soak.stdout, soak.stderr].concat()).into_owned();
+    assert!(soak.status.success(), "{said}");
+    println!("{said}");
+}
