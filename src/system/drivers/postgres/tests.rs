@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helmdeck_memory::{Config, StoreError};
-use helmdeck_testkit::Postgres as Server;
+use helmdeck_testkit::{PgBouncer, Postgres as Server};
 
 use crate::conformance::jobs::{add, end_lost, find, row, save, until_gone};
 use crate::conformance::{self, Fixture, NOW};
@@ -30,6 +30,18 @@ async fn postgres_conforms() {
         let name = format!("case{}", count.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
         server.sql(&url, &format!("CREATE SCHEMA {name}"));
         let url = format!("{url}?options=-csearch_path%3D{name}");
+        Fixture { one: at(&url), two: at(&url) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pooled_postgres_conforms() {
+    let server = Server::shared();
+    let pooler = PgBouncer::start(&server);
+    conformance::run(|| {
+        // A pooler in transaction mode takes no options of a session, so each case gets a database.
+        let url = pooler.url(&server.database());
         Fixture { one: at(&url), two: at(&url) }
     })
     .await;
