@@ -83,8 +83,10 @@ pub(crate) struct SystemSettings {
 
 impl SystemSettings {
     pub(crate) fn check(&self) -> Result<(), String> {
+        if self.url.is_empty() {
+            return Ok(());
+        }
         match Location::parse(&self.url) {
-            _ if self.url.is_empty() => Ok(()),
             Ok(Location::Postgres(url)) => url.shown().map(drop).map_err(|error| format!("system.url: {error}")),
             Ok(Location::Sqlite(_)) => Ok(()),
             Ok(Location::Memory) => {

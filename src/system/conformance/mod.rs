@@ -28,13 +28,13 @@ pub(crate) struct Fixture {
 }
 
 /// Test case: panics if it fails.
-type Case = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>>;
+type Case = Box<dyn Fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 macro_rules! cases {
     ($($module:ident :: $case:ident),* $(,)?) => {
         vec![$((
             concat!(stringify!($module), "::", stringify!($case)),
-            Box::new(|fixture| Box::pin($module::$case(fixture)) as Pin<Box<dyn Future<Output = ()> + Send>>) as Case,
+            Box::new(|fixture| Box::pin($module::$case(fixture)) as Pin<Box<dyn Future<Output = ()>>>) as Case,
         ),)*]
     };
 }

@@ -58,7 +58,9 @@ pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
 
 /// Returns how many steps are done.
 async fn done(db: &(impl GenericClient + Sync)) -> Outcome<usize> {
-    let there = "SELECT to_regclass(quote_ident(current_schema()) || '.system_migrations') IS NOT NULL";
+    // Not to_regclass: it may still answer from before the wait for a lock.
+    let there = "SELECT EXISTS (SELECT 1 FROM pg_tables
+                 WHERE schemaname = current_schema() AND tablename = 'system_migrations')";
     if !db.query_typed_one(there, &[]).await?.try_get::<_, bool>(0)? {
         return Ok(0);
     }
