@@ -40,7 +40,8 @@ fn promtool(arguments: &[&str], folder: &Path) -> String {
 
 #[test]
 fn idle_server_has_few_series() {
-    let server = Server::start(&Home::new(), KEY);
+    let home = Home::new();
+    let server = Server::start(&home, KEY);
     let idle = series(&server);
     assert!(idle.len() <= MAX_SERIES, "{}: {idle:#?}", idle.len());
     assert!(!idle.iter().any(|series| series.contains("pack=\"")), "{idle:#?}");
@@ -68,6 +69,9 @@ fn idle_server_has_few_series() {
         "helmdeck_calls_total",
     ];
     assert_eq!(of_pack, BTreeSet::from(wanted));
+    // Without this bucket, Prometheus computes no quantile.
+    let last = "helmdeck_call_duration_seconds_bucket{le=\"+Inf\",pack=\"test.echo\"}";
+    assert!(called.iter().any(|series| series == last), "{called:#?}");
 }
 
 /// Returns the names of metrics in an expression of PromQL.
@@ -96,7 +100,8 @@ fn collect<'a>(value: &'a Value, member: &str, found: &mut Vec<&'a str>) {
 
 #[test]
 fn dashboard_and_alerts_use_metrics_that_exist() {
-    let server = Server::start(&Home::new(), KEY);
+    let home = Home::new();
+    let server = Server::start(&home, KEY);
     for _ in 0..2 {
         server.call("test.echo", &json!({"repo": "a"}));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::http_kind::{Host, answer as reply};
 use crate::support::otlp::{Collector, attribute};
-use crate::support::program::{Answer, Home, Server};
+use crate::support::program::{Answer, Home, SERVE, Server};
 use crate::support::{KEY, wait_for};
 
 /// Trace contexts of a caller.
@@ -25,11 +25,18 @@ fn home() -> Home {
     home
 }
 
+/// Starts a server without a memory.
+fn start(home: &Home, environment: &[(&str, &str)]) -> Server {
+    let mut command = home.command(KEY, SERVE);
+    command.env_remove("HELMDECK_MEMORY_KEY").envs(environment.iter().copied());
+    Server::launch(command)
+}
+
 /// Starts a server without a memory that exports to a collector.
 fn exporting(home: &Home, collector: &Collector, more: &[(&str, &str)]) -> Server {
     let url = collector.url();
     let endpoint = [("HELMDECK_TELEMETRY__ENDPOINT", url.as_str()), ("HELMDECK_TELEMETRY__INTERVAL", "1h")];
-    Server::start_with(home, "", &[&endpoint[..], more].concat())
+    start(home, &[&endpoint[..], more].concat())
 }
 
 fn call(server: &Server, pack: &str, headers: &str) -> Answer {
@@ -73,7 +80,8 @@ fn ids(parent: &str) -> (&str, &str) {
 
 #[test]
 fn every_answer_has_a_request_id() {
-    let server = Server::start_with(&home(), "", &[]);
+    let home = home();
+    let server = start(&home, &[]);
     let given = call(&server, "test.broken", "X-Request-Id: order-7");
     assert_eq!(given.header("x-request-id"), Some("order-7"));
     assert_eq!(given.json()["request_id"], "order-7", "{}", given.body);
@@ -101,7 +109,8 @@ fn every_answer_has_a_request_id() {
 
 #[test]
 fn audit_rows_name_the_callers_request() {
-    let server = Server::start(&home(), KEY);
+    let home = home();
+    let server = Server::start(&home, KEY);
     let _ = call(&server, "test.traced", "X-Request-Id: order-7");
     let _ = call(&server, "test.plain", "");
     let mut calls = Value::Null;
@@ -119,7 +128,7 @@ fn trace_context_passes_through_without_a_collector() {
     let home = home();
     let host = Host::start("127.0.0.1", |_| reply("200 OK", "content-type: application/json\r\n", "{}"));
     install_http(&home, &host.address);
-    let server = Server::start_with(&home, "", &[("HELMDECK_EGRESS_ALLOW", "127.0.0.1")]);
+    let server = start(&home, &[("HELMDECK_EGRESS_ALLOW", "127.0.0.1")]);
     let traced = format!("traceparent: {OVER_REST}\r\ntracestate: rojo=1");
     let answer = call(&server, "test.traced", &traced).json();
     assert_eq!(answer["output"], json!({"parent": OVER_REST, "state": "rojo=1"}));
@@ -159,7 +168,7 @@ fn tools_of_other_servers_get_the_trace() {
     std::fs::write(&program, UPSTREAM).unwrap();
     let command = json!(["/usr/bin/python3", program.to_str().unwrap()]);
     home.configure(&format!("[[mcp.servers]]\nname = \"up\"\ncommand = {command}\n"));
-    let server = Server::start_with(&home, "", &[]);
+    let server = start(&home, &[]);
     let answer = call(&server, "mcp.up.meta", &format!("traceparent: {OVER_REST}\r\ntracestate: rojo=1"));
     assert_eq!(answer.code, 200, "{}", answer.body);
     let meta = &answer.json()["output"]["meta"];
@@ -316,7 +325,7 @@ fn json_is_exported_and_outages_cost_no_call() {
 
     let gone = collector.url();
     drop(collector);
-    let server = Server::start_with(&home, "", &[("HELMDECK_TELEMETRY__ENDPOINT", &gone)]);
+    let server = start(&home, &[("HELMDECK_TELEMETRY__ENDPOINT", &gone)]);
     assert_eq!(call(&server, "test.traced", &format!("traceparent: {OVER_REST}")).code, 200);
     wait_for("the warning", || server.says("the collector took no telemetry"));
     assert!(server.says("it cannot be reached"), "{}", server.log());

@@ -90,7 +90,7 @@ impl EncodeMetric for CallDurations {
             shown.push((bound, counts[from..to].iter().sum()));
             (bound, from) = (bound * 3.0, to);
         }
-        shown.push((f64::MAX, counts[from..].iter().sum()));
+        shown.push((f64::INFINITY, counts[from..].iter().sum()));
         let sum = self.0.nanos.load(Ordering::Relaxed) as f64 / 1e9;
         encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &shown, None)
     }
