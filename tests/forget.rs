@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use helmdeck_core::{Clock, SystemClock};
 use helmdeck_memory::{Kind, Namespace, Put, Store};
-use helmdeck_system::System;
 use helmdeck_system::tokens::ApiToken;
 use helmdeck_system::vault::VaultUse;
+use helmdeck_system::{KeyRequest, System};
 use helmdeck_testkit::Postgres;
 use serde_json::{Value, json};
 
@@ -61,7 +61,9 @@ async fn forgetting_clears_every_file_of_one_person() {
     let now = SystemClock::default().now();
     for (subject, key) in [(SUBJECT, "one"), (SUBJECT, "two"), ("bob", "one")] {
         let scope = System::scope("local", subject, "rest");
-        system.begin(&scope, key, b"digest", now, Duration::from_secs(3600)).await.unwrap();
+        let hour = Duration::from_secs(3600);
+        let request = KeyRequest { scope: &scope, key, digest: b"digest", keep: hour, repeatable: false };
+        system.begin(request, &system.replica().await.unwrap(), now).await.unwrap();
     }
     let mut tokens = Vec::new();
     for (subject, expires_at) in [(SUBJECT, None), (SUBJECT, Some(now)), (SUBJECT, None), ("bob", None)] {

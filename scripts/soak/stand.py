@@ -90,7 +90,7 @@ class Deck:
         return {
             "HOME": str(self.home), "PATH": "/usr/bin:/bin", "HELMDECK_MEMORY_KEY": KEY, "HELMDECK_JWT_SECRET": SECRET,
             "HELMDECK_MEMORY_URL": f"postgres://postgres@127.0.0.1:{self.relay.port}/postgres?sslmode=disable", "HELMDECK_PACKS_DIR": str(self.stand.packs),
-            "HELMDECK_SERVER__REPLICA": self.name, "HELMDECK_SERVER__REPLICAS": str(self.stand.count), "HELMDECK_SERVER__DRAIN_FOR": "4s",
+            "HELMDECK_SERVER__REPLICA": self.name,  "HELMDECK_SERVER__DRAIN_FOR": "4s",
             "HELMDECK_SERVER__DRAIN_TIMEOUT": "5s", "HELMDECK_SERVER__PROXIES": "127.0.0.1", "HELMDECK_LOG": "warn",
             "HELMDECK_AUTH__AUDIENCE": "soak", **self.stand.more,
         }

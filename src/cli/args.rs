@@ -13,6 +13,7 @@ mod mcp;
 mod pack;
 pub(crate) mod seam;
 mod session;
+mod system;
 mod token;
 mod ui;
 mod vault;
@@ -38,6 +39,7 @@ pub(crate) use key::KeyCommand;
 pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand};
 pub(crate) use pack::{PackCommand, PackKind, PackListArgs, PackRef};
 pub(crate) use session::{SessionCommand, SessionExecArgs};
+pub(crate) use system::{SystemCommand, SystemMoveArgs};
 pub(crate) use token::{TokenCommand, TokenCreateArgs};
 pub(crate) use ui::UiArgs;
 pub(crate) use vault::{GrantArgs, SetArgs, VaultCommand};
@@ -123,6 +125,9 @@ pub(crate) enum Command {
     /// Manage credentials: set, rotate, grant, remove
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Copy the system database: tokens, jobs, credentials and counters
+    #[command(subcommand)]
+    System(SystemCommand),
     /// Serve packs over REST and MCP
     Serve(ServeArgs),
     /// Print the address of the pages, with a link that signs a browser in once

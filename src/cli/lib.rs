@@ -32,6 +32,7 @@ mod s3;
 mod seam;
 mod secret_file;
 mod signals;
+mod system;
 mod table;
 mod terminal;
 mod trackers;

@@ -56,6 +56,8 @@ pub(crate) struct Setup {
     pub(crate) conversations: Conversations,
     /// Why the store refused the key, if the command continues without it.
     pub(crate) refused_store: OnceLock<StoreError>,
+    /// The system database, once somebody asked for it.
+    pub(crate) system: OnceLock<System>,
     /// The output.
     pub(crate) output: Output,
     /// Whether callers other than the user that started the program are served.
@@ -118,6 +120,7 @@ impl Setup {
             watch: Mutex::default(),
             conversations: Conversations::default(),
             refused_store: OnceLock::new(),
+            system: OnceLock::new(),
             output,
             serves: false,
         })
@@ -466,8 +469,13 @@ impl Setup {
     /// Returns the system database, which need not exist.
     ///
     /// # Errors
-    /// A configuration failure if there is no data folder.
+    /// A configuration failure if there is no data folder, or its URL cannot be used.
     pub(crate) fn system(&self) -> Result<System> {
-        Ok(System::at(self.settings.data_dir()?.join("helmdeck.db")))
+        if let Some(system) = self.system.get() {
+            return Ok(system.clone());
+        }
+        let system = crate::system::open(&self.settings)?;
+        // One handle for all users, so that they share its connections.
+        Ok(self.system.get_or_init(|| system).clone())
     }
 }

@@ -11,7 +11,7 @@ use helmdeck_core::{Timestamp, clock::rfc3339};
 use helmdeck_memory::{Delete, Kind, Namespace, Op, Page, Result, Store, StoreError, Written};
 use serde::Serialize;
 
-use crate::database::System;
+use crate::system::System;
 
 /// Most looks for rows that a running server wrote meanwhile.
 const LOOKS: u32 = 20;

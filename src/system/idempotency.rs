@@ -1,22 +1,36 @@
 //! Idempotency keys, each with the sealed answer of the call that used it.
+//!
+//! A key belongs to one run of a call: the replica that makes it, and a random [`Fence`]. Over all replicas, one call
+//! gets it. If the replica goes away in the middle, what the call did is unknown, and the key says so.
 
 use std::time::Duration;
 
+use aes_gcm::aead::Generate;
 use helmdeck_core::{Timestamp, hex};
-use helmdeck_memory::Result;
 use helmdeck_memory::framing::Framed;
-use rusqlite::{Connection, OptionalExtension};
+use helmdeck_memory::{Result, StoreError};
 use sha2::{Digest, Sha256};
 
-use crate::database::{System, empty_log};
+use crate::driver::{KeyName, TakeKey};
+use crate::replica::Replica;
+use crate::system::System;
+
+/// Proof that a run still has its key: what another run may have taken over is not finished by the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence(pub(crate) [u8; 16]);
 
 /// State of an idempotency key when a call arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
     /// Unknown before. This call now holds the key, and must finish or abandon it.
-    New,
+    New(Fence),
     /// A call with this key is running.
     InFlight {
+        /// The digest of its request.
+        digest: Vec<u8>,
+    },
+    /// A call with this key ran in a process that is gone. Whether it had an effect is unknown.
+    Lost {
         /// The digest of its request.
         digest: Vec<u8>,
     },
@@ -29,41 +43,42 @@ pub enum Begun {
     },
 }
 
+/// Request for an idempotency key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRequest<'a> {
+    /// Separates callers and operations ([`System::scope`]).
+    pub scope: &'a str,
+    /// The key.
+    pub key: &'a str,
+    /// Digest of the request.
+    pub digest: &'a [u8],
+    /// How long the key is kept if its run neither finishes nor abandons it.
+    pub keep: Duration,
+    /// Whether a run whose process is gone may be repeated: then its key is taken over.
+    pub repeatable: bool,
+}
+
 impl System {
     /// Takes a key for a call, or returns its state. Of several concurrent calls, one gets [`Begun::New`].
     ///
-    /// `scope` ([`System::scope`]) separates callers and operations. A key that is neither finished nor abandoned after
-    /// `lease` is free again: its process is gone.
-    ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn begin(&self, scope: &str, key: &str, digest: &[u8], now: Timestamp, lease: Duration) -> Result<Begun> {
-        let (scope, key, digest) = (scope.to_owned(), key.to_owned(), digest.to_vec());
-        self.write(move |db| {
-            db.prepare_cached("DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND expires_at <= ?3")?
-                .execute((&scope, &key, now.micros()))?;
-            let known = db
-                .prepare_cached("SELECT done, digest, answer FROM idempotency_keys WHERE scope = ?1 AND key = ?2")?
-                .query_row((&scope, &key), |row| {
-                    let (done, digest) = (row.get(0)?, row.get(1)?);
-                    Ok(if done { Begun::Done { digest, answer: row.get(2)? } } else { Begun::InFlight { digest } })
-                })
-                .optional()?;
-            if let Some(known) = known {
-                return Ok(known);
-            }
-            db.prepare_cached(
-                "INSERT INTO idempotency_keys (scope, key, digest, done, expires_at) VALUES (?1, ?2, ?3, FALSE, ?4)",
-            )?
-            .execute((&scope, &key, &digest, now.saturating_add(lease).micros()))?;
-            Ok(Begun::New)
-        })
-        .await
+    pub async fn begin(&self, request: KeyRequest<'_>, replica: &Replica, now: Timestamp) -> Result<Begun> {
+        let taking = TakeKey {
+            name: name(request.scope, request.key),
+            digest: request.digest.to_vec(),
+            owner: replica.id(),
+            fence: Fence(<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?),
+            now,
+            expires_at: now.saturating_add(request.keep),
+            repeatable: request.repeatable,
+        };
+        self.driver().begin_key(taking).await
     }
 
-    /// Finishes a call that [`System::begin`] accepted.
+    /// Finishes a call that [`System::begin`] accepted. Returns `false` if another run has taken its key over.
     ///
-    /// From now on [`System::begin`] returns [`Begun::Done`], for `keep`.
+    /// From now on [`System::begin`] returns [`Begun::Done`], until `expires_at`.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
@@ -71,33 +86,19 @@ impl System {
         &self,
         scope: &str,
         key: &str,
+        fence: Fence,
         answer: Option<Vec<u8>>,
-        now: Timestamp,
-        keep: Duration,
-    ) -> Result<()> {
-        let (scope, key) = (scope.to_owned(), key.to_owned());
-        self.write(move |db| {
-            db.prepare_cached(
-                "UPDATE idempotency_keys SET done = TRUE, answer = ?3, expires_at = ?4 WHERE scope = ?1 AND key = ?2",
-            )?
-            .execute((&scope, &key, &answer, now.saturating_add(keep).micros()))?;
-            Ok(())
-        })
-        .await
+        expires_at: Timestamp,
+    ) -> Result<bool> {
+        self.driver().finish_key(name(scope, key), fence, answer, expires_at).await
     }
 
     /// Frees a key whose call had no effect, so that the call can be retried.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn abandon(&self, scope: &str, key: &str) -> Result<()> {
-        let (scope, key) = (scope.to_owned(), key.to_owned());
-        self.write(move |db| {
-            db.prepare_cached("DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND NOT done")?
-                .execute((&scope, &key))?;
-            Ok(())
-        })
-        .await
+    pub async fn abandon(&self, scope: &str, key: &str, fence: Fence) -> Result<()> {
+        self.driver().abandon_key(name(scope, key), fence).await
     }
 
     /// Returns the scope of a caller's keys for an operation: a digest, without the caller's name.
@@ -108,113 +109,21 @@ impl System {
 
     /// Deletes every key of a caller ([`System::scope`]) with its answer, and returns how many.
     ///
-    /// Creates no file. The bytes are overwritten, and the log is emptied unless a reader prevents it.
+    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget(&self, tenant: &str, subject: &str) -> Result<u64> {
-        let caller = caller(tenant, subject);
-        let deleted = self.read(move |db| {
-            let deleted = db
-                .prepare_cached("DELETE FROM idempotency_keys WHERE scope >= ?1 || '/' AND scope < ?1 || '0'")?
-                .execute([&caller])?;
-            if deleted > 0 {
-                empty_log(db)?;
-            }
-            Ok(deleted)
-        });
-        Ok(deleted.await?.unwrap_or(0) as u64)
+        self.driver().forget_keys(caller(tenant, subject)).await
     }
 }
 
-/// Deletes expired keys.
-pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
-    Ok(db.prepare_cached("DELETE FROM idempotency_keys WHERE expires_at <= ?1")?.execute([now.micros()])?)
+fn name(scope: &str, key: &str) -> KeyName {
+    KeyName { scope: scope.to_owned(), key: key.to_owned() }
 }
 
 /// Returns a digest of a caller: half of a SHA-256, in hex.
 fn caller(tenant: &str, subject: &str) -> String {
     let framed = Framed::new("helmdeck/system/caller").text(tenant).text(subject);
     hex(&Sha256::digest(framed.as_slice())[..16])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE: Duration = Duration::from_secs(60);
-    const NOW: Timestamp = Timestamp(1_000_000);
-
-    #[tokio::test]
-    async fn a_key_is_new_then_in_flight_then_done_then_expired() {
-        let folder = tempfile::tempdir().unwrap();
-        let system = System::at(folder.path().join("helmdeck.db"));
-        let begin = |key: &'static str, now| {
-            let system = system.clone();
-            async move { system.begin("alice/p", key, b"digest", now, MINUTE).await.unwrap() }
-        };
-        assert_eq!(begin("k", NOW).await, Begun::New);
-        assert_eq!(begin("k", NOW).await, Begun::InFlight { digest: b"digest".into() });
-        assert_eq!(begin("other", NOW).await, Begun::New);
-        assert_eq!(system.begin("bob/p", "k", b"x", NOW, MINUTE).await.unwrap(), Begun::New);
-        system.finish("alice/p", "k", Some(b"sealed".to_vec()), NOW, 2 * MINUTE).await.unwrap();
-        let done = Begun::Done { digest: b"digest".into(), answer: Some(b"sealed".into()) };
-        assert_eq!(begin("k", NOW.saturating_add(MINUTE)).await, done);
-        system.abandon("alice/p", "k").await.unwrap();
-        assert_eq!(begin("k", NOW).await, done, "what is done cannot be abandoned");
-        assert_eq!(begin("k", NOW.saturating_add(2 * MINUTE)).await, Begun::New);
-    }
-
-    #[tokio::test]
-    async fn abandoned_and_expired_keys_are_free() {
-        let folder = tempfile::tempdir().unwrap();
-        let system = System::at(folder.path().join("helmdeck.db"));
-        assert_eq!(system.begin("s", "k", b"d", NOW, MINUTE).await.unwrap(), Begun::New);
-        system.abandon("s", "k").await.unwrap();
-        assert_eq!(system.begin("s", "k", b"d", NOW, MINUTE).await.unwrap(), Begun::New);
-        assert_eq!(system.begin("s", "k", b"d", NOW.saturating_add(MINUTE), MINUTE).await.unwrap(), Begun::New);
-        assert_eq!(system.sweep(NOW.saturating_add(MINUTE)).await.unwrap(), 0);
-        assert_eq!(system.sweep(NOW.saturating_add(2 * MINUTE)).await.unwrap(), 1);
-    }
-
-    #[tokio::test]
-    async fn forget_deletes_all_keys_and_bytes_of_one_caller() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("helmdeck.db");
-        let system = System::at(&path);
-        assert_eq!(system.forget("t", "alice").await.unwrap(), 0);
-        assert!(!path.exists());
-        for (subject, key) in [("alice", "one"), ("alice", "two"), ("bob", "one")] {
-            let scope = System::scope("t", subject, "rest");
-            assert!(!scope.contains(subject));
-            assert_eq!(system.begin(&scope, key, b"digest", NOW, MINUTE).await.unwrap(), Begun::New);
-            let answer = format!("the answer to {subject}").into_bytes();
-            system.finish(&scope, key, Some(answer), NOW, MINUTE).await.unwrap();
-        }
-        assert_eq!(system.forget("t", "alice").await.unwrap(), 2);
-        assert_eq!(system.forget("t", "alice").await.unwrap(), 0);
-        let bytes: Vec<u8> = ["helmdeck.db", "helmdeck.db-wal"]
-            .iter()
-            .flat_map(|name| std::fs::read(folder.path().join(name)).unwrap_or_default())
-            .collect();
-        let holds = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
-        assert!(holds("the answer to bob") && !holds("the answer to alice"));
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn one_concurrent_call_gets_the_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("helmdeck.db");
-        let racers: Vec<_> = (0..8)
-            .map(|_| {
-                let system = System::at(&path);
-                tokio::spawn(async move { system.begin("s", "k", b"d", NOW, MINUTE).await.unwrap() == Begun::New })
-            })
-            .collect();
-        let mut new = 0;
-        for racer in racers {
-            new += u32::from(racer.await.unwrap());
-        }
-        assert_eq!(new, 1);
-    }
 }

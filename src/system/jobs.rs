@@ -1,22 +1,15 @@
 //! Jobs in the system database: caller, pack, progress and result.
 //!
-//! Jobs outlive the process that runs them. Each process that runs jobs holds a lock ([`Ownership`]). When a process is
-//! gone, another one ends its jobs ([`System::end_lost_jobs`]). The engine defines the meaning of the columns: here
-//! states and documents are texts.
+//! Jobs outlive the process that runs them. Each process that runs jobs is a [`Replica`](crate::Replica). When one is gone,
+//! another one ends its jobs ([`System::end_lost_jobs`]). The engine defines the meaning of the columns: here states and
+//! documents are texts.
 
-mod owner;
-#[cfg(test)]
-mod tests;
-
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use helmdeck_core::Timestamp;
-use helmdeck_core::numbers::{signed, unsigned};
 use helmdeck_memory::Result;
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use crate::database::{System, blocking, empty_log};
-pub use owner::Ownership;
+use crate::system::System;
 
 /// A job as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +26,7 @@ pub struct JobRow {
     pub version: u32,
     /// `queued`, `running`, or how it ended.
     pub state: String,
-    /// The process that runs it ([`Ownership::name`]).
+    /// The replica that runs it ([`Replica::id`](crate::Replica::id)).
     pub owner: String,
     /// Grows with every change.
     pub revision: u64,
@@ -70,90 +63,29 @@ pub struct JobFilter {
     pub before: Option<String>,
 }
 
-const COLUMNS: &str = "id, tenant, subject, pack, version, state, owner, revision, percent, message, progress_at, created_at, \
-                       started_at, ended_at, expires_at, error, artifacts, kept";
-
 impl System {
-    /// Becomes an owner of jobs: takes a lock beside the database that ends with this process.
-    ///
-    /// Removes the locks of processes that are gone.
-    ///
-    /// # Errors
-    /// `Unavailable` if the folder cannot be written.
-    pub async fn own_jobs(&self) -> Result<Ownership> {
-        let folder = self.locks();
-        blocking(move || Ownership::take(&folder)).await
-    }
-
     /// Writes a new job, unless its caller has `limit` unfinished jobs; returns whether it did.
     ///
     /// The oldest ended jobs of the caller make room.
     ///
     /// # Errors
-    /// `Unavailable`, `Corrupt`.
+    /// `Unavailable`, also if the replica that the row names is no longer alive; `Corrupt`.
     pub async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool> {
-        self.write(move |db| {
-            let limit = signed(limit);
-            let (all, live): (i64, i64) = db
-                .prepare_cached(
-                    "SELECT count(*), coalesce(sum(ended_at IS NULL), 0) FROM jobs WHERE tenant = ?1 AND subject = ?2",
-                )?
-                .query_row((&row.tenant, &row.subject), |found| Ok((found.get(0)?, found.get(1)?)))?;
-            if live >= limit {
-                return Ok(false);
-            }
-            db.prepare_cached(
-                "DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL
-                 ORDER BY id LIMIT ?3)",
-            )?
-            .execute((&row.tenant, &row.subject, (all + 1 - limit).max(0)))?;
-            db.prepare_cached(&format!(
-                "INSERT INTO jobs ({COLUMNS}) VALUES (:id, :tenant, :subject, :pack, :version, :state, :owner, :revision,
-                 :percent, :message, :progress_at, :created_at, :started_at, :ended_at, :expires_at, :error, :artifacts, :kept)"
-            ))?
-            .execute(named_params! {
-                ":id": row.id, ":tenant": row.tenant, ":subject": row.subject, ":pack": row.pack, ":version": row.version,
-                ":state": row.state, ":owner": row.owner, ":revision": signed(row.revision), ":percent": row.percent,
-                ":message": row.message, ":progress_at": row.progress_at.map(Timestamp::micros),
-                ":created_at": row.created_at.micros(), ":started_at": row.started_at.map(Timestamp::micros),
-                ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
-                ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept,
-            })?;
-            Ok(true)
-        })
-        .await
+        self.driver().add_job(row, limit).await
     }
 
-    /// Saves the state of jobs, each with its sealed result if it has one: all or none.
+    /// Saves the state of jobs of one owner, each with its sealed result if it has one: all or none.
     ///
-    /// A row that is newer, has ended or is gone stays as it is.
+    /// A row that is newer, has ended or is gone stays as it is. Returns `false` if the owner is no longer known as
+    /// alive: then nothing is written, and other processes end its jobs.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
-    pub async fn save_jobs(&self, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<()> {
+    pub async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool> {
         if rows.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        self.write(move |db| {
-            let mut save = db.prepare_cached(
-                "UPDATE jobs SET state = :state, revision = :revision, percent = :percent, message = :message,
-                 progress_at = :progress_at, started_at = :started_at, ended_at = :ended_at, expires_at = :expires_at,
-                 error = :error, artifacts = :artifacts, kept = :kept, result = :result
-                 WHERE id = :id AND owner = :owner AND revision < :revision AND ended_at IS NULL",
-            )?;
-            for (row, result) in &rows {
-                save.execute(named_params! {
-                    ":id": row.id, ":owner": row.owner, ":state": row.state, ":revision": signed(row.revision),
-                    ":percent": row.percent, ":message": row.message,
-                    ":progress_at": row.progress_at.map(Timestamp::micros),
-                    ":started_at": row.started_at.map(Timestamp::micros),
-                    ":ended_at": row.ended_at.map(Timestamp::micros), ":expires_at": row.expires_at.micros(),
-                    ":error": row.error, ":artifacts": row.artifacts, ":kept": row.kept, ":result": result,
-                })?;
-            }
-            Ok(())
-        })
-        .await
+        self.driver().save_jobs(owner, rows).await
     }
 
     /// Returns a job by its id, `None` if there is none or it has expired.
@@ -161,25 +93,15 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn find_job(&self, id: &str, now: Timestamp) -> Result<Option<JobRow>> {
-        let id = id.to_owned();
-        let found = self.read(move |db| {
-            let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1 AND (ended_at IS NULL OR expires_at > ?2)");
-            Ok(db.prepare_cached(&sql)?.query_row((&id, now.micros()), read).optional()?)
-        });
-        Ok(found.await?.flatten())
+        self.driver().job(id.to_owned(), now).await
     }
 
-    /// Returns the sealed result of a job, `None` if the row has none.
+    /// Returns the sealed result of a job, `None` if there is none.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn job_result(&self, id: &str) -> Result<Option<Vec<u8>>> {
-        let id = id.to_owned();
-        let found = self.read(move |db| {
-            let mut find = db.prepare_cached("SELECT result FROM jobs WHERE id = ?1")?;
-            Ok(find.query_row([&id], |row| row.get::<_, Option<Vec<u8>>>(0)).optional()?)
-        });
-        Ok(found.await?.flatten().flatten())
+        self.driver().job_result(id.to_owned()).await
     }
 
     /// Returns the ids that have no row any more.
@@ -187,15 +109,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>> {
-        // Ids are hexadecimal digits.
-        let asked = format!("[{}]", ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(","));
-        let found = self.read(move |db| {
-            let mut gone =
-                db.prepare_cached("SELECT value FROM json_each(?1) WHERE value NOT IN (SELECT id FROM jobs)")?;
-            Ok(gone.query_map([&asked], |row| row.get(0))?.collect::<Result<_, _>>()?)
-        });
-        // Without a database there is no row.
-        Ok(found.await?.unwrap_or(ids))
+        self.driver().gone_jobs(ids).await
     }
 
     /// Lists at most `limit` jobs, newest first, without expired ones.
@@ -203,28 +117,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = self.read(move |db| {
-            let whose = if filter.caller.is_some() { "tenant = :tenant AND subject = :subject AND" } else { "" };
-            let mut all = db.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM jobs WHERE {whose} (ended_at IS NULL OR expires_at > :now)
-                 AND state = coalesce(:state, state) AND id < coalesce(:before, 'z') ORDER BY id DESC LIMIT :limit"
-            ))?;
-            let (state, before, now) = (&filter.state, &filter.before, now.micros());
-            let rows = match &filter.caller {
-                Some((tenant, subject)) => all.query_map(
-                    named_params! {":tenant": tenant, ":subject": subject, ":now": now, ":state": state,
-                    ":before": before, ":limit": limit},
-                    read,
-                )?,
-                None => all.query_map(
-                    named_params! {":now": now, ":state": state, ":before": before, ":limit": limit},
-                    read,
-                )?,
-            };
-            Ok(rows.collect::<Result<_, _>>()?)
-        });
-        Ok(found.await?.unwrap_or_default())
+        self.driver().jobs(filter, limit, now).await
     }
 
     /// Requests the end of a job; returns whether it exists and has not ended.
@@ -234,12 +127,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn ask_to_cancel_job(&self, id: &str) -> Result<bool> {
-        let id = id.to_owned();
-        let asked = self.read(move |db| {
-            let mut ask = db.prepare_cached("UPDATE jobs SET cancel = TRUE WHERE id = ?1 AND ended_at IS NULL")?;
-            Ok(ask.execute([&id])?)
-        });
-        Ok(asked.await?.unwrap_or(0) > 0)
+        self.driver().ask_to_cancel_job(id.to_owned()).await
     }
 
     /// Returns the ids of an owner's unfinished jobs with a cancel request.
@@ -247,99 +135,26 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn jobs_to_cancel(&self, owner: &str) -> Result<Vec<String>> {
-        let owner = owner.to_owned();
-        let found = self.read(move |db| {
-            let mut all = db.prepare_cached("SELECT id FROM jobs WHERE owner = ?1 AND ended_at IS NULL AND cancel")?;
-            Ok(all.query_map([&owner], |row| row.get(0))?.collect::<Result<_, _>>()?)
-        });
-        Ok(found.await?.unwrap_or_default())
+        self.driver().jobs_to_cancel(owner.to_owned()).await
     }
 
-    /// Ends every job of a dead process as `failed` with this error document, and returns how many.
+    /// Ends every job of a replica that is gone as `failed` with this error document, and returns how many.
     ///
-    /// An owner whose lock cannot be read counts as alive. Creates no file.
+    /// In SQLite an owner whose lock cannot be read counts as alive. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn end_lost_jobs(&self, error: &str, now: Timestamp, expires_at: Timestamp) -> Result<u64> {
-        let (folder, error) = (self.locks(), error.to_owned());
-        let ended = self.read(move |db| {
-            let owners: Vec<String> = db
-                .prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?
-                .query_map([], |row| row.get(0))?
-                .collect::<Result<_, _>>()?;
-            let mut ended = 0;
-            for owner in owners {
-                let Some(gone) = owner::gone(&folder, &owner) else { continue };
-                ended += db
-                    .prepare_cached(
-                        "UPDATE jobs SET state = 'failed', error = ?2, ended_at = ?3, expires_at = ?4, kept = 'none',
-                         revision = revision + 1 WHERE owner = ?1 AND ended_at IS NULL",
-                    )?
-                    .execute((&owner, &error, now.micros(), expires_at.micros()))?;
-                gone.remove();
-            }
-            Ok(ended as u64)
-        });
-        Ok(ended.await?.unwrap_or(0))
+        self.driver().end_lost_jobs(error.to_owned(), now, expires_at).await
     }
 
     /// Deletes the ended jobs of a caller. Returns how many it deleted, and how many have not ended.
     ///
-    /// Creates no file. The bytes are overwritten, and the log is emptied unless a reader prevents it.
+    /// Creates no database. SQLite overwrites the bytes, and empties the log unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget_ended_jobs(&self, tenant: &str, subject: &str) -> Result<(u64, u64)> {
-        let (tenant, subject) = (tenant.to_owned(), subject.to_owned());
-        let forgotten = self.read(move |db| {
-            let gone = db
-                .prepare_cached("DELETE FROM jobs WHERE tenant = ?1 AND subject = ?2 AND ended_at IS NOT NULL")?
-                .execute((&tenant, &subject))?;
-            if gone > 0 {
-                empty_log(db)?;
-            }
-            let live: i64 = db
-                .prepare_cached("SELECT count(*) FROM jobs WHERE tenant = ?1 AND subject = ?2")?
-                .query_row((&tenant, &subject), |row| row.get(0))?;
-            Ok((gone as u64, unsigned(live)))
-        });
-        Ok(forgotten.await?.unwrap_or((0, 0)))
+        self.driver().forget_ended_jobs(tenant.to_owned(), subject.to_owned()).await
     }
-
-    fn locks(&self) -> PathBuf {
-        self.path().with_file_name("jobs")
-    }
-}
-
-/// Deletes expired jobs.
-pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
-    Ok(db
-        .prepare_cached("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1")?
-        .execute([now.micros()])?)
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<JobRow> {
-    let time =
-        |name: &str| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<i64>>(name)?.map(Timestamp)) };
-    Ok(JobRow {
-        id: row.get("id")?,
-        tenant: row.get("tenant")?,
-        subject: row.get("subject")?,
-        pack: row.get("pack")?,
-        version: row.get("version")?,
-        state: row.get("state")?,
-        owner: row.get("owner")?,
-        revision: unsigned(row.get("revision")?),
-        percent: row.get("percent")?,
-        message: row.get("message")?,
-        progress_at: time("progress_at")?,
-        created_at: Timestamp(row.get("created_at")?),
-        started_at: time("started_at")?,
-        ended_at: time("ended_at")?,
-        expires_at: Timestamp(row.get("expires_at")?),
-        error: row.get("error")?,
-        artifacts: row.get("artifacts")?,
-        kept: row.get("kept")?,
-    })
 }

@@ -1,15 +1,22 @@
 #![doc = include_str!("README.md")]
 
+#[cfg(test)]
+mod conformance;
 pub mod counters;
-mod database;
+mod driver;
+mod drivers;
 pub mod forget;
 pub mod idempotency;
 pub mod jobs;
+pub mod replica;
 pub mod statistics;
 mod sweep;
+mod system;
 pub mod tokens;
+pub mod transfer;
 pub mod vault;
 
 pub use counters::Counter;
-pub use database::System;
-pub use idempotency::Begun;
+pub use idempotency::{Begun, Fence, KeyRequest};
+pub use replica::Replica;
+pub use system::System;

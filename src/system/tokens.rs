@@ -7,14 +7,12 @@
 use std::time::Duration;
 
 use aes_gcm::aead::Generate;
-use helmdeck_core::numbers::unsigned;
 use helmdeck_core::{Secret, Timestamp, hex};
 use helmdeck_memory::{Result, StoreError};
-use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::database::{System, before, empty_log};
+use crate::system::{System, before};
 
 /// Prefix of every token.
 pub const PREFIX: &str = "hd_";
@@ -93,8 +91,8 @@ pub struct TokenQuery {
 /// A well-formed token, as presented by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
-    id: &'a str,
-    digest: [u8; 32],
+    pub(crate) id: &'a str,
+    pub(crate) digest: [u8; 32],
 }
 
 impl<'a> Shown<'a> {
@@ -130,21 +128,6 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-fn row(row: &Row<'_>) -> rusqlite::Result<ApiToken> {
-    let time = |at: &str| row.get::<_, Option<i64>>(at).map(|micros| micros.map(Timestamp));
-    Ok(ApiToken {
-        id: row.get("id")?,
-        name: row.get("name")?,
-        tenant: row.get("tenant")?,
-        subject: row.get("subject")?,
-        scope: row.get("scope")?,
-        created_at: Timestamp(row.get("created_at")?),
-        expires_at: time("expires_at")?,
-        revoked_at: time("revoked_at")?,
-        used_at: time("used_at")?,
-    })
-}
-
 impl System {
     /// Creates a token and returns its text, which is stored nowhere.
     ///
@@ -156,29 +139,12 @@ impl System {
         let (mut id, random) = (random()?, random()?);
         id.truncate(ID_DIGITS);
         token.id = id.to_string();
+        (token.revoked_at, token.used_at) = (None, None);
         let mut text = Zeroizing::new(format!("{PREFIX}{}_{}", token.id, *random));
         let check = check_of(&text);
         text.push_str(&check);
-        let (stored, digest) = (token.clone(), digest_of(&random));
-        self.write(move |db| {
-            db.prepare_cached(
-                "INSERT INTO api_tokens (id, digest, name, tenant, subject, scope, created_at, expires_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            )?
-            .execute((
-                &stored.id,
-                digest,
-                &stored.name,
-                &stored.tenant,
-                &stored.subject,
-                &stored.scope,
-                stored.created_at.micros(),
-                stored.expires_at.map(Timestamp::micros),
-            ))?;
-            Ok(())
-        })
-        .await?;
-        Ok((ApiToken { revoked_at: None, used_at: None, ..token }, Secret::new(text.to_string())))
+        self.driver().insert_token(token.clone(), digest_of(&random)).await?;
+        Ok((token, Secret::new(text.to_string())))
     }
 
     /// Returns the data of a presented token, `None` if it does not exist. It may have expired.
@@ -186,15 +152,8 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn find_token(&self, shown: &Shown<'_>) -> Result<Option<ApiToken>> {
-        let (id, digest) = (shown.id.to_owned(), shown.digest);
-        let found = self.read(move |db| {
-            let found = db
-                .prepare_cached("SELECT * FROM api_tokens WHERE id = ?1")?
-                .query_row([&id], |found| Ok((found.get::<_, Vec<u8>>("digest")?, row(found)?)))
-                .optional()?;
-            Ok(found.filter(|(kept, _)| same(kept, &digest)).map(|(_, token)| token))
-        });
-        Ok(found.await?.flatten())
+        let found = self.driver().token(shown.id.to_owned()).await?;
+        Ok(found.filter(|(_, kept)| same(kept, &shown.digest)).map(|(token, _)| token))
     }
 
     /// Returns every token, the oldest first.
@@ -202,12 +161,7 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn tokens(&self) -> Result<Vec<ApiToken>> {
-        let found = self.read(|db| {
-            let mut all = db.prepare_cached("SELECT * FROM api_tokens ORDER BY created_at, id")?;
-            let rows = all.query_map([], row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        });
-        Ok(found.await?.unwrap_or_default())
+        self.driver().tokens().await
     }
 
     /// Returns a page of tokens, the newest first.
@@ -215,120 +169,56 @@ impl System {
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>> {
-        let found = self.read(move |db| {
-            let mut page = db.prepare_cached(
-                "SELECT * FROM api_tokens
-                 WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR subject = ?2)
-                   AND (?3 IS NULL OR (revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?3)))
-                   AND (?4 IS NULL OR (created_at, id) < (?4, ?5))
-                 ORDER BY created_at DESC, id DESC LIMIT ?6",
-            )?;
-            let (at, id) = query.after.map_or((None, None), |(at, id)| (Some(at.micros()), Some(id)));
-            let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-            let live_at = query.live_at.map(Timestamp::micros);
-            let rows = page.query_map((query.tenant, query.subject, live_at, at, id, limit), row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        });
-        Ok(found.await?.unwrap_or_default())
+        self.driver().token_page(query).await
     }
 
     /// Revokes a token that is valid, as its only use; `false` if it is not valid, or was used before.
     ///
-    /// Of several callers at the same time, one gets `true`. Creates no file.
+    /// Of several callers at the same time, one gets `true`. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn use_up_token(&self, id: &str, now: Timestamp) -> Result<bool> {
-        let id = id.to_owned();
-        let changed = self.read(move |db| {
-            let mut revoke = db.prepare_cached(
-                "UPDATE api_tokens SET revoked_at = ?2, used_at = ?2
-                 WHERE id = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)",
-            )?;
-            Ok(revoke.execute((&id, now.micros()))?)
-        });
-        Ok(changed.await?.unwrap_or(0) > 0)
+        self.driver().use_up_token(id.to_owned(), now).await
     }
 
-    /// Revokes a token of one user by its id; `false` if the user has none of this id. Creates no file.
+    /// Revokes a token of one user by its id; `false` if the user has none of this id. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn revoke_token_of(&self, tenant: &str, subject: &str, id: &str, now: Timestamp) -> Result<bool> {
-        let (tenant, subject, id) = (tenant.to_owned(), subject.to_owned(), id.to_owned());
-        let changed = self.read(move |db| {
-            let mut revoke = db.prepare_cached(
-                "UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?4)
-                 WHERE id = ?1 AND tenant = ?2 AND subject = ?3",
-            )?;
-            Ok(revoke.execute((&id, &tenant, &subject, now.micros()))?)
-        });
-        Ok(changed.await?.unwrap_or(0) > 0)
+        let caller = Some((tenant.to_owned(), subject.to_owned()));
+        self.driver().revoke_token(id.to_owned(), caller, now).await
     }
 
     /// Revokes a token by its id; `false` if it does not exist.
     ///
-    /// A second call keeps the first time. Creates no file.
+    /// A second call keeps the first time. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn revoke_token(&self, id: &str, now: Timestamp) -> Result<bool> {
-        let id = id.to_owned();
-        let changed = self.read(move |db| {
-            let mut revoke =
-                db.prepare_cached("UPDATE api_tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1")?;
-            Ok(revoke.execute((&id, now.micros()))?)
-        });
-        Ok(changed.await?.unwrap_or(0) > 0)
+        self.driver().revoke_token(id.to_owned(), None, now).await
     }
 
-    /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no file.
+    /// Deletes the ended tokens of a caller, and returns how many are still valid. Creates no database.
     ///
-    /// The bytes are overwritten, and the log is emptied unless a reader prevents it.
+    /// SQLite overwrites the bytes, and empties the log unless a reader prevents it.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn forget_ended_tokens(&self, tenant: &str, subject: &str, now: Timestamp) -> Result<u64> {
-        let (tenant, subject) = (tenant.to_owned(), subject.to_owned());
-        let live = self.read(move |db| {
-            let gone = db
-                .prepare_cached(
-                    "DELETE FROM api_tokens
-                     WHERE tenant = ?1 AND subject = ?2 AND (revoked_at IS NOT NULL OR expires_at <= ?3)",
-                )?
-                .execute((&tenant, &subject, now.micros()))?;
-            if gone > 0 {
-                empty_log(db)?;
-            }
-            let live: i64 = db
-                .prepare_cached("SELECT count(*) FROM api_tokens WHERE tenant = ?1 AND subject = ?2")?
-                .query_row((&tenant, &subject), |row| row.get(0))?;
-            Ok(unsigned(live))
-        });
-        Ok(live.await?.unwrap_or(0))
+        let (_, live) = self.driver().forget_ended_tokens(tenant.to_owned(), subject.to_owned(), now).await?;
+        Ok(live)
     }
 
-    /// Records the use of a token, at most once per [`USED_EVERY`]. Creates no file.
+    /// Records the use of a token, at most once per [`USED_EVERY`]. Creates no database.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`.
     pub async fn token_used(&self, id: &str, now: Timestamp) -> Result<()> {
-        let id = id.to_owned();
-        let last = before(now, USED_EVERY);
-        let noted = self.read(move |db| {
-            let mut note = db.prepare_cached(
-                "UPDATE api_tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at <= ?3)",
-            )?;
-            Ok(note.execute((&id, now.micros(), last))?)
-        });
-        noted.await.map(drop)
+        self.driver().token_used(id.to_owned(), now, before(now, USED_EVERY)).await
     }
-}
-
-/// Deletes tokens that ended longer ago than [`TOKENS_KEPT`].
-pub(crate) fn sweep(db: &Connection, now: Timestamp) -> Result<usize> {
-    let last = before(now, TOKENS_KEPT);
-    Ok(db.prepare_cached("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1")?.execute([last])?)
 }
 
 /// Returns 32 random bytes in hex.

@@ -29,11 +29,8 @@ impl Decks {
     /// Starts three servers on a database, with packs of one home and more in their environment.
     pub(crate) fn start(home: Home, database: &str, environment: &[(&str, &str)]) -> Self {
         let packs = home.packs().to_str().unwrap().to_owned();
-        let mut all = vec![
-            ("HELMDECK_MEMORY_URL".to_owned(), database.to_owned()),
-            ("HELMDECK_PACKS_DIR".to_owned(), packs),
-            ("HELMDECK_SERVER__REPLICAS".to_owned(), "3".to_owned()),
-        ];
+        let mut all =
+            vec![("HELMDECK_MEMORY_URL".to_owned(), database.to_owned()), ("HELMDECK_PACKS_DIR".to_owned(), packs)];
         all.extend(environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let homes: Vec<Home> = NAMES.iter().map(|_| Home::new()).collect();
         let servers: Vec<Server> = NAMES.iter().zip(&homes).map(|(name, home)| launch(home, name, &all)).collect();

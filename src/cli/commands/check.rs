@@ -24,6 +24,7 @@ use crate::gate;
 use crate::logging;
 use crate::output::Output;
 use crate::replicas;
+use crate::system;
 use crate::wire::{MemoryUse, Setup};
 use crate::writable;
 use crate::{s3, secret_file};
@@ -69,11 +70,22 @@ pub(crate) async fn run(global: &Global, env: ProcessEnvironment, output: Output
             loaded.layers.iter().any(|(key, setting)| key[0] == "conversation" && setting.origin != Origin::Default);
         let conversations = Conversations::default();
         let (ring, watch) = (ring.flatten(), Mutex::default());
-        let refused_store = OnceLock::new();
-        let setup =
-            Setup { settings, env, ring, vault_ring, watch, conversations, refused_store, output, serves: false };
+        let (refused_store, system) = (OnceLock::new(), OnceLock::new());
+        let setup = Setup {
+            settings,
+            env,
+            ring,
+            vault_ring,
+            watch,
+            conversations,
+            refused_store,
+            system,
+            output,
+            serves: false,
+        };
         auth(&mut report, &setup).await;
         places(&mut report, &setup);
+        system_database(&mut report, &setup).await;
         store(&mut report, &setup).await;
         vault(&mut report, &setup).await;
         conversation_check::run(&mut report, &setup, by_hand).await;
@@ -141,7 +153,7 @@ fn places(report: &mut Report, setup: &Setup) {
     let settings = &setup.settings;
     let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
     let (Ok(data), true) = (settings.data_dir(), kept) else { return };
-    let mut files = vec![data.join("helmdeck.db")];
+    let mut files: Vec<_> = system::file(settings).into_iter().collect();
     if setup.ring.is_some()
         && let Ok(Ok(Location::Sqlite(store))) = settings.memory_url().map(|url| Location::parse(&url))
     {
@@ -166,6 +178,27 @@ fn places(report: &mut Report, setup: &Setup) {
     report.errors.extend(
         reasons.into_iter().map(|reason| format!("data: {reason}; set data_dir to a folder that can be written")),
     );
+}
+
+/// Says where the system database is, if anything may be in it, and whether it can be reached.
+async fn system_database(report: &mut Report, setup: &Setup) {
+    let settings = &setup.settings;
+    let kept = setup.ring.is_some() || setup.vault_ring.is_some() || settings.auth.api_tokens;
+    let (Ok(system), true) = (setup.system(), kept) else { return };
+    if let Some(file) = system::left_behind(settings) {
+        report.warnings.push(format!(
+            "{} is not used: the system database is {}; run `helmdeck system move --from sqlite:{}` to take its tokens, \
+             credentials and jobs along, or delete it",
+            file.display(),
+            system.location(),
+            file.display()
+        ));
+    }
+    match system.exists().await {
+        Ok(true) => report.fact("system", system.location()),
+        Ok(false) => report.fact("system", format!("{}, not there yet; the first write creates it", system.location())),
+        Err(error) => report.failed("system", &Failure::from(error)),
+    }
 }
 
 async fn store(report: &mut Report, setup: &Setup) {

@@ -40,6 +40,7 @@ mod seam_save;
 mod serve;
 mod session;
 mod status;
+mod system;
 mod token;
 mod ui;
 mod vault;
@@ -70,6 +71,7 @@ pub(crate) fn run(cli: Cli, env: ProcessEnvironment, output: Output) -> Result<(
         Command::Completions { shell } => completions::run(shell, &output),
         Command::Job(command) => block_on(job::job(&setup(env, WARN)?, &command)),
         Command::Token(command) => block_on(token::run(&setup(env, WARN)?, &command)),
+        Command::System(command) => block_on(system::run(&setup(env, WARN)?, &command)),
         Command::Ui(arguments) => block_on(ui::run(&setup(env, WARN)?, &arguments)),
         Command::Artifact(command) => block_on(artifact::run(&setup(env, WARN)?, &command)),
         Command::Key(command) => key::run(&command, &global, &env, &output),

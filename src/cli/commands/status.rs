@@ -158,6 +158,8 @@ async fn jobs(screen: &mut Screen, setup: &Setup) {
     let Ok(system) = setup.system() else {
         return screen.add("jobs", "none", json!({"running": 0, "queued": 0}));
     };
+    let location = system.location();
+    screen.add("system", &location, json!({"location": location}));
     let ring = setup.ring.clone().map(Arc::new);
     let book = JobBook::new(system, ring, Arc::new(SystemClock::default()), setup.settings.engine.jobs.retention);
     match book.jobs(None, &JobQuery { state: None, after: None, limit: 500 }).await {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use helmdeck_core::caller::Glob;
 use helmdeck_core::duration::{parse_duration, parse_size, size, text};
 use helmdeck_memory::Kind;
+use helmdeck_memory::open::Location;
 use helmdeck_memory::{Config, Fingerprint, KindLimits, Limits, PostgresConfig};
 use serde::{Deserialize, Deserializer};
 
@@ -69,6 +70,28 @@ pub(crate) struct Memory {
     /// How often `serve` and `mcp` sweep.
     #[serde(with = "text")]
     pub(crate) sweep_interval: Duration,
+}
+
+/// `[system]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SystemSettings {
+    /// Where the system database is; empty = where memory is, if that is PostgreSQL, else the data folder.
+    pub(crate) url: String,
+}
+
+impl SystemSettings {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match Location::parse(&self.url) {
+            _ if self.url.is_empty() => Ok(()),
+            Ok(Location::Postgres(url)) => url.shown().map(drop).map_err(|error| format!("system.url: {error}")),
+            Ok(Location::Sqlite(_)) => Ok(()),
+            Ok(Location::Memory) => {
+                Err("system.url is memory:, where API tokens would end with each process".to_owned())
+            }
+            Err(error) => Err(format!("system.url: {error}")),
+        }
+    }
 }
 
 /// `[memory.kinds.<kind>]`.

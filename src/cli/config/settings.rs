@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use helmdeck_engine::{McpServer, S3Location};
+use helmdeck_memory::open::Location;
 use helmdeck_server::mcp::McpConfig;
 use helmdeck_server::{AuthConfig, ServerConfig, check_listen};
 use serde::de::DeserializeOwned;
@@ -12,7 +13,7 @@ use toml::{Table, Value};
 use super::file::ConfigFile;
 use super::layers::{Key, Layers, Setting};
 use super::origin::{Origin, Problem};
-use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings};
+use super::parts::{Forge, GitHub, Log, Memory, Repo, Runtime, SeamSettings, SystemSettings};
 use super::servers;
 use crate::env::ProcessEnvironment;
 use crate::exit::{Failure, Result};
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) mcp: McpConfig,
     /// `[memory]`.
     pub(crate) memory: Memory,
+    /// `[system]`.
+    pub(crate) system: SystemSettings,
     /// `[conversation]`.
     pub(crate) conversation: helmdeck_conversation::Config,
     /// `[cache]`, `[audit]`, `[artifacts]`, `[commands]`, `[sessions]` and `[jobs]`.
@@ -88,6 +91,20 @@ impl Settings {
         }
         Ok(self.memory.url.clone())
     }
+
+    /// Returns where the system database is kept, as a URL.
+    ///
+    /// # Errors
+    /// As [`Settings::data_dir`].
+    pub(crate) fn system_url(&self) -> Result<String> {
+        if !self.system.url.is_empty() {
+            return Ok(self.system.url.clone());
+        }
+        if matches!(Location::parse(&self.memory.url), Ok(Location::Postgres(_))) {
+            return Ok(self.memory.url.clone());
+        }
+        Ok(format!("sqlite:{}", self.data_dir()?.join("helmdeck.db").display()))
+    }
 }
 
 /// Reads all settings.
@@ -123,6 +140,7 @@ impl Reading<'_> {
         let of_mcp = |key: &Key| key.len() > 1 && key[0] == "mcp" && !key.iter().eq(servers::KEY);
         let mcp = self.read(of_mcp, &["mcp"], McpConfig::validate);
         let memory = self.memory(file, env);
+        let system = self.part("system", SystemSettings::check);
         let conversation = self.part("conversation", conversation);
         let egress = self.part("egress", |_: &helmdeck_egress::Config| Ok(()));
         let github = self.part("github", GitHub::check);
@@ -147,6 +165,7 @@ impl Reading<'_> {
             auth: auth?,
             mcp: mcp?,
             memory: memory?,
+            system: system?,
             conversation: conversation?,
             engine: engine?,
             egress: egress?,

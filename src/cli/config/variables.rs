@@ -8,8 +8,12 @@ use crate::env::ProcessEnvironment;
 use crate::secret_file::{self, Readers};
 use helmdeck_core::suggest::did_you_mean;
 
-/// The variable with the path of a file that holds `[memory] url`, which has a password for PostgreSQL.
-const MEMORY_URL_FILE: &str = "HELMDECK_MEMORY_URL_FILE";
+/// The variables with the path of a file that holds a URL, which has a password for PostgreSQL: the variable with the URL
+/// itself, that of the file, and the table of the setting `url`.
+const URL_FILES: &[(&str, &str, &str)] = &[
+    ("HELMDECK_MEMORY_URL", "HELMDECK_MEMORY_URL_FILE", "memory"),
+    ("HELMDECK_SYSTEM_URL", "HELMDECK_SYSTEM_URL_FILE", "system"),
+];
 
 /// The variables with names of their own, and the settings that they set.
 const FIXED: &[(&str, &[&str])] = &[
@@ -17,6 +21,7 @@ const FIXED: &[(&str, &[&str])] = &[
     ("HELMDECK_PACKS_DIR", &["packs_dir"]),
     ("HELMDECK_LOG", &["log", "level"]),
     ("HELMDECK_MEMORY_URL", &["memory", "url"]),
+    ("HELMDECK_SYSTEM_URL", &["system", "url"]),
     ("HELMDECK_GITHUB_BASE_URL", &["github", "base_url"]),
     ("HELMDECK_EGRESS_ALLOW", &["egress", "allow"]),
 ];
@@ -36,10 +41,11 @@ const ELSEWHERE: &[&str] = &[
     "HELMDECK_MEMORY_KEY",
     "HELMDECK_MEMORY_KEY_FILE",
     "HELMDECK_MEMORY_KEY_PREVIOUS",
-    MEMORY_URL_FILE,
+    "HELMDECK_MEMORY_URL_FILE",
     "HELMDECK_S3_ACCESS_KEY_ID",
     "HELMDECK_S3_SECRET_ACCESS_KEY",
     "HELMDECK_S3_SECRET_ACCESS_KEY_FILE",
+    "HELMDECK_SYSTEM_URL_FILE",
     // For HTTP clients of a server: the documentation keeps their token here.
     "HELMDECK_TOKEN",
     "HELMDECK_VAULT_KEY",
@@ -58,23 +64,28 @@ pub(crate) fn add(layers: &mut Layers, env: &ProcessEnvironment) -> Vec<Problem>
             problems.push(problem);
         }
     }
-    problems.extend(add_memory_url(layers, env).err());
+    problems.extend(URL_FILES.iter().filter_map(|files| add_url(layers, env, *files).err()));
     problems
 }
 
-/// Reads the URL of the memory from a file, as container engines pass secrets.
-fn add_memory_url(layers: &mut Layers, env: &ProcessEnvironment) -> Result<(), Problem> {
-    if matches!(env.text(MEMORY_URL_FILE), Ok(None)) {
+/// Reads a URL from a file, as container engines pass secrets.
+fn add_url(
+    layers: &mut Layers,
+    env: &ProcessEnvironment,
+    (variable, of_file, table): (&str, &'static str, &str),
+) -> Result<(), Problem> {
+    if matches!(env.text(of_file), Ok(None)) {
         return Ok(());
     }
-    let url = secret_file::of_environment(env, "HELMDECK_MEMORY_URL", MEMORY_URL_FILE, Readers::Anybody);
+    let url = secret_file::of_environment(env, variable, of_file, Readers::Anybody);
     let url = url.map_err(|failure| {
         let message = failure.message();
-        Problem::new(MEMORY_URL_FILE, message.strip_prefix("HELMDECK_MEMORY_URL_FILE: ").unwrap_or(message))
+        let told = message.strip_prefix(of_file).and_then(|rest| rest.strip_prefix(": "));
+        Problem::new(of_file, told.unwrap_or(message))
     })?;
     let Some((_, url)) = url else { return Ok(()) };
-    let key = ["memory", "url"].map(str::to_owned).to_vec();
-    layers.set(key, Value::String(url.trim().to_owned()), Origin::Env(MEMORY_URL_FILE.to_owned()))
+    let key = [table, "url"].map(str::to_owned).to_vec();
+    layers.set(key, Value::String(url.trim().to_owned()), Origin::Env(of_file.to_owned()))
 }
 
 fn add_one(layers: &mut Layers, env: &ProcessEnvironment, name: &str) -> Result<(), Problem> {

@@ -44,6 +44,12 @@ impl Found {
         self.registered.manifest.read_only
     }
 
+    /// Returns whether a second call with the same input has no further effect.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.registered.manifest.idempotent()
+    }
+
     /// Runs the call that the pack was found for; see [`Engine::call`](crate::Engine::call).
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //!
 //! It writes at most a few times a second, and reads the cancel requests of other processes.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,8 +38,9 @@ impl Jobs {
     /// Returns when to run again; `None` = at the next change.
     async fn tick(self: &Arc<Self>) -> Option<Duration> {
         self.save_all().await;
-        if let (Some(book), Some(owner)) = (&self.book, self.known_owner())
-            && let Ok(wanted) = book.system.jobs_to_cancel(owner).await
+        self.give_up(&self.lost());
+        if let (Some(book), Some(replica)) = (&self.book, self.replica())
+            && let Ok(wanted) = book.system.jobs_to_cancel(&replica.id()).await
         {
             for id in wanted {
                 let found =
@@ -58,33 +60,43 @@ impl Jobs {
         if busy { Some(EVERY) } else { (!table.live.is_empty()).then_some(CLEAR_EVERY) }
     }
 
+    /// Returns the unfinished jobs that this process no longer owns.
+    fn lost(&self) -> Vec<Arc<Live>> {
+        let Some(replica) = self.replica() else { return Vec::new() };
+        let lost = |live: &&Arc<Live>| !live.is_settled() && !replica.holds(&live.owner);
+        self.table().live.values().filter(lost).cloned().collect()
+    }
+
     /// Writes all changed jobs.
     pub(super) async fn save_all(&self) {
         let live: Vec<_> = self.table().live.values().cloned().collect();
         self.save(&live).await;
     }
 
-    /// Writes changed jobs. Returns whether that worked; the next tick retries.
+    /// Writes changed jobs, and gives up those that belong to it no more. Returns whether that worked; the next tick
+    /// retries.
     pub(super) async fn save(&self, live: &[Arc<Live>]) -> bool {
-        let (Some(book), Some(owner)) = (&self.book, self.known_owner()) else { return true };
-        let changed: Vec<_> = live.iter().filter_map(|live| Some((live, live.unsaved(owner)?))).collect();
-        if changed.is_empty() {
-            return true;
+        let Some(book) = &self.book else { return true };
+        let mut by_owner: BTreeMap<Arc<str>, Vec<_>> = BTreeMap::new();
+        for live in live {
+            if let Some(changed) = live.unsaved() {
+                by_owner.entry(Arc::clone(&live.owner)).or_default().push((Arc::clone(live), changed));
+            }
         }
-        let saved: Vec<_> = changed.iter().map(|(live, (row, _))| (Arc::clone(live), row.revision)).collect();
-        let rows = changed.into_iter().map(|(_, row)| row).collect();
-        match book.system.save_jobs(rows).await {
-            Ok(()) => {
-                for (live, revision) in saved {
-                    live.saved(revision);
+        let mut all = true;
+        for (owner, changed) in by_owner {
+            let saved: Vec<_> = changed.iter().map(|(live, (row, _))| (Arc::clone(live), row.revision)).collect();
+            let rows = changed.into_iter().map(|(_, row)| row).collect();
+            match book.system.save_jobs(owner, rows).await {
+                Ok(true) => saved.iter().for_each(|(live, revision)| live.saved(*revision)),
+                Ok(false) => self.give_up(&saved.into_iter().map(|(live, _)| live).collect::<Vec<_>>()),
+                Err(error) => {
+                    self.metrics.save_failures.inc();
+                    tracing::warn!(%error, "the state of jobs could not be written; it is tried again");
+                    all = false;
                 }
-                true
-            }
-            Err(error) => {
-                self.metrics.save_failures.inc();
-                tracing::warn!(%error, "the state of jobs could not be written; it is tried again");
-                false
             }
         }
+        all
     }
 }

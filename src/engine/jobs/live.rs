@@ -28,6 +28,8 @@ pub(super) type Caller = (String, String);
 /// A job of this process.
 pub(super) struct Live {
     pub(super) id: JobId,
+    /// Id of this replica when the job was stored; empty if it is not. Only under it may the job be saved.
+    pub(super) owner: Arc<str>,
     pub(super) identity: Arc<Identity>,
     /// Cancelled to end the call.
     pub(super) cancel: CancellationToken,
@@ -59,6 +61,8 @@ pub(super) enum StopReason {
     Wanted,
     /// The process ends.
     Shutdown,
+    /// Other processes count this one as gone, and have ended the job.
+    Lost,
 }
 
 /// The result of a job that has ended.
@@ -71,7 +75,13 @@ pub(super) struct JobEnd {
 }
 
 impl Live {
-    pub(super) fn new(job: Job, identity: Arc<Identity>, clock: Arc<dyn Clock>, changes: Arc<Tail<Arc<Job>>>) -> Self {
+    pub(super) fn new(
+        job: Job,
+        owner: Arc<str>,
+        identity: Arc<Identity>,
+        clock: Arc<dyn Clock>,
+        changes: Arc<Tail<Arc<Job>>>,
+    ) -> Self {
         let (id, number, job) = (job.id.clone(), job.revision, Arc::new(job));
         let events = VecDeque::from([JobEvent { number, job: Arc::clone(&job) }]);
         changes.extend([Arc::clone(&job)]);
@@ -86,7 +96,7 @@ impl Live {
             saved: number,
         };
         let last = watch::Sender::new(number);
-        Self { id, identity, cancel: CancellationToken::new(), clock, changes, inner: Mutex::new(inner), last }
+        Self { id, owner, identity, cancel: CancellationToken::new(), clock, changes, inner: Mutex::new(inner), last }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -148,10 +158,10 @@ impl Live {
     }
 
     /// Returns the current row with the sealed result, if the stored one is older.
-    pub(super) fn unsaved(&self, owner: &str) -> Option<(JobRow, Option<Vec<u8>>)> {
+    pub(super) fn unsaved(&self) -> Option<(JobRow, Option<Vec<u8>>)> {
         let inner = self.lock();
         let job = inner.ending.as_ref().unwrap_or(&inner.job);
-        (job.revision > inner.saved).then(|| (document::to_row(job, owner, inner.kept), inner.sealed.clone()))
+        (job.revision > inner.saved).then(|| (document::to_row(job, &self.owner, inner.kept), inner.sealed.clone()))
     }
 
     /// Records that this revision is stored.

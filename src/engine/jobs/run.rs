@@ -94,9 +94,10 @@ impl Jobs {
             revision: 1,
         };
         let limit = self.config.kept_per_caller;
+        let owner = self.owner().await?;
         let added = match &self.book {
             Some(book) => {
-                let row = document::to_row(&job, self.owner().await?, ResultLocation::None);
+                let row = document::to_row(&job, &owner, ResultLocation::None);
                 book.system.add_job(row, limit).await.map_err(book::unavailable)?
             }
             None => self.make_room(&identity, limit),
@@ -106,7 +107,7 @@ impl Jobs {
             return Err(Error::new(Code::Overloaded, message).with_retry_after(COME_BACK));
         }
         let (clock, changes) = (Arc::clone(&self.clock), Arc::clone(&self.changes));
-        Ok(Arc::new(Live::new(job, identity, clock, changes)))
+        Ok(Arc::new(Live::new(job, owner, identity, clock, changes)))
     }
 
     /// Starts all jobs that may run now.
@@ -152,6 +153,28 @@ impl Jobs {
         let waiting: Vec<_> = waiting.into_iter().map(|(live, _)| live).collect();
         self.end_all(&waiting).await;
         self.running.close();
+        self.show();
+    }
+
+    /// Gives up jobs that this process may no longer save: other processes have ended them.
+    ///
+    /// Their calls are cancelled, and further questions are answered from the database.
+    pub(super) fn give_up(&self, lost: &[Arc<Live>]) {
+        let now = self.clock.now();
+        for live in lost {
+            live.stop(StopReason::Lost);
+            self.table().queue.remove(&live.caller(), |(other, _)| Arc::ptr_eq(other, live));
+            let ended = live.end(JobEnd::default(), |job| {
+                (job.state, job.error) = (JobState::Failed, Some(JobError::stopped()));
+                job.ended_at = Some(now);
+                job.expires_at = now.saturating_add(self.config.retention);
+            });
+            if ended {
+                self.metrics.ended(JobState::Failed);
+                live.notify_end();
+            }
+            self.table().live.remove(&live.id);
+        }
         self.show();
     }
 
@@ -208,7 +231,7 @@ impl Jobs {
             // The work was done, even if a cancel was requested.
             (Ok(_), _) => (JobState::Succeeded, None),
             (Err(_), Some(StopReason::Wanted)) => (JobState::Cancelled, None),
-            (Err(_), Some(StopReason::Shutdown)) => (JobState::Failed, Some(JobError::stopped())),
+            (Err(_), Some(StopReason::Shutdown | StopReason::Lost)) => (JobState::Failed, Some(JobError::stopped())),
             (Err(error), None) => (JobState::Failed, Some(JobError::of(error))),
         };
         let artifacts = answer.as_ref().map(|outcome| outcome.artifacts.to_vec()).unwrap_or_default();

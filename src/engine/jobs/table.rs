@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use helmdeck_core::{Call, Clock, Code, Error, Identity, Result, Timestamp};
 use helmdeck_memory::KeyRing;
-use helmdeck_system::System;
-use helmdeck_system::jobs::Ownership;
+use helmdeck_system::{Replica, System};
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,7 +42,7 @@ pub(crate) struct Jobs {
     pub(crate) changes: Arc<Tail<Arc<Job>>>,
     pub(super) wake: Arc<Notify>,
     table: Mutex<Table>,
-    owner: OnceCell<Ownership>,
+    replica: OnceCell<Arc<Replica>>,
     keeping: AtomicBool,
     pub(super) stop: CancellationToken,
 }
@@ -78,7 +77,7 @@ impl Jobs {
             changes: Arc::new(Tail::new(CHANGES)),
             wake: Arc::new(Notify::new()),
             table: Mutex::new(table),
-            owner: OnceCell::new(),
+            replica: OnceCell::new(),
             keeping: AtomicBool::new(false),
             stop,
         }
@@ -88,16 +87,16 @@ impl Jobs {
         self.table.lock()
     }
 
-    /// Returns the name under which this process runs jobs; empty without a system database.
-    pub(super) async fn owner(&self) -> Result<&str> {
-        let Some(book) = &self.book else { return Ok("") };
-        let owner = self.owner.get_or_try_init(|| book.system.own_jobs()).await.map_err(unavailable)?;
-        Ok(owner.name())
+    /// Returns the id under which this process runs jobs; empty without a system database.
+    pub(super) async fn owner(&self) -> Result<Arc<str>> {
+        let Some(book) = &self.book else { return Ok("".into()) };
+        let replica = self.replica.get_or_try_init(|| book.system.replica()).await.map_err(unavailable)?;
+        Ok(replica.id())
     }
 
-    /// Returns the name, if it was taken.
-    pub(super) fn known_owner(&self) -> Option<&str> {
-        self.owner.get().map(Ownership::name)
+    /// Returns this process as an owner of jobs, if it has joined.
+    pub(super) fn replica(&self) -> Option<&Replica> {
+        self.replica.get().map(|replica| &**replica)
     }
 
     /// Starts the keeper, once.

@@ -346,7 +346,7 @@ async fn missing_large_results_have_a_reason() {
 async fn jobs_of_lost_process_failed_and_are_retryable() {
     let place = Fixture::new();
     let system = place.system();
-    let owner = system.own_jobs().await.unwrap();
+    let owner = system.replica().await.unwrap();
     let ids: Vec<_> = [("queued", None), ("running", Some(place.clock.now()))]
         .map(|(state, started_at)| helmdeck_system::jobs::JobRow {
             id: format!("{:032x}", state.len()),
@@ -355,7 +355,7 @@ async fn jobs_of_lost_process_failed_and_are_retryable() {
             pack: "t.work".into(),
             version: 1,
             state: state.into(),
-            owner: owner.name().into(),
+            owner: owner.id().to_string(),
             revision: 3,
             percent: None,
             message: None,

@@ -39,6 +39,8 @@ pub(super) struct KeyEntry {
 #[derive(Clone)]
 pub(super) enum KeyState {
     Running,
+    /// Its process went away in the middle.
+    Lost,
     /// `None` if the answer was dropped to make room.
     Done(Option<KeptAnswer>),
 }

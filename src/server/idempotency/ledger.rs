@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use helmdeck_core::{Code, Error, Identity, Timestamp};
 use helmdeck_memory::{KeyRing, Namespace, StoreError};
-use helmdeck_system::{Begun, System};
+use helmdeck_system::{Begun, Fence, KeyRequest, Replica, System};
+use tokio::sync::OnceCell;
 
 use super::kept::{Digest32, KEPT_FOR, KeptAnswer, KeyState};
 
@@ -25,16 +26,28 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct Ledger {
     system: System,
+    replica: OnceCell<Arc<Replica>>,
     keyring: Option<Arc<KeyRing>>,
     swept_at: AtomicI64,
 }
 
+/// A key, after a call asked for it.
+pub(super) enum Taken {
+    /// It belongs to this call.
+    New(Fence),
+    /// The state of its call, and whether that was the same request.
+    Known(KeyState, bool),
+}
+
 impl Ledger {
-    pub(crate) const fn new(system: System, keyring: Option<Arc<KeyRing>>) -> Self {
-        Self { system, keyring, swept_at: AtomicI64::new(i64::MIN) }
+    pub(crate) fn new(system: System, keyring: Option<Arc<KeyRing>>) -> Self {
+        Self { system, replica: OnceCell::new(), keyring, swept_at: AtomicI64::new(i64::MIN) }
     }
 
     /// Takes a key, or returns the state of its call and whether it was the same request.
+    ///
+    /// With `repeatable`, the key of a call whose process is gone is taken over. Else it is unknown what that call did,
+    /// and it is not made again.
     ///
     /// # Errors
     /// `overloaded` if the database fails: a call that must not be made twice is not made then.
@@ -43,29 +56,40 @@ impl Ledger {
         identity: &Identity,
         id: &Digest32,
         request: &Digest32,
+        repeatable: bool,
         now: Timestamp,
-    ) -> Result<Option<(KeyState, bool)>, Error> {
+    ) -> Result<Taken, Error> {
         self.sweep(now).await;
-        // The lease lasts as long as the key: after a crash it is unknown what the call did.
-        let begun = self.system.begin(&scope(identity), &hex(id), request, now, KEPT_FOR).await.map_err(unavailable)?;
-        Ok(match begun {
-            Begun::New => None,
-            Begun::InFlight { digest } => Some((KeyState::Running, digest == request)),
+        let (scope, key) = (scope(identity), hex(id));
+        let asked = KeyRequest { scope: &scope, key: &key, digest: request, keep: KEPT_FOR, repeatable };
+        let replica = self.replica.get_or_try_init(|| self.system.replica()).await.map_err(unavailable)?;
+        Ok(match self.system.begin(asked, replica, now).await.map_err(unavailable)? {
+            Begun::New(fence) => Taken::New(fence),
+            Begun::InFlight { digest } => Taken::Known(KeyState::Running, digest == request),
+            Begun::Lost { digest } => Taken::Known(KeyState::Lost, digest == request),
             Begun::Done { digest, answer } => {
                 let answer = answer.and_then(|sealed| self.unseal(identity, id, &sealed));
-                Some((KeyState::Done(answer), digest == request))
+                Taken::Known(KeyState::Done(answer), digest == request)
             }
         })
     }
 
     /// Stores the result of the call, or frees its key if there is none.
-    pub(super) async fn finish(&self, identity: &Identity, id: &Digest32, answer: Option<&KeptAnswer>, now: Timestamp) {
+    pub(super) async fn finish(
+        &self,
+        identity: &Identity,
+        id: &Digest32,
+        fence: Fence,
+        answer: Option<&KeptAnswer>,
+        now: Timestamp,
+    ) {
+        let (scope, key) = (scope(identity), hex(id));
         let written = match answer {
             Some(answer) => {
                 let sealed = self.seal(identity, id, answer);
-                self.system.finish(&scope(identity), &hex(id), sealed, now, KEPT_FOR).await
+                self.system.finish(&scope, &key, fence, sealed, now.saturating_add(KEPT_FOR)).await.map(drop)
             }
-            None => self.system.abandon(&scope(identity), &hex(id)).await,
+            None => self.system.abandon(&scope, &key, fence).await,
         };
         if let Err(error) = written {
             // The key stays taken, which is safe.

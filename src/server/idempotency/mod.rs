@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use helmdeck_core::error::Fault;
 use helmdeck_core::{Call, Clock, Code, Error, Identity};
+use helmdeck_system::Fence;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
 use kept::{Digest32, KEPT_FOR, KeptAnswer, KeyEntry, KeyState, RecentKeys};
 pub(crate) use ledger::Ledger;
+use ledger::Taken;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -80,6 +82,8 @@ pub(crate) struct Ticket {
     id: Digest32,
     identity: Arc<Identity>,
     inner: Arc<Inner>,
+    /// Proof for the system database.
+    fence: Option<Fence>,
     finished: bool,
 }
 
@@ -91,12 +95,20 @@ impl Idempotency {
 
     /// Looks a key up, and takes it if it is new. The call must then run to its end, as its own task.
     ///
+    /// A call that is `repeatable` is made again if the process that made it is gone.
+    ///
     /// # Errors
-    /// 409 if the first call still runs or its answer is no longer stored, 422 if it was another
-    /// request, 503 if the system database fails: then nothing was done.
-    pub(crate) async fn begin(&self, operation: Operation, call: &Call, key: &str) -> Result<Begun, Problem> {
+    /// 409 if the first call still runs, was cut off, or its answer is no longer stored; 422 if it was another
+    /// request; 503 if the system database fails: then nothing was done.
+    pub(crate) async fn begin(
+        &self,
+        operation: Operation,
+        call: &Call,
+        key: &str,
+        repeatable: bool,
+    ) -> Result<Begun, Problem> {
         let (id, request) = (id(&call.identity, key), request(operation, call));
-        let ticket = {
+        let mut ticket = {
             let now = self.0.clock.monotonic();
             let mut kept = self.0.lock();
             kept.forget_ended(now);
@@ -106,12 +118,21 @@ impl Idempotency {
             kept.make_room()?;
             kept.slots.insert(id, KeyEntry { request, ends: now + KEPT_FOR, state: KeyState::Running });
             kept.order.push_back(id);
-            Ticket { id, identity: Arc::clone(&call.identity), inner: Arc::clone(&self.0), finished: false }
+            Ticket {
+                id,
+                identity: Arc::clone(&call.identity),
+                inner: Arc::clone(&self.0),
+                fence: None,
+                finished: false,
+            }
         };
         let Some(ledger) = &self.0.ledger else { return Ok(Begun::New(ticket)) };
-        match ledger.begin(&call.identity, &id, &request, self.0.clock.now()).await {
-            Ok(None) => Ok(Begun::New(ticket)),
-            Ok(Some((state, same_request))) => {
+        match ledger.begin(&call.identity, &id, &request, repeatable, self.0.clock.now()).await {
+            Ok(Taken::New(fence)) => {
+                ticket.fence = Some(fence);
+                Ok(Begun::New(ticket))
+            }
+            Ok(Taken::Known(state, same_request)) => {
                 ticket.forget();
                 repeat(&state, same_request)
             }
@@ -131,6 +152,10 @@ fn repeat(state: &KeyState, same_request: bool) -> Result<Begun, Problem> {
             "this Idempotency-Key was used for another request; take a new key",
         )),
         KeyState::Running => conflict("the first call with this Idempotency-Key has not ended; try again later"),
+        KeyState::Lost => conflict(
+            "the server that made the call with this Idempotency-Key went away in the middle, so its effect is unknown; look \
+             whether it took effect, then take a new key",
+        ),
         KeyState::Done(None) => conflict("the call with this Idempotency-Key was made; its answer is no longer kept"),
         KeyState::Done(Some(answer)) => Ok(Begun::Repeat(answer.clone())),
     }
@@ -140,10 +165,11 @@ impl Ticket {
     /// Stores the answer. If it says that nothing was done, the key is free again instead.
     pub(crate) async fn finish(mut self, answer: &KeptAnswer) {
         let kept = !matches!(answer, Err(error) if nothing_was_done(error));
-        if let Some(ledger) = &self.inner.ledger {
+        if let (Some(ledger), Some(fence)) = (&self.inner.ledger, self.fence) {
             // Write to the database first: while the call counts as running in memory, no other request reads the
             // database.
-            ledger.finish(&self.identity, &self.id, kept.then_some(answer), self.inner.clock.now()).await;
+            let (answer, now) = (kept.then_some(answer), self.inner.clock.now());
+            ledger.finish(&self.identity, &self.id, fence, answer, now).await;
         }
         self.finished = true;
         let mut memory = self.inner.lock();

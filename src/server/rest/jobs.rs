@@ -99,7 +99,7 @@ async fn submit_once(state: &CallState, call: Call, key: String) -> Result<(Job,
     let (engine, idempotency) = (state.engine.engine.clone(), state.idempotency.clone());
     let task = state.tasks.spawn(async move {
         let identity = Arc::clone(&call.identity);
-        match idempotency.begin(Operation::Job, &call, &key).await? {
+        match idempotency.begin(Operation::Job, &call, &key, false).await? {
             Begun::New(ticket) => {
                 let job = engine.submit(call).await;
                 let answer = job.as_ref().map(|job| Bytes::from(job.id.to_string())).map_err(Clone::clone);

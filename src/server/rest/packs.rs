@@ -195,7 +195,7 @@ fn wants_job(caller: &Caller, asked: &CallRequest, pack: &Found) -> bool {
 async fn run_once(state: &CallState, pack: Found, call: Call, key: String) -> Result<Response, Problem> {
     let idempotency = state.idempotency.clone();
     let task = state.tasks.spawn(async move {
-        let (answer, replayed) = match idempotency.begin(Operation::Call, &call, &key).await? {
+        let (answer, replayed) = match idempotency.begin(Operation::Call, &call, &key, pack.is_idempotent()).await? {
             Begun::New(ticket) => {
                 let answer = pack.call(call).await.map(|outcome| Bytes::from(outcome.to_json()));
                 ticket.finish(&answer).await;

@@ -11,16 +11,16 @@ use crate::error::StoreError;
 
 /// A failure inside the driver.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub struct Failure {
     /// The error for the caller.
-    pub(super) error: StoreError,
+    pub error: StoreError,
     /// The possible reaction.
-    pub(super) remedy: Remedy,
+    pub remedy: Remedy,
 }
 
 /// Reaction to a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub enum Remedy {
     /// Nothing.
     None,
     /// Roll back and retry: another transaction was in the way.
@@ -34,7 +34,7 @@ pub(super) enum Remedy {
 }
 
 /// A result inside the driver.
-pub(super) type Outcome<T> = Result<T, Failure>;
+pub type Outcome<T> = Result<T, Failure>;
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {

@@ -14,6 +14,7 @@ mod migrate;
 mod queries;
 mod reseal;
 mod rows;
+pub mod session;
 mod tls;
 mod totals;
 mod url;

@@ -1,26 +1,42 @@
-//! Connection to the system database.
+//! The system database in a file, for the processes of one machine.
 //!
-//! The first write creates the file; reading without a file finds nothing.
+//! The first write creates the file; reading without a file finds nothing. Deleted rows are overwritten.
 
-use std::path::{Path, PathBuf};
+mod counters;
+mod jobs;
+mod keys;
+mod locks;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod transfer;
+mod vault;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helmdeck_core::Timestamp;
+use async_trait::async_trait;
 use helmdeck_memory::drivers::sqlite::file::{DatabaseFile, FileIdentity};
 use helmdeck_memory::drivers::sqlite::migrate::Migrations;
 use helmdeck_memory::{Result, StoreError};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use self::locks::FileLock;
+use crate::driver::{Driver, SweepTimes};
+use crate::replica::Lease;
+use crate::system::blocking;
+
 static MIGRATIONS: Migrations = Migrations {
     ledger: "system_migrations",
     steps: &[
-        ("system", include_str!("migrations/0001_system.sql")),
-        ("tokens", include_str!("migrations/0002_tokens.sql")),
-        ("vault", include_str!("migrations/0003_vault.sql")),
-        ("jobs", include_str!("migrations/0004_jobs.sql")),
-        ("statistics", include_str!("migrations/0005_statistics.sql")),
+        ("system", include_str!("../../migrations/sqlite/0001_system.sql")),
+        ("tokens", include_str!("../../migrations/sqlite/0002_tokens.sql")),
+        ("vault", include_str!("../../migrations/sqlite/0003_vault.sql")),
+        ("jobs", include_str!("../../migrations/sqlite/0004_jobs.sql")),
+        ("statistics", include_str!("../../migrations/sqlite/0005_statistics.sql")),
+        ("owners", include_str!("../../migrations/sqlite/0006_owners.sql")),
     ],
 };
 
@@ -30,9 +46,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the log at which it is moved into the database, in bytes.
 const LOG_BYTES: u64 = 1 << 20;
 
-/// The system database. Cheap to clone; clones share the connection.
-#[derive(Debug, Clone)]
-pub struct System(Arc<Shared>);
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Sqlite(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -40,24 +56,23 @@ struct Shared {
     open: Mutex<Option<(Connection, FileIdentity)>>,
 }
 
-impl System {
+impl Sqlite {
     /// Returns the database at a path, without touching the file.
-    #[must_use]
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        let file = DatabaseFile::new(path.into(), BUSY_TIMEOUT, LOG_BYTES, &MIGRATIONS);
+    pub(crate) fn at(path: PathBuf) -> Self {
+        let file = DatabaseFile::new(path, BUSY_TIMEOUT, LOG_BYTES, &MIGRATIONS);
         Self(Arc::new(Shared { file, open: Mutex::new(None) }))
     }
 
-    /// Returns the path of the database.
-    pub(crate) fn path(&self) -> &Path {
-        self.0.file.path()
+    /// Returns the folder with the locks of live processes.
+    fn locks(&self) -> PathBuf {
+        self.0.file.path().with_file_name("jobs")
     }
 
     /// Runs work in a write transaction, and creates the database if it is missing.
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`, and what `work` returns.
-    pub(crate) async fn write<T: Send + 'static>(
+    async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -77,7 +92,7 @@ impl System {
     ///
     /// # Errors
     /// `Unavailable`, `Corrupt`, and what `work` returns.
-    pub(crate) async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<Option<T>> {
@@ -114,23 +129,41 @@ impl Shared {
     }
 }
 
-/// Runs blocking work on a thread for it.
-///
-/// # Errors
-/// `Unavailable` if the work panics, and what `work` returns.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
-}
-
 /// Moves the log into the database and empties it, unless a reader prevents it.
 ///
 /// # Errors
 /// `Unavailable`, `Corrupt`.
-pub(crate) fn empty_log(db: &Connection) -> Result<()> {
+fn empty_log(db: &Connection) -> Result<()> {
     Ok(db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
-/// Returns the time `kept` before now, in microseconds.
-pub(crate) fn before(now: Timestamp, kept: Duration) -> i64 {
-    now.micros().saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
+#[async_trait]
+impl Driver for Sqlite {
+    fn location(&self) -> String {
+        self.0.file.path().display().to_string()
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        Ok(self.read(|_| Ok(())).await?.is_some())
+    }
+
+    async fn live_replicas(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    async fn join(&self) -> Result<Arc<dyn Lease>> {
+        let folder = self.locks();
+        Ok(Arc::new(blocking(move || FileLock::take(&folder)).await?))
+    }
+
+    async fn sweep(&self, ended: SweepTimes) -> Result<u64> {
+        let deleted = self.read(move |db| {
+            let delete = |sql, time: i64| -> Result<usize> { Ok(db.prepare_cached(sql)?.execute([time])?) };
+            Ok(delete("DELETE FROM idempotency_keys WHERE expires_at <= ?1", ended.now)?
+                + delete("DELETE FROM vault_uses WHERE last_at < ?1", ended.uses)?
+                + delete("DELETE FROM api_tokens WHERE revoked_at < ?1 OR expires_at < ?1", ended.tokens)?
+                + delete("DELETE FROM jobs WHERE ended_at IS NOT NULL AND expires_at <= ?1", ended.now)?)
+        });
+        Ok(deleted.await?.unwrap_or(0) as u64)
+    }
 }

@@ -6,27 +6,30 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aes_gcm::aead::Generate;
 use helmdeck_core::hex;
 use helmdeck_memory::{Result, StoreError};
 
+use crate::replica::Lease;
+
 /// What a lock's file is called: the owner's name and this.
 const SUFFIX: &str = ".lock";
 
-/// The right to run jobs under a name. Dropping it gives up every job that has not ended.
+/// The proof that this process is alive.
 #[derive(Debug)]
-pub struct Ownership {
-    name: String,
+pub(super) struct FileLock {
+    name: Arc<str>,
     path: PathBuf,
     /// Never looked at: the lock ends with it.
     _lock: File,
 }
 
-impl Ownership {
+impl FileLock {
     /// Takes a lock under a new name, in a folder that is made if need be.
-    pub(crate) fn take(folder: &Path) -> Result<Self> {
+    pub(super) fn take(folder: &Path) -> Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| about(folder, error))?;
         clear(folder);
         let name = hex(&<[u8; 16]>::try_generate().map_err(StoreError::unavailable)?);
@@ -37,19 +40,23 @@ impl Ownership {
             file.lock().map_err(|error| about(&path, error))?;
             // Another process may have found it unlocked, and removed it.
             if is_at(&file, &path) {
-                return Ok(Self { name, path, _lock: file });
+                return Ok(Self { name: name.into(), path, _lock: file });
             }
         }
     }
+}
 
-    /// Returns the name under which jobs are run.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+impl Lease for FileLock {
+    fn id(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn holds(&self, id: &str) -> bool {
+        *self.name == *id
     }
 }
 
-impl Drop for Ownership {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // If it stays, the next process removes it.
         let _ = fs::remove_file(&self.path);
@@ -57,11 +64,11 @@ impl Drop for Ownership {
 }
 
 /// An owner that is gone. Its lock is held meanwhile, so that no other process ends its jobs too.
-pub(crate) struct Gone(Option<(File, PathBuf)>);
+pub(super) struct Gone(Option<(File, PathBuf)>);
 
 impl Gone {
     /// Removes what is left of its lock.
-    pub(crate) fn remove(self) {
+    pub(super) fn remove(self) {
         if let Some((_lock, path)) = self.0 {
             let _ = fs::remove_file(path);
         }
@@ -71,7 +78,7 @@ impl Gone {
 /// Returns an owner whose process is gone.
 ///
 /// `None` if it is alive, if another process checks it now, or if its lock cannot be read.
-pub(crate) fn gone(folder: &Path, name: &str) -> Option<Gone> {
+pub(super) fn gone(folder: &Path, name: &str) -> Option<Gone> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         // No process of ours has such a name, and it must not lead out of the folder.
         return Some(Gone(None));
@@ -120,8 +127,5 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 fn about(path: &Path, error: io::Error) -> StoreError {
-    StoreError::Unavailable {
-        message: format!("{}: {error}", path.display()),
-        source: Some(std::sync::Arc::new(error)),
-    }
+    StoreError::Unavailable { message: format!("{}: {error}", path.display()), source: Some(Arc::new(error)) }
 }

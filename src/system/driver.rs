@@ -1,0 +1,228 @@
+//! Driver of the system database: one trait for each kind of rows, and all of them together.
+//!
+//! A driver keeps rows and decides who comes first. Digests, random parts and defaults are made by [`System`](crate::System).
+//! Reading never creates the database: without one it finds nothing.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use helmdeck_core::Timestamp;
+use helmdeck_memory::Result;
+
+use crate::counters::Counter;
+use crate::idempotency::{Begun, Fence};
+use crate::jobs::{JobFilter, JobRow};
+use crate::replica::Lease;
+use crate::statistics::Statistic;
+use crate::tokens::{ApiToken, TokenQuery};
+use crate::transfer::TableRows;
+use crate::vault::{VaultChange, VaultRow, VaultState, VaultUse};
+
+/// All rows of the system database.
+#[async_trait]
+pub(crate) trait Driver:
+    Debug + Send + Sync + CounterRows + StatisticRows + KeyRows + TokenRows + VaultRows + JobRows + TableRows
+{
+    /// Returns the location, without secrets.
+    fn location(&self) -> String;
+
+    /// Returns whether the database exists.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    async fn exists(&self) -> Result<bool>;
+
+    /// Returns the number of processes that are known to be alive; `None` if the driver is not for replicas.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    async fn live_replicas(&self) -> Result<Option<u64>>;
+
+    /// Makes this process known as one that is alive, under a new id, until the lease is dropped.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    async fn join(&self) -> Result<Arc<dyn Lease>>;
+
+    /// Deletes expired rows of every kind, and returns how many.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    async fn sweep(&self, ended: SweepTimes) -> Result<u64>;
+}
+
+/// Times before which rows are swept, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SweepTimes {
+    /// Idempotency keys and jobs that expired by then.
+    pub(crate) now: i64,
+    /// Uses of credentials before then.
+    pub(crate) uses: i64,
+    /// Tokens that ended before then.
+    pub(crate) tokens: i64,
+}
+
+/// Counters of the cache.
+#[async_trait]
+pub(crate) trait CounterRows {
+    /// Adds to counters.
+    async fn add_counters(&self, counters: Vec<Counter>) -> Result<()>;
+
+    /// Returns every counter, by pack and name.
+    async fn counters(&self) -> Result<Vec<Counter>>;
+}
+
+/// Statistics of calls.
+#[async_trait]
+pub(crate) trait StatisticRows {
+    /// Adds to statistics, and deletes slots before the oldest of their length. Creates no database.
+    async fn add_statistics(&self, rows: Vec<Statistic>, oldest: Vec<(u32, i64)>) -> Result<()>;
+
+    /// Returns all statistics.
+    async fn statistics(&self) -> Result<Vec<Statistic>>;
+}
+
+/// Idempotency keys.
+#[async_trait]
+pub(crate) trait KeyRows {
+    /// Takes a key, or returns its state.
+    async fn begin_key(&self, taking: TakeKey) -> Result<Begun>;
+
+    /// Writes the end of a call, if its run still has the key; returns whether it has.
+    async fn finish_key(
+        &self,
+        key: KeyName,
+        fence: Fence,
+        answer: Option<Vec<u8>>,
+        expires_at: Timestamp,
+    ) -> Result<bool>;
+
+    /// Frees a key that its run still has.
+    async fn abandon_key(&self, key: KeyName, fence: Fence) -> Result<()>;
+
+    /// Deletes every key of a caller's digest, and returns how many.
+    async fn forget_keys(&self, caller: String) -> Result<u64>;
+}
+
+/// Name of an idempotency key.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyName {
+    /// Caller and operation.
+    pub(crate) scope: String,
+    /// The key.
+    pub(crate) key: String,
+}
+
+/// Request for an idempotency key.
+#[derive(Debug, Clone)]
+pub(crate) struct TakeKey {
+    /// The key.
+    pub(crate) name: KeyName,
+    /// Digest of the request.
+    pub(crate) digest: Vec<u8>,
+    /// The replica that runs the call.
+    pub(crate) owner: Arc<str>,
+    /// The run.
+    pub(crate) fence: Fence,
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// End of the key, if it is neither finished nor abandoned.
+    pub(crate) expires_at: Timestamp,
+    /// Take the key of a run whose replica is gone.
+    pub(crate) repeatable: bool,
+}
+
+/// API tokens.
+#[async_trait]
+pub(crate) trait TokenRows {
+    /// Writes a new token with the digest of its secret.
+    async fn insert_token(&self, token: ApiToken, digest: [u8; 32]) -> Result<()>;
+
+    /// Returns the token of an id with its digest.
+    async fn token(&self, id: String) -> Result<Option<(ApiToken, Vec<u8>)>>;
+
+    /// Returns every token, oldest first.
+    async fn tokens(&self) -> Result<Vec<ApiToken>>;
+
+    /// Returns a page of tokens, newest first.
+    async fn token_page(&self, query: TokenQuery) -> Result<Vec<ApiToken>>;
+
+    /// Revokes a valid token as its only use; `false` if it is not valid.
+    async fn use_up_token(&self, id: String, now: Timestamp) -> Result<bool>;
+
+    /// Revokes a token, of one caller or of any; `false` if there is none. The first time stays.
+    async fn revoke_token(&self, id: String, caller: Option<(String, String)>, now: Timestamp) -> Result<bool>;
+
+    /// Deletes the ended tokens of a caller; returns how many it deleted and how many are left.
+    async fn forget_ended_tokens(&self, tenant: String, subject: String, now: Timestamp) -> Result<(u64, u64)>;
+
+    /// Writes the time of a use, if the last one is not after `last`.
+    async fn token_used(&self, id: String, now: Timestamp, last: i64) -> Result<()>;
+}
+
+/// Decides on a change of the vault, from its state and rows. It is called at most once.
+pub(crate) type Decide = Box<dyn FnOnce(&VaultState, Vec<VaultRow>) -> Option<VaultChange> + Send>;
+
+/// The vault.
+#[async_trait]
+pub(crate) trait VaultRows {
+    /// Returns the number that grows with every change.
+    async fn vault_generation(&self) -> Result<u64>;
+
+    /// Returns state and rows of one moment.
+    async fn vault(&self) -> Result<(VaultState, Vec<VaultRow>)>;
+
+    /// Changes the vault in one transaction, which no other change can be between.
+    async fn change_vault(&self, decide: Decide) -> Result<()>;
+
+    /// Adds to the use log.
+    async fn add_vault_uses(&self, uses: Vec<VaultUse>) -> Result<()>;
+
+    /// Deletes the use log of a caller.
+    async fn forget_vault_uses(&self, tenant: String, subject: String) -> Result<u64>;
+
+    /// Returns the use log of one credential or of all, of one caller or of all, latest first.
+    async fn vault_uses(
+        &self,
+        name: Option<String>,
+        caller: Option<(String, String)>,
+        limit: usize,
+    ) -> Result<Vec<VaultUse>>;
+}
+
+/// Jobs.
+#[async_trait]
+pub(crate) trait JobRows {
+    /// Writes a new job, unless its caller has `limit` unfinished jobs. The caller's oldest ended jobs make room.
+    ///
+    /// `Unavailable` if the lease of its owner is over.
+    async fn add_job(&self, row: JobRow, limit: u64) -> Result<bool>;
+
+    /// Saves jobs of an owner, with their results; `false` if its lease is over: then nothing is written.
+    async fn save_jobs(&self, owner: Arc<str>, rows: Vec<(JobRow, Option<Vec<u8>>)>) -> Result<bool>;
+
+    /// Returns a job that has not expired.
+    async fn job(&self, id: String, now: Timestamp) -> Result<Option<JobRow>>;
+
+    /// Returns the sealed result of a job.
+    async fn job_result(&self, id: String) -> Result<Option<Vec<u8>>>;
+
+    /// Returns the ids without a row.
+    async fn gone_jobs(&self, ids: Vec<String>) -> Result<Vec<String>>;
+
+    /// Lists jobs that have not expired, newest first.
+    async fn jobs(&self, filter: JobFilter, limit: usize, now: Timestamp) -> Result<Vec<JobRow>>;
+
+    /// Asks for the end of a job; returns whether it exists and has not ended.
+    async fn ask_to_cancel_job(&self, id: String) -> Result<bool>;
+
+    /// Returns the unfinished jobs of an owner that shall end.
+    async fn jobs_to_cancel(&self, owner: String) -> Result<Vec<String>>;
+
+    /// Ends every job whose owner is gone as `failed`, and returns how many.
+    async fn end_lost_jobs(&self, error: String, now: Timestamp, expires_at: Timestamp) -> Result<u64>;
+
+    /// Deletes the ended jobs of a caller; returns how many it deleted and how many are left.
+    async fn forget_ended_jobs(&self, tenant: String, subject: String) -> Result<(u64, u64)>;
+}

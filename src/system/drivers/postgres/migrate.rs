@@ -1,0 +1,73 @@
+//! Schema migration: runs numbered SQL files one by one, and records each in the ledger.
+//!
+//! If several replicas start it, one runs it and the others wait. The lock ends with its transaction.
+
+use helmdeck_memory::StoreError;
+use helmdeck_memory::drivers::postgres::session::{Object, Outcome};
+use tokio_postgres::GenericClient;
+
+use super::args::args;
+
+/// Name and SQL, in order; the first has number 1.
+const STEPS: &[(&str, &str)] = &[("system", include_str!("../../migrations/postgres/0001_system.sql"))];
+
+/// Advisory lock of a migration: the first eight bytes of "hd_system".
+const LOCK: i64 = i64::from_be_bytes(*b"hd_syste");
+
+/// Returns whether the tables are there, and brings those of an older version up to date.
+///
+/// # Errors
+/// `Corrupt` for tables of a newer version; `Unavailable`.
+pub(super) async fn update(db: &mut Object) -> Outcome<bool> {
+    match done(&***db).await? {
+        0 => Ok(false),
+        done if done < STEPS.len() => apply(db).await.map(|()| true),
+        _ => Ok(true),
+    }
+}
+
+/// Applies the missing steps.
+///
+/// # Errors
+/// As [`update`].
+pub(super) async fn apply(db: &mut Object) -> Outcome<()> {
+    if done(&***db).await? == STEPS.len() {
+        return Ok(());
+    }
+    let transaction = db.transaction().await?;
+    // The wait for another replica may take longer than the wait for a row.
+    transaction.batch_execute("SET LOCAL lock_timeout = 0").await?;
+    transaction.query_typed("SELECT pg_advisory_xact_lock($1)", args![LOCK]).await?;
+    let done = done(&*transaction).await?;
+    if done == 0 {
+        transaction
+            .batch_execute(
+                "CREATE TABLE system_migrations
+                     (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())",
+            )
+            .await?;
+    }
+    for (index, (name, sql)) in STEPS.iter().enumerate().skip(done) {
+        transaction.batch_execute(sql).await?;
+        let number = i64::try_from(index + 1).unwrap_or(i64::MAX);
+        let record = "INSERT INTO system_migrations (version, name) VALUES ($1::bigint::integer, $2)";
+        transaction.execute_typed(record, args![number, name]).await?;
+    }
+    Ok(transaction.commit().await?)
+}
+
+/// Returns how many steps are done.
+async fn done(db: &(impl GenericClient + Sync)) -> Outcome<usize> {
+    let there = "SELECT to_regclass(quote_ident(current_schema()) || '.system_migrations') IS NOT NULL";
+    if !db.query_typed_one(there, &[]).await?.try_get::<_, bool>(0)? {
+        return Ok(0);
+    }
+    let row = db.query_typed_one("SELECT coalesce(max(version), 0)::bigint FROM system_migrations", &[]).await?;
+    let (done, known): (i64, usize) = (row.try_get(0)?, STEPS.len());
+    usize::try_from(done).ok().filter(|done| *done <= known).ok_or_else(|| {
+        StoreError::Corrupt(format!(
+            "the system tables were written by a newer version (schema {done}); this version knows schemas up to {known}"
+        ))
+        .into()
+    })
+}

@@ -1,0 +1,84 @@
+//! Handle of the system database.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helmdeck_core::Timestamp;
+#[cfg(feature = "postgres")]
+use helmdeck_memory::Config;
+use helmdeck_memory::{Result, StoreError};
+
+use crate::driver::Driver;
+#[cfg(feature = "postgres")]
+use crate::drivers::postgres::Postgres;
+use crate::drivers::sqlite::Sqlite;
+use crate::replica::SharedReplica;
+
+/// The system database. Cheap to clone; clones share connections and membership.
+#[derive(Debug, Clone)]
+pub struct System(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    driver: Box<dyn Driver>,
+    joined: SharedReplica,
+}
+
+impl System {
+    /// Returns the SQLite database at a path, without touching the file.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self::of(Box::new(Sqlite::at(path.into())))
+    }
+
+    /// Returns the tables in a PostgreSQL database, without connecting. Several processes share them.
+    ///
+    /// The first write creates them. Of the configuration, only what concerns connections counts.
+    ///
+    /// # Errors
+    /// `BadUrl` if the URL is not understood; `Unavailable` if a certificate cannot be read.
+    #[cfg(feature = "postgres")]
+    pub fn connect(url: &str, config: &Config) -> Result<Self> {
+        Ok(Self::of(Box::new(Postgres::new(url, config)?)))
+    }
+
+    fn of(driver: Box<dyn Driver>) -> Self {
+        Self(Arc::new(Shared { driver, joined: SharedReplica::default() }))
+    }
+
+    /// Returns the location: the path of the file, or the URL without user, password and parameters.
+    #[must_use]
+    pub fn location(&self) -> String {
+        self.0.driver.location()
+    }
+
+    /// Returns whether the database exists. Creates nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Corrupt`.
+    pub async fn exists(&self) -> Result<bool> {
+        self.0.driver.exists().await
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.0.driver
+    }
+
+    pub(crate) fn joined(&self) -> &SharedReplica {
+        &self.0.joined
+    }
+}
+
+/// Runs blocking work on a thread for it.
+///
+/// # Errors
+/// `Unavailable` if the work panics, and what `work` returns.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
+}
+
+/// Returns the time `kept` before now, in microseconds.
+pub(crate) fn before(now: Timestamp, kept: Duration) -> i64 {
+    now.micros().saturating_sub(i64::try_from(kept.as_micros()).unwrap_or(i64::MAX))
+}
